@@ -1,0 +1,310 @@
+"""The known class of linear mixture MDPs, and nothing else touches phi.
+
+    P_theta(s'|s,a) = <phi(s'|s,a), theta>,      phi_V(s,a) = sum_s' phi(s'|s,a) V(s')        (paper, section 3)
+
+phi is kept as padded successor lists: `succ [S, A, n]` names the possible next states of (s, a) in ascending
+order, `phi [S, A, n, d]` their features. A padded slot repeats the last successor with phi = 0, so it never
+counts (features.py builds them). A kernel that reaches most states is stored densely: n = S and succ[s, a] = 0..S-1.
+
+Norms. The paper asks for ||phi_V(s,a)||_2 <= 1 for every V in [0,1]^S and ||theta_star||_2 <= B. `features.norm_bound`
+gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it.
+`Known.unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree import features
+from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
+
+AnyArray = jax.Array | np.ndarray[Any, Any]
+TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
+
+
+class Kernel(eqx.Module):
+    """Transition probabilities P(s'|s,a) of one parameter, on successor lists."""
+
+    succ: Int[AnyArray, "S A n"]
+    prob: Float[AnyArray, "S A n"]
+    is_dense: bool = eqx.field(static=True)
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.succ.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.succ.shape[1]
+
+    def expect(self, V: Float[AnyArray, " S"]) -> Float[jax.Array, "S A"]:
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); traceable."""
+        if self.is_dense:
+            return jnp.asarray(self.prob) @ V
+        return (self.prob * jnp.asarray(V)[self.succ]).sum(-1)
+
+    def dense(self) -> Float[np.ndarray, "S A S"]:
+        """The full table, for small problems and for tests."""
+        S, A, _ = self.succ.shape
+        table = np.zeros((S, A, S))
+        s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
+        np.add.at(table, (s, a, np.asarray(self.succ)), np.asarray(self.prob))
+        return table
+
+
+class Known(eqx.Module):
+    """What an explorer may know: features, horizon, start, bound. Never the truth, never a reward."""
+
+    succ: Int[AnyArray, "S A n"]
+    phi: Float[AnyArray, "S A n d"]
+    horizon: int = eqx.field(static=True)
+    start: int = eqx.field(static=True)
+    bound: float = eqx.field(static=True)
+    unit: float = eqx.field(static=True)
+    is_dense: bool = eqx.field(static=True)
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.succ.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.succ.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.phi.shape[3]
+
+    @property
+    def support(self) -> Bool[np.ndarray, "S A n"]:
+        """Which slots some parameter can reach (padding excluded)."""
+        return np.asarray(self.phi).any(axis=-1)
+
+    def phi_V(self, V: Float[AnyArray, "*batch S"]) -> Float[jax.Array, "*batch S A d"]:
+        """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; traceable."""
+        S, A, n, d = self.phi.shape
+        V = jnp.asarray(V)
+        if self.is_dense:
+            table = jnp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
+            return (V @ table).reshape(*V.shape[:-1], S, A, d)
+        return jnp.einsum("...san,sand->...sad", V[..., self.succ], self.phi)
+
+    def phi_V_at(
+        self, s: Int[AnyArray, "*B"], a: Int[AnyArray, "*B"], V: Float[AnyArray, "*batch S"]
+    ) -> Float[jax.Array, "*batch d"]:
+        """phi_V(s,a) at one state and action, for one value function or a batch; traceable."""
+        return jnp.asarray(V)[..., jnp.asarray(self.succ)[s, a]] @ jnp.asarray(self.phi)[s, a]
+
+    def kernel(self, theta: Float[AnyArray, " d"]) -> Kernel:
+        """P_theta, mixed once; NumPy in, NumPy out, or traced."""
+        return Kernel(self.succ, self.phi @ theta, self.is_dense)
+
+
+def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
+    """Refuse probabilities that are negative or do not sum to one, naming the first bad entry."""
+    prob = np.asarray(kernel.prob)
+    bad = np.argwhere(~(prob >= -TOLERANCE))
+    if bad.size:
+        s, a, j = bad[0]
+        raise KernelError(
+            f"{what}: probability of (s={s}, a={a}) -> {kernel.succ[s, a, j]} is {prob[s, a, j]:.6g}; "
+            "every transition probability must be a number >= 0"
+        )
+    total = prob.sum(axis=-1)
+    bad = np.argwhere(~(np.abs(total - 1) <= TOLERANCE))
+    if bad.size:
+        s, a = bad[0]
+        raise KernelError(
+            f"{what}: row (s={s}, a={a}) sums to {total[s, a]:.10g}; it must sum to 1 (tolerance {TOLERANCE:g})"
+        )
+
+
+def known_class(
+    succ: Int[np.ndarray, "S A n"],
+    phi: Float[np.ndarray, "S A n d"],
+    is_dense: bool,
+    *,
+    horizon: int,
+    start: int,
+    bound: float,
+) -> Known:
+    """The known part, normalised, after the checks that need no truth."""
+    S = succ.shape[0]
+    for name, value in {"horizon": horizon, "start": start}.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise ShapeError(f"{name} is {value!r}; it must be an integer")
+    if horizon < 1:
+        raise ShapeError(f"horizon is {horizon}; an episode needs at least one step")
+    if not 0 <= start < S:
+        raise ShapeError(f"start is {start}; it must be a state, 0 to {S - 1}")
+    if not (np.isfinite(bound) and bound > 0):
+        raise FeatureError(f"bound is {bound}; B must be a positive number with ||theta_star||_2 <= B")
+    b = features.norm_bound(phi)
+    unit = b if b > 1 + 1e-12 else 1.0
+    _check_row_sums(phi)
+    return Known(
+        succ.astype(np.int32), phi / unit, int(horizon), int(start), float(bound * unit), unit, is_dense
+    )
+
+
+def _check_row_sums(phi: Float[np.ndarray, "S A n d"]) -> None:
+    """Some theta must satisfy <sum_s' phi(s'|s,a), theta> = 1 for every (s,a)."""
+    sums = phi.sum(axis=2)
+    C = np.unique(sums.reshape(-1, phi.shape[3]), axis=0)
+    theta = np.linalg.lstsq(C, np.ones(len(C)), rcond=None)[0]
+    wrong = np.abs(sums @ theta - 1)
+    if wrong.max() > 1e-6:
+        s, a = np.unravel_index(int(wrong.argmax()), wrong.shape)
+        raise FeatureError(
+            f"no parameter makes every row of P_theta sum to 1: at (s={s}, a={a}) the best is "
+            f"{sums[s, a] @ theta:.6g}; check the features of that row"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A problem: the known class and, for simulation only, the hidden truth.
+
+    `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
+    "cells" [S, 2] column and row of each state on a grid, "actions" the names of the actions.
+    """
+
+    known: Known
+    truth: Float[np.ndarray, " d"] | None = None
+    name: str = "mixture"
+    recipe: Mapping[str, Any] | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_kernels(
+        cls,
+        kernels: Any,
+        *,
+        horizon: int,
+        start: int = 0,
+        weights: Any = None,
+        name: str = "mixture",
+        layout: Mapping[str, Any] | None = None,
+    ) -> "Mixture":
+        """A convex mixture of d known kernels: P = sum_i w_i P_i, w in the simplex.
+
+        kernels: array [d, S, A, S], or a sequence of d tables, each [S, A, S] or a SciPy sparse matrix [S*A, S]
+        with row s*A + a. weights: the truth w, optional. phi_i = P_i / sqrt(d) and B = sqrt(d).
+        """
+        succ, phi, is_dense = features.from_kernels(kernels)
+        d = phi.shape[-1]
+        for i in range(d):
+            check_kernel(Kernel(succ, phi[..., i], is_dense), f"base kernel {i}")
+        known = known_class(succ, phi, is_dense, horizon=horizon, start=start, bound=1.0)
+        if weights is not None:
+            weights = features.vector(weights, d, "weights")
+            if (weights < -TOLERANCE).any() or abs(weights.sum() - 1) > TOLERANCE:
+                i = int(weights.argmin())
+                raise KernelError(
+                    f"weights sum to {weights.sum():.10g} and the smallest, weights[{i}], is {weights[i]:.6g}; "
+                    "they must be >= 0 and sum to 1"
+                )
+        return cls._with_truth(known, weights, name, layout)
+
+    @classmethod
+    def from_features(
+        cls,
+        phi: Any,
+        *,
+        horizon: int,
+        start: int = 0,
+        bound: float,
+        theta: Any = None,
+        name: str = "mixture",
+        layout: Mapping[str, Any] | None = None,
+    ) -> "Mixture":
+        """Any features phi with a bound B on the norm of the parameter; theta: the truth, optional.
+
+        phi: array [S, A, S, d], a SciPy sparse array of that shape, or coordinates (s, a, s', i, value) as five
+        arrays of one length. Sparse input never becomes a dense tensor.
+        """
+        succ, packed, is_dense = features.from_features(phi)
+        known = known_class(succ, packed, is_dense, horizon=horizon, start=start, bound=bound)
+        if theta is not None:
+            theta = features.vector(theta, known.dim, "theta")
+            norm = float(np.linalg.norm(theta))
+            if norm > bound * (1 + TOLERANCE):
+                raise FeatureError(
+                    f"||theta||_2 is {norm:.6g}, above bound={bound:.6g}; raise the bound, or check theta"
+                )
+        return cls._with_truth(known, theta, name, layout)
+
+    @classmethod
+    def from_tabular(
+        cls,
+        P: Any,
+        *,
+        horizon: int,
+        start: int = 0,
+        support: Any = None,
+        name: str = "tabular",
+        layout: Mapping[str, Any] | None = None,
+    ) -> "Mixture":
+        """A tabular MDP as a mixture: one coordinate per possible transition, theta = sqrt(n) P.
+
+        P: the true table [S, A, S], or None with support given when only the support is known. support
+        [S, A, S] says which transitions are possible at all; the default is every one of them (d = S*A*S), so
+        give it when you know it. B = sqrt(n * S * A), from ||P||_F <= sqrt(S * A).
+        """
+        succ, phi, is_dense, theta = features.from_tabular(P, support)
+        S, A, _ = succ.shape
+        known = known_class(
+            succ, phi, is_dense, horizon=horizon, start=start, bound=float(np.sqrt(S * A))
+        )
+        return cls._with_truth(known, theta, name, layout)
+
+    @classmethod
+    def _with_truth(
+        cls, known: Known, theta: Any, name: str, layout: Mapping[str, Any] | None
+    ) -> "Mixture":
+        """Theta in the units it was given in; stored in the units of the normalised features."""
+        truth = None
+        if theta is not None:
+            truth = theta * known.unit
+            check_kernel(known.kernel(truth), "P_theta of the given truth")
+        return cls(known, truth, name, None, layout or {})
+
+    @property
+    def horizon(self) -> int:
+        """H, the number of steps in an episode."""
+        return self.known.horizon
+
+    @property
+    def start(self) -> int:
+        """s_1, the state in which every episode starts."""
+        return self.known.start
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.known.num_states
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.known.num_actions
+
+    def kernel(self) -> Kernel:
+        """The true transition probabilities, for simulation and scoring."""
+        if self.truth is None:
+            raise SimulationError(
+                f"problem {self.name!r} has no truth, so it cannot simulate itself; pass weights= or theta= when "
+                "you build it, or explore a real environment with known=problem"
+            )
+        return self.known.kernel(self.truth)
