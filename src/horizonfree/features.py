@@ -84,7 +84,7 @@ def from_features(phi: Any) -> Packed:
         s, a, s_next, i = index
         S, A, d = int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1
         return pack((s, a, s_next, i, value), S, A, d)
-    if sp.issparse(phi):
+    if _is_sparse(phi):
         _check_shape(phi.shape)
         coo = phi.tocoo()
         s, a, s_next, i = coo.coords
@@ -103,7 +103,7 @@ def from_kernels(kernels: Any) -> Packed:
     parts: list[Coordinates] = []
     shapes = []
     for i, table in enumerate(tables):
-        if sp.issparse(table):
+        if _is_sparse(table):
             rows, S = table.shape
             if rows % S:
                 raise ShapeError(f"kernels[{i}] has shape {table.shape}; a sparse kernel must be [S*A, S]")
@@ -119,7 +119,9 @@ def from_kernels(kernels: Any) -> Packed:
             value = dense[s, a, s_next]
         shapes.append(shape)
         if shape != shapes[0]:
-            raise ShapeError(f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree")
+            raise ShapeError(
+                f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree"
+            )
         if len(value) and not value.min() >= 0:
             b = int(np.flatnonzero(~(value >= 0))[0])
             raise KernelError(
@@ -164,6 +166,10 @@ def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
         i = int(np.flatnonzero(~np.isfinite(x))[0])
         raise FeatureError(f"{name}[{i}] is {x[i]}; it must be finite")
     return x
+
+
+def _is_sparse(x: Any) -> bool:
+    return bool(sp.issparse(x))
 
 
 def _numbers(x: Any, name: str) -> np.ndarray:

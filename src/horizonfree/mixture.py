@@ -89,11 +89,11 @@ class Known(eqx.Module):
     @property
     def support(self) -> Bool[np.ndarray, "S A n"]:
         """Which slots some parameter can reach (padding excluded)."""
-        return np.asarray(self.phi).any(axis=-1)
+        return (np.asarray(self.phi) != 0).any(axis=-1)
 
     def phi_V(self, V: Float[AnyArray, "*batch S"]) -> Float[jax.Array, "*batch S A d"]:
         """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; traceable."""
-        S, A, n, d = self.phi.shape
+        S, A, _, d = self.phi.shape
         V = jnp.asarray(V)
         if self.is_dense:
             table = jnp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
@@ -264,15 +264,11 @@ class Mixture:
         """
         succ, phi, is_dense, theta = features.from_tabular(P, support)
         S, A, _ = succ.shape
-        known = known_class(
-            succ, phi, is_dense, horizon=horizon, start=start, bound=float(np.sqrt(S * A))
-        )
+        known = known_class(succ, phi, is_dense, horizon=horizon, start=start, bound=float(np.sqrt(S * A)))
         return cls._with_truth(known, theta, name, layout)
 
     @classmethod
-    def _with_truth(
-        cls, known: Known, theta: Any, name: str, layout: Mapping[str, Any] | None
-    ) -> "Mixture":
+    def _with_truth(cls, known: Known, theta: Any, name: str, layout: Mapping[str, Any] | None) -> "Mixture":
         """Theta in the units it was given in; stored in the units of the normalised features."""
         truth = None
         if theta is not None:

@@ -111,7 +111,7 @@ def _center(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> F
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    if result.status != 0 or result.x[-1] < -1e-9:
+    if result.x is None or result.status != 0 or result.x[-1] < -1e-9:
         raise FeatureError(
             "no parameter makes these features a transition kernel (the linear programme says: "
             f"{result.message}); check signs and row sums of phi"

@@ -1,0 +1,180 @@
+"""Rewards: arrays [H, S, A] >= 0 whose total along every possible trajectory is at most 1.
+
+Steps count from 0 in code: reward[h, s, a] is the paper's r_{h+1}(s, a). Two scales occur in the literature: "total"
+(the sum over an episode is at most 1, the library's own scale) and "per-step" (each entry in [0, 1], so values and
+gaps reach H); `resolve` brings the second to the first and remembers how to go back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from horizonfree.errors import RewardError, ShapeError
+from horizonfree.mixture import Known, Mixture
+
+SLACK = 1e-9  # a total may exceed its scale by rounding only
+Problem = Mixture | Known
+RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
+
+
+class Reward(eqx.Module):
+    """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor."""
+
+    table: Float[np.ndarray, "H S A"]
+    factor: float = 1.0
+    offset: float = 0.0
+
+
+def goal(
+    problem: Problem, states: int | Sequence[int], *, step: int | None = None
+) -> Float[np.ndarray, "H S A"]:
+    """1 for being in one of the states at one step (from 0; the last by default), else 0."""
+    known = _known(problem)
+    step = known.horizon - 1 if step is None else step
+    if not 0 <= step < known.horizon:
+        raise RewardError(f"step is {step}; steps are 0 to {known.horizon - 1}")
+    table = np.zeros((known.horizon, known.num_states, known.num_actions))
+    table[step, _states(known, states)] = 1.0
+    return table
+
+
+def occupancy(problem: Problem, states: int | Sequence[int]) -> Float[np.ndarray, "H S A"]:
+    """1/H for every step spent in one of the states: the share of the episode."""
+    known = _known(problem)
+    table = np.zeros((known.horizon, known.num_states, known.num_actions))
+    table[:, _states(known, states)] = 1.0 / known.horizon
+    return table
+
+
+def resolve(problem: Problem, reward: RewardLike, *, scale: str = "total") -> Reward:
+    """Check a reward of any form and bring it to the scale total <= 1.
+
+    scale: "total" for a reward whose total is at most 1 on every trajectory, "per-step" for entries in [0, 1].
+    Negative entries are refused: `rescale` turns costs into rewards and says by which map.
+    """
+    if isinstance(reward, Reward):
+        return reward
+    known = _known(problem)
+    if scale not in ("total", "per-step"):
+        raise RewardError(f"scale is {scale!r}; it must be 'total' or 'per-step'")
+    table = as_table(known, reward)
+    low = np.argwhere(table < 0)
+    if low.size:
+        h, s, a = low[0]
+        raise RewardError(
+            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; rewards must be >= 0: pass the array through "
+            "rescale(problem, reward), which shifts and scales costs and reports the map"
+        )
+    if scale == "per-step":
+        high = np.argwhere(table > 1 + SLACK)
+        if high.size:
+            h, s, a = high[0]
+            raise RewardError(
+                f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; with scale='per-step' entries lie in [0, 1]"
+            )
+        return Reward(table / known.horizon, factor=float(known.horizon))
+    highest = max_total(known, table)
+    if highest[0, known.start] > 1 + SLACK:
+        raise RewardError(
+            f"the total reaches {highest[0, known.start]:.6g} on the trajectory {_worst(known, table, highest)}; "
+            "it must be <= 1 on every possible trajectory: divide the reward by that total, use "
+            "rescale(problem, reward), or scale='per-step' for entries in [0, 1]"
+        )
+    return Reward(table)
+
+
+def rescale(problem: Problem, reward: RewardLike) -> Reward:
+    """Any finite reward or cost as one with entries >= 0 and largest total 1; the map back is in the result.
+
+    Each step is shifted by its smallest entry among the states that can be occupied then (every episode has H steps,
+    so this moves all totals alike), and the whole is divided by the largest total. Policies keep their order.
+    """
+    known = _known(problem)
+    table = as_table(known, reward)
+    occupied = occupied_states(known)
+    shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
+    shifted = np.where(occupied[:, :, None], table - shift[:, None, None], 0.0)
+    factor = float(max_total(known, shifted)[0, known.start])
+    if factor <= 0:  # the same on every trajectory: nothing to choose
+        return Reward(np.zeros_like(table), 1.0, float(shift.sum()))
+    return Reward(shifted / factor, factor, float(shift.sum()))
+
+
+def as_table(problem: Problem, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
+    """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A]."""
+    known = _known(problem)
+    H, S, A = known.horizon, known.num_states, known.num_actions
+    if callable(reward):
+        reward = _tabulate(reward, H, S, A)
+    try:
+        array = np.asarray(reward, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"the reward is not an array of numbers: {error}") from None
+    if array.shape == (S,):
+        array = array[:, None]
+    elif array.shape not in ((S, A), (H, S, A)):
+        raise ShapeError(
+            f"the reward has shape {array.shape}; it must be [S]=({S},), [S, A]=({S}, {A}) or [H, S, A]=({H}, {S}, {A})"
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        raise RewardError(f"reward{list(map(int, bad[0]))} is {array[tuple(bad[0])]}; rewards must be finite")
+    return np.ascontiguousarray(np.broadcast_to(array, (H, S, A)))
+
+
+def max_total(known: Known, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H+1 S"]:
+    """The largest total from (h, s) on over every policy and every possible transition; exact.
+
+    T_h(s) = max_a [ r_h(s,a) + max over s' that some parameter reaches of T_{h+1}(s') ],   T_{H+1} = 0
+    """
+    succ, support = np.asarray(known.succ), known.support
+    full = support.all()
+    T = np.zeros((known.horizon + 1, known.num_states))
+    for h in range(known.horizon - 1, -1, -1):
+        after = T[h + 1][succ]
+        if not full:
+            after = np.where(support, after, -np.inf)
+        T[h] = (table[h] + after.max(axis=-1)).max(axis=-1)
+    return T
+
+
+def occupied_states(known: Known) -> Bool[np.ndarray, "H S"]:
+    """Which states can be occupied at each step, under some policy and parameter."""
+    succ, support = np.asarray(known.succ), known.support
+    occupied = np.zeros((known.horizon, known.num_states), bool)
+    occupied[0, known.start] = True
+    for h in range(known.horizon - 1):
+        occupied[h + 1, succ[occupied[h]][support[occupied[h]]]] = True
+    return occupied
+
+
+def _worst(known: Known, table: np.ndarray, T: np.ndarray) -> str:
+    """The trajectory with the largest total, in words."""
+    s, steps = known.start, []
+    for h in range(known.horizon):
+        after = np.where(known.support[s], T[h + 1][known.succ[s]], -np.inf)
+        a = int((table[h, s] + after.max(axis=-1)).argmax())
+        steps.append(f"(s={s}, a={a}, r={table[h, s, a]:.3g})")
+        s = int(known.succ[s, a, after[a].argmax()])
+    return ", ".join(steps if len(steps) <= 6 else [*steps[:3], "...", *steps[-2:]])
+
+
+def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int) -> np.ndarray:
+    return np.array([[[function(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)])
+
+
+def _states(known: Known, states: int | Sequence[int]) -> np.ndarray:
+    array = np.atleast_1d(np.asarray(states))
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ShapeError(f"states is {states!r}; it must be a state or a list of states")
+    for s in array:
+        if not 0 <= s < known.num_states:
+            raise ShapeError(f"state {s} does not exist; states are 0 to {known.num_states - 1}")
+    return array
+
+
+def _known(problem: Problem) -> Known:
+    return problem.known if isinstance(problem, Mixture) else problem

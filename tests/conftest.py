@@ -1,0 +1,20 @@
+"""Shared by all tests: the strictest settings, a place for compiled code, small problems."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+# Compiled programs are kept between test runs: most of the time of these tests is compilation.
+_cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
+jax.config.update("jax_compilation_cache_dir", str(_cache))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """For tests that call traced functions directly."""
+    with jax.enable_x64(True):
+        yield

@@ -1,0 +1,97 @@
+"""The valid parameters: free directions, reachable states, centre."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horizonfree.errors import FeatureError
+from horizonfree.mixture import Mixture
+from horizonfree.valid import reachable_states, valid_set
+
+
+def mixture_of(kernels, **options):
+    return Mixture.from_kernels(kernels, horizon=options.pop("horizon", 6), **options)
+
+
+def random_kernels(seed, d=3, S=4, A=2):
+    return np.random.default_rng(seed).dirichlet(np.ones(S), size=(d, S, A))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_basis_is_orthonormal_keeps_row_sums_and_moves_probabilities(seed):
+    known = mixture_of(random_kernels(seed)).known
+    valid = valid_set(known)
+    Z = valid.basis
+    assert valid.num_free == 2  # three weights that sum to one
+    np.testing.assert_allclose(Z.T @ Z, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(valid.sums @ Z, 0, atol=1e-12)
+    assert np.linalg.norm(valid.rows @ Z, axis=0).min() > 1e-6
+    assert valid.contains(valid.center)
+
+
+def test_kernels_that_coincide_leave_fewer_directions_to_learn():
+    P, Q, _ = random_kernels(0)
+    assert valid_set(mixture_of([P, Q]).known).num_free == 1
+    assert valid_set(mixture_of([P, Q, Q]).known).num_free == 1
+    assert valid_set(mixture_of([P, P]).known).num_free == 0
+    assert valid_set(mixture_of([P]).known).num_free == 0
+
+
+def test_directions_that_change_unreachable_rows_only_do_not_count():
+    P = np.zeros((3, 1, 3))
+    P[0, 0, 1] = P[1, 0, 1] = P[2, 0, 2] = 1.0  # state 2 is never reached
+    Q = P.copy()
+    Q[2, 0] = [1.0, 0.0, 0.0]
+    known = mixture_of([P, Q]).known
+    np.testing.assert_array_equal(reachable_states(known), [True, True, False])
+    assert valid_set(known).num_free == 0
+    assert valid_set(mixture_of([P, Q], start=2).known).num_free == 1
+
+
+def test_a_state_first_entered_after_the_last_action_is_not_reachable():
+    P = np.zeros((3, 1, 3))
+    P[0, 0, 1] = P[1, 0, 2] = P[2, 0, 2] = 1.0
+    np.testing.assert_array_equal(reachable_states(mixture_of([P], horizon=2).known), [True, True, False])
+    np.testing.assert_array_equal(reachable_states(mixture_of([P], horizon=3).known), [True, True, True])
+
+
+def test_every_slot_names_its_own_row():
+    known = mixture_of(random_kernels(1)).known
+    valid = valid_set(known)
+    np.testing.assert_allclose(valid.rows[valid.row_of], known.phi, atol=1e-12)
+
+
+def test_padding_has_a_row_number_of_its_own():
+    P = np.zeros((5, 1, 5))
+    P[:, 0, 0] = 1.0
+    P[0, 0] = [0.5, 0.5, 0, 0, 0]
+    valid = valid_set(mixture_of([P]).known)
+    assert (valid.row_of == len(valid.rows)).sum() == 4
+
+
+def test_the_centre_has_the_largest_smallest_probability():
+    valid = valid_set(mixture_of(random_kernels(2)).known)
+    best = (valid.rows @ valid.center).min()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        theta = valid.center + 0.1 * valid.basis @ rng.normal(size=2)
+        assert (valid.rows @ theta).min() <= best + 1e-9
+
+
+def test_membership_follows_the_definition():
+    problem = mixture_of(random_kernels(3), weights=[1.0, 0.0, 0.0])
+    valid = valid_set(problem.known)
+    assert valid.contains(problem.truth)
+    assert not valid.contains(1.01 * problem.truth)  # rows sum to 1.01
+    for direction in (*valid.basis.T, *-valid.basis.T):  # Theta is bounded: some probability turns negative
+        assert not valid.contains(problem.truth + 1e3 * direction)
+
+
+def test_features_that_are_never_a_kernel_are_refused():
+    phi = np.zeros((2, 1, 2, 1))
+    phi[:, 0, 0, 0], phi[:, 0, 1, 0] = 2.0, -1.0  # sums to one, but one entry is negative for every theta
+    known = Mixture.from_features(phi, horizon=3, bound=2.0).known
+    with pytest.raises(FeatureError, match="no parameter makes these features a transition kernel"):
+        valid_set(known)
