@@ -1,11 +1,13 @@
 """The valid parameters Theta = {theta : P_theta(.|s,a) is a probability vector for every (s,a)}.
 
 Theta is a polytope in an affine space: row sums C theta = 1 and non-negativity X theta >= 0, X the distinct feature
-rows. Only the directions Z that keep every row sum and change some reachable row can be learnt; q is their number.
+rows. Rows that are zero for every theta in Theta are equalities too. Only the directions Z that keep these equalities
+and change some reachable row can be learnt; q is their number.
 """
 
 import equinox as eqx
 import numpy as np
+import scipy.sparse as sp
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import linprog
 
@@ -13,6 +15,7 @@ from horizonfree.errors import FeatureError
 from horizonfree.mixture import AnyArray, Known
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
+FORCED = 1e-9  # a probability below this at the centre of Theta is zero on all of Theta
 DIGITS = 12  # rows that agree to this many digits (relative to the largest entry) are one row
 
 
@@ -20,13 +23,15 @@ class ValidSet(eqx.Module):
     """Theta, with everything that the likelihood and the confidence sets need to know of it.
 
     `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] says which row a slot is, R for
-    padding. `basis` Z [d, q] is orthonormal. `center` is a point of Theta whose smallest probability is largest.
+    padding. `affine` [d, e] spans the directions along Theta, orthonormal; `basis` Z [d, q], orthonormal too, those of
+    them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
     `reachable` [S]: states in which an action can be taken, under some parameter and policy.
     """
 
     rows: Float[AnyArray, "R d"]
     row_of: Int[AnyArray, "S A n"]
     sums: Float[AnyArray, "m d"]
+    affine: Float[AnyArray, "d e"]
     basis: Float[AnyArray, "d q"]
     center: Float[AnyArray, " d"]
     reachable: Bool[AnyArray, " S"]
@@ -54,10 +59,12 @@ def valid_set(known: Known) -> ValidSet:
     row_of[possible] = inverse
     row_of = row_of.reshape(S, A, n)
     sums, _ = distinct(phi.sum(axis=2).reshape(-1, d))
+    center = relative_interior_point(rows, sums)
+    affine = kernel_of(np.vstack([sums, rows[rows @ center <= FORCED]]))
     reachable = reachable_states(known)
     seen = np.unique(row_of[reachable])
-    basis = free_directions(sums, rows[seen[seen < len(rows)]])
-    return ValidSet(rows, row_of, sums, basis, _center(rows, sums), reachable)
+    basis = affine @ range_of_transpose(rows[seen[seen < len(rows)]] @ affine, float(np.abs(rows).max()))
+    return ValidSet(rows, row_of, sums, affine, basis, center, reachable)
 
 
 def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
@@ -84,36 +91,57 @@ def reachable_states(known: Known) -> Bool[np.ndarray, " S"]:
     return seen
 
 
-def free_directions(
-    sums: Float[np.ndarray, "m d"], rows: Float[np.ndarray, "R d"]
-) -> Float[np.ndarray, "d q"]:
-    """Orthonormal Z: every direction with C Z = 0 that changes some of the rows, and no other."""
-    _, size, Vt = np.linalg.svd(sums, full_matrices=True)
+def kernel_of(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:
+    """Orthonormal basis of the directions that the matrix sends to zero."""
+    _, size, Vt = np.linalg.svd(matrix, full_matrices=True)
     rank = int((size > RANK_TOLERANCE * size[0]).sum())
-    null = Vt[rank:].T  # keeps every row sum
-    if null.shape[1] == 0:
-        return null
-    R = np.linalg.qr(rows @ null, mode="r")
-    _, size, Vt = np.linalg.svd(R)
-    changes = int((size > RANK_TOLERANCE * np.abs(rows).max() * np.sqrt(len(rows))).sum())
-    return null @ Vt[:changes].T
+    return Vt[rank:].T
 
 
-def _center(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"]:
-    """argmax over Theta of min_r <x_r, theta>, by a linear programme in (theta, t); refuses an empty Theta."""
-    R, d = rows.shape
+def range_of_transpose(matrix: Float[np.ndarray, "R e"], scale: float) -> Float[np.ndarray, "e q"]:
+    """Orthonormal basis of the directions that the matrix does not send to zero (entries of order `scale`)."""
+    if matrix.shape[1] == 0:
+        return np.zeros((0, 0))
+    _, size, Vt = np.linalg.svd(np.linalg.qr(matrix, mode="r"))
+    rank = int((size > RANK_TOLERANCE * scale * np.sqrt(len(matrix))).sum())
+    return Vt[:rank].T
+
+
+def relative_interior_point(
+    rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, " d"]:
+    """A theta in Theta at which every row that can be positive is; refuses an empty Theta.
+
+    First argmax of min_r <x_r, theta>. Where that is 0, some rows are zero on all of Theta, and the largest support is
+    found on the cone over Theta: max sum_r t_r with <x_r, theta> >= t_r, t_r in [0, 1], C theta = z 1, z >= 1; then
+    theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
+    """
+    (R, d), m = rows.shape, len(sums)
     result = linprog(
         np.r_[np.zeros(d), -1.0],
         A_ub=np.c_[-rows, np.ones(R)],
         b_ub=np.zeros(R),
-        A_eq=np.c_[sums, np.zeros(len(sums))],
-        b_eq=np.ones(len(sums)),
+        A_eq=np.c_[sums, np.zeros(m)],
+        b_eq=np.ones(m),
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    if result.x is None or result.status != 0 or result.x[-1] < -1e-9:
+    if result.x is None or result.status != 0 or result.x[-1] < -FORCED:
         raise FeatureError(
             "no parameter makes these features a transition kernel (the linear programme says: "
             f"{result.message}); check signs and row sums of phi"
         )
-    return result.x[:d]
+    if result.x[-1] > FORCED:
+        return result.x[:d]
+    result = linprog(
+        np.r_[np.zeros(d + 1), -np.ones(R)],
+        A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
+        b_ub=np.zeros(R),
+        A_eq=sp.csr_array(np.c_[sums, -np.ones(m), np.zeros((m, R))]),
+        b_eq=np.zeros(m),
+        bounds=[(None, None)] * d + [(1.0, None)] + [(0.0, 1.0)] * R,
+        method="highs",
+    )
+    if result.x is None:
+        raise FeatureError(f"the parameters that make phi a kernel could not be explored: {result.message}")
+    return result.x[:d] / result.x[d]
