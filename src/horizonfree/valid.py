@@ -25,7 +25,8 @@ class ValidSet(eqx.Module):
     `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] says which row a slot is, R for
     padding. `affine` [d, e] spans the directions along Theta, orthonormal; `basis` Z [d, q], orthonormal too, those of
     them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
-    `reachable` [S]: states in which an action can be taken, under some parameter and policy.
+    `reachable` [S]: states in which an action can be taken, under some parameter and policy. `free` [R]: rows of
+    reachable states that a direction of Z changes; the probability of any other reachable row is known.
     """
 
     rows: Float[AnyArray, "R d"]
@@ -35,6 +36,7 @@ class ValidSet(eqx.Module):
     basis: Float[AnyArray, "d q"]
     center: Float[AnyArray, " d"]
     reachable: Bool[AnyArray, " S"]
+    free: Bool[AnyArray, " R"]
 
     @property
     def num_free(self) -> int:
@@ -62,9 +64,11 @@ def valid_set(known: Known) -> ValidSet:
     center = relative_interior_point(rows, sums)
     affine = kernel_of(np.vstack([sums, rows[rows @ center <= FORCED]]))
     reachable = reachable_states(known)
-    seen = np.unique(row_of[reachable])
-    basis = affine @ range_of_transpose(rows[seen[seen < len(rows)]] @ affine, float(np.abs(rows).max()))
-    return ValidSet(rows, row_of, sums, affine, basis, center, reachable)
+    seen = np.isin(np.arange(len(rows)), row_of[reachable])
+    scale = float(np.abs(rows).max())
+    basis = affine @ range_of_transpose(rows[seen] @ affine, scale)
+    free = seen & (np.linalg.norm(rows @ basis, axis=1) > RANK_TOLERANCE * scale)
+    return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free)
 
 
 def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
