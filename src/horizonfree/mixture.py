@@ -304,3 +304,9 @@ class Mixture:
                 "you build it, or explore a real environment with known=problem"
             )
         return self.known.kernel(self.truth)
+
+    def to_gymnasium(self, reward: AnyArray | None = None) -> Any:
+        """The problem as a gymnasium.Env of episodes of H steps; reward [H, S, A], zero without one."""
+        from horizonfree.problems.to_gym import MixtureEnv
+
+        return MixtureEnv(self, reward)

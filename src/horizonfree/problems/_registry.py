@@ -1,0 +1,121 @@
+"""Named problems: a decorated function is all there is to one.
+
+The first line of its docstring is the description, the line that starts with "Source:" the source; its signature
+gives the parameters with their types, defaults, ranges and meaning. Nothing is listed a second time.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+
+from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.mixture import Mixture
+
+_Build = TypeVar("_Build", bound=Callable[..., Mixture])
+
+
+class Between(NamedTuple):
+    """The range of a parameter, ends included, and what the parameter means."""
+
+    low: float
+    high: float
+    meaning: str
+
+
+Horizon = Annotated[int, Between(1, 10**6, "steps in an episode")]
+Seed = Annotated[int, Between(0, 2**63 - 1, "draws the hidden truth")]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a named problem."""
+
+    name: str
+    type: type[int] | type[float]
+    default: int | float
+    low: float
+    high: float
+    meaning: str
+
+    def check(self, value: Any) -> int | float:
+        """The value as a plain number of the right type, or an error that names the range."""
+        number = (int, np.integer) if self.type is int else (int, float, np.integer, np.floating)
+        is_number = isinstance(value, number) and not isinstance(value, bool)
+        if not is_number or not self.low <= value <= self.high:
+            kind = "an integer" if self.type is int else "a number"
+            reach = f"from {self.low:g} up" if self.high >= 10**6 else f"from {self.low:g} to {self.high:g}"
+            raise OptionError(f"{self.name} is {value!r}; {self.meaning}: {kind} {reach}")
+        return self.type(value)
+
+
+@dataclass(frozen=True)
+class ProblemSpec:
+    """What is known of a named problem before it is built."""
+
+    name: str
+    description: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Mixture]
+
+
+_PROBLEMS: dict[str, ProblemSpec] = {}
+
+
+def problem(name: str) -> Callable[[_Build], _Build]:
+    """Register a function from parameters to a Mixture under a name."""
+
+    def register(build: _Build) -> _Build:
+        lines = inspect.getdoc(build).splitlines()  # type: ignore[union-attr]  # every problem has a docstring
+        first = next(i for i, line in enumerate(lines) if line.startswith("Source:"))
+        hints = get_type_hints(build, include_extras=True)
+        parameters = tuple(
+            Parameter(p.name, hints[p.name].__origin__, p.default, *hints[p.name].__metadata__[0])
+            for p in inspect.signature(build).parameters.values()
+        )
+        source = " ".join(line.strip() for line in lines[first:]).removeprefix("Source: ")
+        _PROBLEMS[name] = ProblemSpec(name, lines[0], source, parameters, build)
+        return build
+
+    return register
+
+
+def problems() -> dict[str, ProblemSpec]:
+    """Every named problem: description, source, and parameters with defaults and ranges."""
+    return dict(sorted(_PROBLEMS.items()))
+
+
+def make(name: str, **parameters: Any) -> Mixture:
+    """Build a named problem; `problems()` lists the names, "gymnasium:ID" stands for an environment of Gymnasium."""
+    if name.startswith("gymnasium:"):
+        from horizonfree.problems.from_gym import from_gymnasium
+
+        if "horizon" not in parameters:
+            raise OptionError(f"problem {name!r} needs horizon=, the number of steps in an episode")
+        return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
+    if name not in _PROBLEMS:
+        raise UnknownNameError(f"there is no problem {name!r}; {closest(name, _PROBLEMS)}")
+    spec = _PROBLEMS[name]
+    known = {p.name: p for p in spec.parameters}
+    for given in parameters:
+        if given not in known:
+            raise UnknownNameError(f"problem {name!r} has no parameter {given!r}; {closest(given, known)}")
+    values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
+    recipe: Mapping[str, Any] = {"name": name, "parameters": values}
+    return replace(spec.build(**values), name=name, recipe=recipe)
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Advice for a name that does not exist."""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"
+
+
+def is_at_least(name: str, value: float, least: float, why: str) -> None:
+    """Refuse a parameter that is too small beside the others."""
+    if not value >= least:
+        raise OptionError(f"{name} is {value:g}; it must be at least {least:.6g}: {why}")

@@ -1,0 +1,286 @@
+"""From a Gymnasium environment with a table P to a problem.
+
+P[s][a] lists outcomes (probability, next state, reward, terminated). Next states may repeat: they add up. Rewards
+are dropped. A state entered with terminated = True becomes absorbing.
+
+Three ways from tables to a class of dynamics:
+- FrozenLake, CliffWalking and Taxi move as intended or turn off to either side. The j-th outcome of every row of the
+  slippery version is the j-th base kernel (d = 3), the truth is how the environment mixes them.
+- A list of environments on the same spaces is a mixture of their kernels (d = their number).
+- Any other environment is tabular with known support: one coordinate per possible transition.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Bool, Float, Int
+
+from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
+from horizonfree.mixture import TOLERANCE, Mixture
+
+if TYPE_CHECKING:
+    import gymnasium
+
+# How to build the slippery version of an environment, from the environment.
+SLIPPERY: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "FrozenLakeEnv": lambda env: {"desc": env.desc, "is_slippery": True},
+    "CliffWalkingEnv": lambda env: {"is_slippery": True},
+    "TaxiEnv": lambda env: {"is_rainy": True},
+}
+ACTIONS = {
+    "FrozenLakeEnv": ["left", "down", "right", "up"],
+    "CliffWalkingEnv": ["up", "right", "down", "left"],
+    "TaxiEnv": ["south", "north", "east", "west", "pick up", "drop off"],
+}
+
+
+class Table(NamedTuple):
+    """The outcomes of P, one entry each: outcome number j of (s, a) goes to s_next with probability p."""
+
+    s: Int[np.ndarray, " N"]
+    a: Int[np.ndarray, " N"]
+    j: Int[np.ndarray, " N"]
+    p: Float[np.ndarray, " N"]
+    s_next: Int[np.ndarray, " N"]
+    ends: Bool[np.ndarray, " N"]
+    num_states: int
+    num_actions: int
+
+
+class Base(NamedTuple):
+    """Base kernels, each [S*A, S], a start distribution for each, and the weights, where they are known."""
+
+    kernels: list[sp.csr_array]
+    rho: list[Float[np.ndarray, " S"]]
+    weights: Any
+
+
+def from_gymnasium(
+    env: "str | gymnasium.Env[Any, Any] | Sequence[str | gymnasium.Env[Any, Any]]",
+    horizon: int,
+    *,
+    start: int | None = None,
+    weights: Any = None,
+    **make_kwargs: Any,
+) -> Mixture:
+    """A problem from an environment, its id, or a list of either (base simulators of one mixture).
+
+    start: the state in which every episode starts. The default is the environment's own start; where it draws
+    its start at random, a state is added, numbered last, in which every action leads to that draw, so the first
+    of the `horizon` steps is the draw. weights: the truth of a list, optional. make_kwargs go to gymnasium.make.
+
+    Taxi with a fickle passenger has one more bit of state, "the passenger has been driven a step": state s + 500,
+    and each base kernel splits in two, destination kept and destination changed (d = 6). Wrappers are ignored.
+    """
+    envs: list[Any] = [env] if isinstance(env, str) or not isinstance(env, Sequence) else list(env)
+    is_list = envs != [env]
+    if weights is not None and not is_list:
+        raise OptionError("weights= is for a list of environments; one environment has its own truth")
+    if not envs:
+        raise ShapeError("the list of environments is empty; give at least one")
+    made = [_make(e, make_kwargs) for e in envs]
+    base = _joined([_alone(e, start) for e in made], weights) if is_list else _slips(made[0], start)
+    is_tabular = base is None
+    base, first = _with_start(base or _alone(made[0], start))
+    layout = _layout(made[0], base.kernels[0].shape[1])
+    settings: dict[str, Any] = {"horizon": horizon, "start": first, "name": _name(made), "layout": layout}
+    if is_tabular:
+        P = base.kernels[0].toarray()
+        P = P.reshape(P.shape[1], -1, P.shape[1])
+        problem = Mixture.from_tabular(P, support=P > 0, **settings)
+    else:
+        problem = Mixture.from_kernels(base.kernels, weights=base.weights, **settings)
+    if not isinstance(env, str):
+        return problem
+    chosen = {} if start is None else {"start": start}
+    parameters = {"horizon": horizon, **chosen, **make_kwargs}
+    return replace(problem, recipe={"name": f"gymnasium:{env}", "parameters": parameters})
+
+
+def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
+    """The bare environment."""
+    import gymnasium
+
+    if isinstance(env, gymnasium.Env):
+        if make_kwargs:
+            raise OptionError(f"{sorted(make_kwargs)} are for an id; the environment is already built")
+        return env.unwrapped
+    try:
+        return gymnasium.make(env, **make_kwargs).unwrapped
+    except gymnasium.error.Error as error:
+        raise UnknownNameError(f"gymnasium cannot make {env!r}: {error}") from error
+    except (TypeError, KeyError) as error:
+        raise OptionError(f"gymnasium cannot make {env!r} with {make_kwargs}: {error}") from error
+
+
+def _table(env: Any) -> Table:
+    """The outcomes of an environment's P."""
+    if not hasattr(env, "P"):
+        raise ShapeError(
+            f"{type(env).__name__} has no table P; build the known class yourself (Mixture.from_kernels) and explore "
+            "the environment with known=problem"
+        )
+    P = env.P
+    S, A = len(P), len(P[0])
+    try:
+        rows = [
+            (s, a, j, p, s_next, ends)
+            for s in range(S)
+            for a in range(A)
+            for j, (p, s_next, _, ends) in enumerate(P[s][a])
+        ]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ShapeError(
+            f"P of {type(env).__name__} is not P[s][a] = [(probability, next state, reward, terminated), ...] with "
+            f"states 0 to {S - 1} and actions 0 to {A - 1} ({error!r})"
+        ) from None
+    s, a, j, p, s_next, ends = (np.array(column) for column in zip(*rows))
+    bad = np.flatnonzero((s_next < 0) | (s_next >= S))
+    if bad.size:
+        b = bad[0]
+        raise ShapeError(f"P[{s[b]}][{a[b]}] leads to {s_next[b]}; states are 0 to {S - 1}")
+    return Table(s, a, j, p.astype(np.float64), s_next, ends.astype(bool), S, A)
+
+
+def _start_distribution(env: Any, start: int | None, S: int) -> Float[np.ndarray, " S"]:
+    """Where an environment starts, or the state that the caller chose."""
+    if start is not None:
+        if not 0 <= start < S:
+            raise OptionError(f"start is {start}; it must be a state, 0 to {S - 1}")
+        return np.eye(S)[start]
+    if not hasattr(env, "initial_state_distrib"):
+        raise OptionError(f"{type(env).__name__} does not say where it starts; pass start=")
+    return np.asarray(env.initial_state_distrib, np.float64)
+
+
+def _absorbing(table: Table, rho: Float[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
+    """States entered with terminated = True; refuses one that an episode can also enter and go on from."""
+    S = table.num_states
+    is_end = np.zeros(S, bool)
+    is_end[table.s_next[table.ends]] = True
+    happens = (table.p > 0) & ~is_end[table.s]
+    seen, size = rho > 0, -1
+    while seen.sum() > size:
+        size = int(seen.sum())
+        seen[table.s_next[happens & seen[table.s]]] = True
+    both = np.flatnonzero(happens & seen[table.s] & is_end[table.s_next] & ~table.ends)
+    if both.size:
+        b = both[0]
+        raise ModelError(
+            f"state {table.s_next[b]} ends an episode from some states but not from (s={table.s[b]}, "
+            f"a={table.a[b]}); give ending transitions a state of their own"
+        )
+    return is_end
+
+
+def _kernel(table: Table, value: np.ndarray, is_end: Bool[np.ndarray, " S"]) -> sp.csr_array:
+    """The kernel [S*A, S] that gives each outcome this probability; states that end an episode absorb."""
+    S, A = table.num_states, table.num_actions
+    keep = (value > 0) & ~is_end[table.s]
+    end = np.flatnonzero(np.repeat(is_end, A))
+    row = np.concatenate([(table.s * A + table.a)[keep], end])
+    column = np.concatenate([table.s_next[keep], end // A])
+    kernel = sp.csr_array((np.concatenate([value[keep], np.ones(len(end))]), (row, column)), (S * A, S))
+    kernel.sum_duplicates()
+    return kernel
+
+
+def _alone(env: Any, start: int | None) -> Base:
+    """The environment's own kernel as the only one."""
+    if getattr(env, "fickle_passenger", False):
+        raise ModelError(
+            "a fickle passenger is not in the table P; pass that Taxi alone, as gymnasium built it"
+        )
+    table = _table(env)
+    rho = _start_distribution(env, start, table.num_states)
+    return Base([_kernel(table, table.p, _absorbing(table, rho))], [rho], np.ones(1))
+
+
+def _slips(env: Any, start: int | None) -> Base | None:
+    """Base kernel j takes outcome j of every row of the slippery version, the only one where a row has one.
+
+    None for an environment of another kind, or with a table that is no mixture of these kernels.
+    """
+    if type(env).__name__ not in SLIPPERY:
+        return None
+    own, slippery = _table(env), _table(type(env)(**SLIPPERY[type(env).__name__](env)))
+    rho = _start_distribution(env, start, own.num_states)
+    is_end = _absorbing(slippery, rho)
+    row = slippery.s * slippery.num_actions + slippery.a
+    is_sure = np.bincount(row)[row] == 1
+    num = int(slippery.j.max()) + 1
+    kernels = [_kernel(slippery, ((slippery.j == j) | is_sure) * 1.0, is_end) for j in range(num)]
+    truth = _kernel(own, own.p, is_end)
+    full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
+    mixed = [own.p[last - num + 1 : last + 1] for last in full]
+    for weights in [*mixed, *np.eye(num)]:
+        if abs(sum(w * K for w, K in zip(weights, kernels)) - truth).max() <= TOLERANCE:
+            base = Base(kernels, [rho] * num, weights)
+            is_fickle = getattr(env, "fickle_passenger", False)
+            return _fickle(base, env.fickle_probability) if is_fickle else base
+    return None
+
+
+def _fickle(base: Base, probability: float) -> Base:
+    """Taxi's passenger may change destination when driven for the first time; the draw at reset can wait till then.
+
+    State s + 500 has had that moment. s = ((row * 5 + column) * 5 + passenger) * 4 + destination; passenger 4 rides.
+    """
+    S, A = 500, base.kernels[0].shape[0] // 500
+    kernels = []
+    for kernel in base.kernels:
+        row, s_next = kernel.nonzero()
+        s = row // A
+        is_moment = (s // 4 % 5 == 4) & (s // 20 != s_next // 20)
+        kept = np.where(is_moment, s_next + S, s_next)
+        others = [(s_next - s_next % 4 + (s_next + turn) % 4)[is_moment] + S for turn in (1, 2, 3)]
+        resolved = (row + S * A, s_next + S, kernel.data)
+        unmoved = (row[~is_moment], s_next[~is_moment], kernel.data[~is_moment])
+        moved = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in others]
+        for parts in ([(row, kept, kernel.data), resolved], [unmoved, *moved, resolved]):
+            i, to, value = (np.concatenate(column) for column in zip(*parts))
+            kernels.append(sp.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
+    weights = np.outer(base.weights, [1 - probability, probability]).ravel()
+    rho = np.concatenate([base.rho[0], np.zeros(S)])
+    return Base(kernels, [rho] * len(kernels), weights)
+
+
+def _joined(parts: list[Base], weights: Any) -> Base:
+    """Several environments as one mixture."""
+    shapes = [part.kernels[0].shape for part in parts]
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ShapeError(f"environment {i} has [S*A, S] = {shape} but environment 0 has {shapes[0]}")
+    return Base([part.kernels[0] for part in parts], [part.rho[0] for part in parts], weights)
+
+
+def _with_start(base: Base) -> tuple[Base, int]:
+    """One fixed start: the common one where there is one, else an added state that draws it."""
+    likely = int(base.rho[0].argmax())
+    if all(rho[likely] == 1 for rho in base.rho):
+        return base, likely
+    rows, S = base.kernels[0].shape
+    A = rows // S
+    kernels = [
+        sp.csr_array(sp.block_array([[kernel, sp.csr_array((rows, 1))], [np.tile(rho, (A, 1)), None]]))
+        for kernel, rho in zip(base.kernels, base.rho)
+    ]
+    return base._replace(kernels=kernels), S
+
+
+def _name(made: list[Any]) -> str:
+    return " + ".join(env.spec.id if env.spec else type(env).__name__ for env in made)
+
+
+def _layout(env: Any, S: int) -> dict[str, Any]:
+    """Actions and cells, for drawing, where the states are the cells of a grid."""
+    kind = type(env).__name__
+    layout: dict[str, Any] = {"actions": ACTIONS[kind]} if kind in ACTIONS else {}
+    shape = {"FrozenLakeEnv": "desc", "CliffWalkingEnv": "_cliff"}.get(kind)
+    if shape and getattr(env, shape).size == S:
+        row, column = np.indices(getattr(env, shape).shape)
+        layout["cells"] = np.stack([column.ravel(), row.ravel()], axis=1)
+    return layout

@@ -1,0 +1,104 @@
+"""Episodes of a real environment that we may only step, as the states and actions of a known class."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.mixture import AnyArray, Known, Mixture
+from horizonfree.simulate import Trajectory, check_policy
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Encode = Callable[[Any], int]
+
+
+def check_env_matches(env: "gymnasium.Env[Any, Any]", known: Known, encode: Encode | None = None) -> None:
+    """Refuse an environment whose spaces are not the states and actions of the known class.
+
+    One state more than the environment has is right when it is the start: `from_gymnasium` adds it to draw a
+    random start. With encode (observation -> state) only the actions can be checked beforehand.
+    """
+    from gymnasium.spaces import Discrete
+
+    sizes = {"action": known.num_actions}
+    if encode is None:
+        sizes["observation"] = known.num_states - _has_drawn_start(env, known)
+    for kind, size in sizes.items():
+        space = getattr(env, f"{kind}_space")
+        if not isinstance(space, Discrete) or space.n != size:
+            advice = "" if kind == "action" else "; pass encode= to turn observations into states"
+            raise ShapeError(
+                f"the {kind} space of the environment is {space}, but the known class wants Discrete({size}){advice}"
+            )
+
+
+def run_episode(
+    env: "gymnasium.Env[Any, Any]",
+    known: Known,
+    policy: AnyArray,
+    rng: np.random.Generator,
+    *,
+    encode: Encode | None = None,
+) -> Trajectory:
+    """One episode of exactly H steps under a policy, [H, S] actions or [H, S, A] probabilities.
+
+    The environment's seed and the random actions come from rng. After termination the environment counts as
+    staying where it ended. A transition that is impossible under every parameter is refused.
+    """
+    check_env_matches(env, known, encode)
+    table = check_policy(Mixture(known), policy)
+    S, A, H = known.num_states, known.num_actions, known.horizon
+    has_drawn_start = encode is None and _has_drawn_start(env, known)
+    first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
+
+    def state(observation: Any) -> int:
+        if encode is None:
+            return int(observation) - int(env.observation_space.start)  # type: ignore[attr-defined]
+        s = int(encode(observation))
+        if not 0 <= s < S:
+            raise ShapeError(f"encode({observation!r}) is {s}; states are 0 to {S - 1}")
+        return s
+
+    observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    s, a, j = np.empty(H + 1, np.int32), np.empty(H, np.int32), np.empty(H, np.int32)
+    s[0] = known.start if has_drawn_start else state(observation)
+    if s[0] != known.start:
+        raise ModelError(f"the environment started in state {s[0]}; the known class starts in {known.start}")
+    is_over = False
+    for h in range(H):
+        rule = table[h, s[h]]
+        a[h] = rule if table.ndim == 2 else rng.choice(A, p=rule / rule.sum())
+        if is_over:
+            s[h + 1] = s[h]
+        elif h == 0 and has_drawn_start:
+            s[1] = state(observation)
+        else:
+            observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
+            s[h + 1] = state(observation)
+            if is_cut and not is_over and h + 1 < H:
+                raise OptionError(
+                    f"the environment was truncated after step {h + 1} but the horizon is {H}; make it with "
+                    f"max_episode_steps={H} or more"
+                )
+        j[h] = _slot(known, s[h], a[h], s[h + 1])
+    return Trajectory(s, a, j)
+
+
+def _has_drawn_start(env: "gymnasium.Env[Any, Any]", known: Known) -> bool:
+    """Whether the known start is the state that `from_gymnasium` adds, one beyond those of the environment."""
+    return known.start == getattr(env.observation_space, "n", None) == known.num_states - 1
+
+
+def _slot(known: Known, s: int, a: int, s_next: int) -> int:
+    """Which successor of (s, a) is s_next."""
+    here = np.asarray(known.succ[s, a]) == s_next
+    slot = np.flatnonzero(here & np.asarray(known.phi[s, a]).any(axis=-1))
+    if not slot.size:
+        raise ModelError(
+            f"(s={s}, a={a}) -> s'={s_next} was observed but its features are zero: it is impossible under every "
+            "parameter; the known class does not describe this environment"
+        )
+    return int(slot[0])

@@ -1,0 +1,49 @@
+"""A problem as a Gymnasium environment: for agents of other libraries, and for tests of our own."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Discrete
+
+from horizonfree.errors import RewardError
+from horizonfree.mixture import AnyArray, Mixture
+
+
+class MixtureEnv(gymnasium.Env[np.int64, np.int64]):
+    """Episodes of H steps from the fixed start, truncated at H; info["h"] counts the steps taken."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012  # the type that Gymnasium declares
+
+    def __init__(self, problem: Mixture, reward: AnyArray | None = None) -> None:
+        H, S, A = problem.horizon, problem.num_states, problem.num_actions
+        table = np.zeros((H, S, A)) if reward is None else np.asarray(reward, np.float64)
+        if table.shape != (H, S, A) or not np.isfinite(table).all():
+            raise RewardError(
+                f"reward has shape {table.shape}; it must be finite numbers of shape [H, S, A] = {(H, S, A)}"
+            )
+        self.observation_space = Discrete(S)
+        self.action_space = Discrete(A)
+        self._problem, self._reward, self._kernel = problem, table, problem.kernel()
+        self._h, self._s = H, problem.start
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """Back to the start."""
+        super().reset(seed=seed)
+        self._h, self._s = 0, self._problem.start
+        return np.int64(self._s), {"h": 0}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """One transition."""
+        h, s, a = self._h, self._s, int(action)
+        if h == self._problem.horizon:
+            raise gymnasium.error.ResetNeeded("the episode is over, or none has begun; call reset()")
+        if not self.action_space.contains(a):
+            raise gymnasium.error.InvalidAction(f"action {action!r} is not in {self.action_space}")
+        p = np.maximum(self._kernel.prob[s, a], 0)
+        j = self.np_random.choice(p.size, p=p / p.sum())
+        self._h, self._s = h + 1, int(self._kernel.succ[s, a, j])
+        is_cut = self._h == self._problem.horizon
+        return np.int64(self._s), float(self._reward[h, s, a]), False, is_cut, {"h": self._h}
