@@ -1,0 +1,204 @@
+"""Confidence radii: how far a ridge estimate may be from theta_star, one function per theorem.
+
+Every radius is the noise part of a Bernstein inequality for vector-valued martingales plus the bias sqrt(lam) B of
+the ridge. `scale` multiplies the noise, `bias_scale` the bias; both are 1 in the theorems, and only with 1 does
+a theorem stand behind the number.
+
+Papers: [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT); [ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS);
+[ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023 (HF-UCRL-RFE++, arXiv 2303.10165).
+
+Departures from the print, each with its reason in docs/theory.md:
+1. max{0, log} in the Bernstein inequality of [ZG]: printed without it, the radius is NaN when d > e^2 H.
+2. M = max{2, ceil(log2(7KH))}: printed without rounding, but M is a count.
+3. delta / (4M) per event when M is given: the main theorem of [paper] leaves out this union bound.
+4. The radius of the second moments of UCRL-RFE+ carries H^4 inside its logarithm, as its own proof needs.
+
+All functions are traceable in every number (the episode, delta, B, the scales) and run in 64 bits.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from horizonfree._x64 import x64
+
+Scalar = Float[Array, ""]
+Number = jax.Array | float  # a Python number, or traced
+
+
+class Parameters(NamedTuple):
+    """Constants of HF-UCRL-RFE++: floor alpha, weight gamma of the own uncertainty, ridge lam."""
+
+    alpha: float
+    gamma: float
+    lam: Number
+
+
+class Radii(NamedTuple):
+    """Radii of the variance-weighted algorithms: first moment (hat), its crude twin (check), second moment (tilde)."""
+
+    hat: Scalar
+    check: Scalar
+    tilde: Scalar
+
+
+def parameters(d: int, H: int, B: Number) -> Parameters:
+    """alpha = H^{-1/2}, gamma = d^{-1/4}, lam = d / B^2.   ([paper], main theorem)"""
+    return Parameters(H**-0.5, d**-0.25, d / B**2)
+
+
+def moment_orders(K: int, H: int) -> int:
+    """M = max{2, ceil(log2(7KH))}, the number of moments HOME estimates.   ([paper], main theorem; departure 2)"""
+    return max(2, (7 * K * H - 1).bit_length())
+
+
+def per_event(delta: Number, M: int) -> Number:
+    """The failure probability of one of the 4M events, M orders in two families, regression and martingale each."""
+    return delta / (4 * M)
+
+
+@x64
+def bernstein_2021(
+    t: Number, *, d: int, L: Number, lam: Number, sigma: Number, R: Number, delta: Number
+) -> Scalar:
+    """Bound on ||sum x eta|| in the inverse norm after t terms, |eta| <= R, Var eta <= sigma^2, ||x|| <= L.
+
+    8 sigma sqrt(d log(1 + t L^2/(d lam)) tau) + 4 R tau,   tau = log(4 t^2/delta)   ([ZGS], Bernstein inequality)
+    """
+    t = jnp.asarray(t, float)
+    tau = jnp.log(4 / jnp.asarray(delta)) + 2 * jnp.log(t)
+    return 8 * sigma * jnp.sqrt(d * jnp.log1p(t * L**2 / (d * lam)) * tau) + 4 * R * tau
+
+
+@x64
+def bernstein_2022(
+    t: Number,
+    *,
+    d: int,
+    L: Number,
+    lam: Number,
+    sigma: Number,
+    R: Number,
+    eps: Number,
+    peak: Number,
+    delta: Number,
+) -> Scalar:
+    """As `bernstein_2021`, with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
+
+    12 sigma sqrt(d log(1 + t L^2/(d lam)) tau) + 24 tau peak + 6 tau eps,
+    tau = log(32 (max{0, log(R/eps)} + 1) t^2/delta)                        ([ZG], Theorem 4.3; departure 1)
+    """
+    t = jnp.asarray(t, float)
+    levels = jnp.maximum(0.0, jnp.log(R / jnp.asarray(eps))) + 1
+    tau = jnp.log(32 * levels / delta) + 2 * jnp.log(t)
+    eta = jnp.log1p(t * L**2 / (d * lam))
+    return 12 * sigma * jnp.sqrt(d * eta * tau) + 24 * tau * peak + 6 * tau * eps
+
+
+@x64
+def beta_hf(
+    k: Number,
+    d: int,
+    H: int,
+    B: Number,
+    delta: Number,
+    *,
+    M: int | None = None,
+    scale: Number = 1.0,
+    bias_scale: Number = 1.0,
+) -> Scalar:
+    """Radius beta_k of HF-UCRL-RFE++ at episode k.   ([paper], main theorem)
+
+    beta_k = 12 sqrt(d eta tau) + 30 tau/gamma^2 + sqrt(lam) B,   eta = log(1 + kH/(alpha^2 d lam)),
+    tau = log(32 (max{0, log(gamma^2/alpha)} + 1) k^2 H^2/delta).
+
+    It is the inequality of [ZG] for kH rows x = phi/sigma_bar: HOME keeps sigma_bar >= alpha, so ||x|| and |eta| are
+    at most 1/alpha, and sigma_bar^2 >= gamma^2 ||phi||, so |eta| ||x|| <= 1/gamma^2. With M, delta is the failure
+    probability of the whole algorithm, divided among its 4M events; without, that of one event, as printed.
+    """
+    alpha, gamma, lam = parameters(d, H, B)
+    noise = bernstein_2022(
+        H * jnp.asarray(k, float),
+        d=d,
+        L=1 / alpha,
+        lam=lam,
+        sigma=1.0,
+        R=1 / alpha,
+        eps=gamma**-2,
+        peak=gamma**-2,
+        delta=delta if M is None else per_event(delta, M),
+    )
+    return scale * noise + bias_scale * jnp.sqrt(lam) * B
+
+
+@x64
+def radii_vtr_plus(
+    k: Number,
+    d: int,
+    H: int,
+    B: Number,
+    delta: Number,
+    *,
+    scale: Number = 1.0,
+    bias_scale: Number = 1.0,
+) -> Radii:
+    """Radii of UCRL-VTR+ at episode k, one regression per step, lam = 1/B^2.   ([ZGS], confidence set)
+
+    hat and check: rows phi/sigma with sigma^2 >= H^2/d, so ||x||, |eta| <= sqrt(d); variance of eta <= 1, for check
+    only <= d. tilde: unweighted rows of squares, all bounded by H^2. delta / H per step.
+    """
+    return _radii(k, d, H, B, jnp.asarray(delta) / H, scale, bias_scale)
+
+
+@x64
+def beta_rfe(
+    K: Number,
+    d: int,
+    H: int,
+    B: Number,
+    delta: Number,
+    *,
+    scale: Number = 1.0,
+    bias_scale: Number = 1.0,
+) -> Scalar:
+    """Radius of UCRL-RFE for a budget of K episodes, lam = 1/B^2.   ([ZZG], first theorem)
+
+    beta = H sqrt(d log(3 (1 + K H^3 B^2)/delta)) + 1
+    """
+    rows = jnp.asarray(K, float) * H**3 * jnp.asarray(B) ** 2
+    return scale * H * jnp.sqrt(d * jnp.log(3 * (1 + rows) / delta)) + bias_scale
+
+
+@x64
+def radii_rfe_plus(
+    K: Number,
+    d: int,
+    H: int,
+    B: Number,
+    delta: Number,
+    *,
+    scale: Number = 1.0,
+    bias_scale: Number = 1.0,
+) -> tuple[Radii, Scalar]:
+    """Radii of UCRL-RFE+ for a budget of K episodes, lam = 1/B^2: three to explore with, and beta to plan with.
+
+    As UCRL-VTR+ with KH rows shared by all steps and delta / 12 per regression; beta as UCRL-RFE with delta / 4.
+    ([ZZG], second theorem; departure 4)
+    """
+    rows = H * jnp.asarray(K, float)
+    explore = _radii(rows, d, H, B, jnp.asarray(delta) / 12, scale, bias_scale)
+    plan = beta_rfe(K, d, H, B, jnp.asarray(delta) / 4, scale=scale, bias_scale=bias_scale)
+    return explore, plan
+
+
+def _radii(t: Number, d: int, H: int, B: Number, delta: Number, scale: Number, bias_scale: Number) -> Radii:
+    """The three variance-weighted radii after t rows; the bias sqrt(lam) B is 1."""
+
+    def radius(L: float, sigma: float, R: float) -> jax.Array:
+        noise = bernstein_2021(t, d=d, L=L, lam=jnp.asarray(B) ** -2.0, sigma=sigma, R=R, delta=delta)
+        return scale * noise + bias_scale
+
+    root = d**0.5
+    return Radii(radius(root, 1.0, root), radius(root, root, root), radius(H**2, H**2, H**2))

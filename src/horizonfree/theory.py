@@ -1,0 +1,216 @@
+"""What the theorems promise, in numbers: the radius, the orders, the episodes enough and the episodes needed.
+
+Paper: J. Zhang, W. Zhang, Gu 2023, "Optimal Horizon-Free Reward-Free Exploration for Linear Mixture MDPs" (arXiv
+2303.10165), main theorem and its corollaries (section 5) with their exact forms (appendix A), lower bound (appendix C).
+
+    gap <= 4 A1/K + 4 A2/sqrt(K),      m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps
+    A1 = 2752 max{64 beta^2 d iota, 2 zeta} + 24 zeta + 240 d iota + 240 beta gamma^2 d iota
+         + 120 beta d iota sqrt(M) + 24 sqrt(zeta M d iota) + M d iota
+    A2 = 64 max{8 beta sqrt(d iota), sqrt(2 zeta)} + 120 beta sqrt(d iota H alpha^2)
+    iota = log(1 + KH/(d lam alpha^2)),   zeta = 4 log(4 max{1, log(KH)}/delta_0),   beta = beta_K
+
+Choices, where the print is in doubt (docs/theory.md has the reasons):
+1. delta is the failure probability of the whole algorithm; every event gets delta_0 = delta/(4M). `split=False` gives
+   the printed main theorem instead, delta_0 = delta.
+2. 2752 = 2 * 32^2 + 2 * 352; one of the two printed versions has 896. The last two terms of A1 are kept.
+3. A1 and A2 depend on K, so m(eps, delta) is the least fixed point of K = 16 A2(K)^2/eps^2 + 8 A1(K)/eps.
+4. max{1, log(KH)} in zeta: the martingale bound behind it needs it when KH < e.
+5. Everything in `radius`. The lower bound has its own proof, with a constant, since the paper leaves it open.
+
+scale="total" is for rewards whose total is at most 1, "per-step" for r_h in [0, 1] with totals up to H: the same
+statements with eps replaced by eps/H and gaps multiplied by H.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from horizonfree import radius
+from horizonfree.errors import OptionError
+from horizonfree.radius import moment_orders as _moment_orders
+
+Scale = Literal["total", "per-step"]
+
+
+class Coefficients(NamedTuple):
+    """The bound on the gap is 4 A1/K + 4 A2/sqrt(K)."""
+
+    A1: float
+    A2: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of `table`: a symbol, its value, and what it means."""
+
+    name: str
+    value: float | int | str
+    meaning: str
+
+
+def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None) -> float:
+    """Radius beta_k of HF-UCRL-RFE++ at episode k.
+
+    Without M, delta is the failure probability of one regression, as the main theorem prints it; with the number M of
+    moment orders it is that of the whole algorithm.
+    """
+    _check(d, H, B, k=k)
+    _check_probability(delta)
+    return float(radius.beta_hf(k, d, H, B, delta, M=M))
+
+
+def moment_orders(K: float, H: int) -> int:
+    """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
+    _check_sizes(K=K, H=H)
+    return _moment_orders(math.ceil(K), H)
+
+
+def iota(K: float, d: int, H: int, B: float) -> float:
+    """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
+    _check(d, H, B, K=K)
+    alpha, _, lam = radius.parameters(d, H, B)
+    return math.log1p(K * H / (d * lam * alpha**2))
+
+
+def zeta(K: float, H: int, delta: float) -> float:
+    """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
+    _check_sizes(K=K, H=H)
+    _check_probability(delta)
+    return 4 * math.log(4 * max(1.0, math.log(K * H)) / delta)
+
+
+def coefficients(K: float, delta: float, d: int, H: int, B: float, *, split: bool = True) -> Coefficients:
+    """A1 and A2 for K episodes."""
+    _check(d, H, B, K=K)
+    M = moment_orders(K, H)
+    alpha, gamma, _ = radius.parameters(d, H, B)
+    b = beta(K, d, H, B, delta, M if split else None)
+    z = zeta(K, H, float(radius.per_event(delta, M)) if split else delta)
+    di = d * iota(K, d, H, B)
+    A1 = (
+        2752 * max(64 * b**2 * di, 2 * z)
+        + 24 * z
+        + 240 * di
+        + 240 * b * gamma**2 * di
+        + 120 * b * di * math.sqrt(M)
+        + 24 * math.sqrt(z * M * di)
+        + M * di
+    )
+    A2 = 64 * max(8 * b * math.sqrt(di), math.sqrt(2 * z)) + 120 * b * math.sqrt(di * H * alpha**2)
+    return Coefficients(A1, A2)
+
+
+def suboptimality(
+    K: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total", split: bool = True
+) -> float:
+    """The bound 4 A1/K + 4 A2/sqrt(K) on the gap of every plan after K episodes; vacuous above 1 (above H per step)."""
+    A1, A2 = coefficients(K, delta, d, H, B, split=split)
+    return _unit(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
+
+
+def sample_complexity(
+    eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total", split: bool = True
+) -> int:
+    """m(eps, delta): after so many episodes every plan is eps-optimal, with probability 1 - delta.
+
+    The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
+    """
+    _check(d, H, B)
+    _check_positive(eps=eps)
+    eps = eps / _unit(scale, H)
+    K = 1.0
+    while True:
+        A1, A2 = coefficients(K, delta, d, H, B, split=split)
+        enough = 16 * A2**2 / eps**2 + 8 * A1 / eps
+        if enough <= K * (1 + 1e-12):
+            return math.ceil(max(enough, K))
+        K = enough
+
+
+def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total") -> int:
+    """No algorithm is (eps, delta)-correct on every linear mixture MDP of these sizes with fewer episodes.
+
+    K >= (D/eps)^2 (1/2 - 2 delta)^2 / (192 (1 - delta)^2),   D = (d-1)(H-1)/H,
+
+    when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
+    Otherwise 0, which says nothing (large eps, delta >= 1/4, d = 1, H = 1 or B <= 1). Proof in docs/theory.md.
+    """
+    _check(d, H, B)
+    _check_positive(eps=eps)
+    _check_probability(delta)
+    if B <= 1 or delta >= 0.25:
+        return 0
+    D = (d - 1) * (H - 1) / H
+    K = (D * _unit(scale, H) / eps * (0.5 - 2 * delta) / (1 - delta)) ** 2 / 192
+    least = max(3 * d**2, (d - 1) ** 2 / (192 * (B - 1) ** 2))
+    return 0 if least > K else math.ceil(K)
+
+
+def table(
+    eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
+) -> list[Row]:
+    """Every quantity at once, for K episodes; by default as many as m(eps, delta)."""
+    enough = sample_complexity(eps, delta, d, H, B, scale=scale)
+    K = enough if K is None else K
+    M = moment_orders(K, H)
+    alpha, gamma, lam = radius.parameters(d, H, B)
+    A1, A2 = coefficients(K, delta, d, H, B)
+    delta_0 = float(radius.per_event(delta, M))
+    return [
+        Row("d", d, "dimension of the features"),
+        Row("H", H, "steps in an episode"),
+        Row("B", B, "bound on ||theta_star||_2"),
+        Row("eps", eps, "accuracy"),
+        Row("delta", delta, "failure probability of the whole algorithm"),
+        Row("scale", scale, "totals of rewards: at most 1, or at most H"),
+        Row("K", K, "episodes that the rows below speak of"),
+        Row("alpha", alpha, "floor of sigma_bar"),
+        Row("gamma", gamma, "weight of the own uncertainty in sigma_bar"),
+        Row("lam", float(lam), "ridge"),
+        Row("M", M, "moment orders"),
+        Row("delta_0", delta_0, "failure probability of one of the 4M events"),
+        Row("beta", beta(K, d, H, B, delta, M), "confidence radius beta_K"),
+        Row("iota", iota(K, d, H, B), "log(1 + KH/(d lam alpha^2))"),
+        Row("zeta", zeta(K, H, delta_0), "4 log(4 max{1, log(KH)}/delta_0)"),
+        Row("A1", A1, "coefficient of 4/K"),
+        Row("A2", A2, "coefficient of 4/sqrt(K)"),
+        Row("suboptimality", suboptimality(K, delta, d, H, B, scale=scale), "bound on every gap after K"),
+        Row("sample_complexity", enough, "episodes enough for eps, m(eps, delta)"),
+        Row("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), "episodes any algorithm needs"),
+    ]
+
+
+def _unit(scale: Scale, H: int) -> int:
+    """How much larger gaps are on this scale than for totals at most 1."""
+    units = {"total": 1, "per-step": H}
+    if scale not in units:
+        raise OptionError(
+            f"scale is {scale!r}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
+        )
+    return units[scale]
+
+
+def _check(d: int, H: int, B: float, **sizes: float) -> None:
+    """Refuse sizes outside their ranges."""
+    _check_sizes(d=d, H=H, **sizes)
+    for name, value in {"d": d, "H": H}.items():
+        if value != int(value):
+            raise OptionError(f"{name} is {value}; it must be an integer")
+    _check_positive(B=B)
+
+
+def _check_sizes(**sizes: float) -> None:
+    for name, value in sizes.items():
+        if not (value >= 1 and math.isfinite(value)):
+            raise OptionError(f"{name} is {value}; it must be a finite number, at least 1")
+
+
+def _check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise OptionError(f"{name} is {value}; it must be a positive finite number")
+
+
+def _check_probability(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise OptionError(f"delta is {delta}; a failure probability lies strictly between 0 and 1")
