@@ -81,8 +81,12 @@ def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int
 
 
 def check_policy(problem: Mixture, policy: AnyArray) -> np.ndarray:
-    """A policy as int32 [H, S] or float64 [H, S, A], or an error that says where it is wrong."""
-    H, S, A = problem.horizon, problem.num_states, problem.num_actions
+    """A policy of a problem as int32 [H, S] or float64 [H, S, A], or an error that says where it is wrong."""
+    return policy_table(policy, problem.horizon, problem.num_states, problem.num_actions)
+
+
+def policy_table(policy: AnyArray, H: int, S: int, A: int) -> np.ndarray:
+    """`check_policy` for given sizes."""
     table = np.asarray(policy)
     if table.shape == (H, S) and np.issubdtype(table.dtype, np.integer):
         bad = np.argwhere((table < 0) | (table >= A))

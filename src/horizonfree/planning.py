@@ -1,0 +1,218 @@
+"""Backward induction, policy evaluation and occupancies of a kernel that is shared by all steps.
+
+    V_{H+1} = 0,   Q_h(s,a) = r_h(s,a) + [P V_{h+1}](s,a),   V_h(s) = max_a Q_h(s,a)       (paper, section 3)
+
+Ties go to the lowest action. A policy is an integer table [H, S] or action probabilities [H, S, A].
+
+`optimal_jax`, `evaluate_jax` and `occupancy_jax` are traceable, for use inside compiled calls. `optimal`, `evaluate`
+and `occupancy` take and return NumPy arrays, one reward or policy or a batch of them; `optimal` alone chooses
+between the compiled forms: XLA turns dense kernels into matrix products everywhere and is good at gathers on a GPU,
+but on a CPU successor lists are faster in the loops of planning_cpu.py.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import x64
+from horizonfree.errors import ShapeError
+from horizonfree.mixture import AnyArray, Kernel
+from horizonfree.simulate import policy_table
+
+
+class Solution(eqx.Module):
+    """A greedy policy and its values V_1..V_{H+1}, for one reward or a batch of them."""
+
+    policy: Int[np.ndarray, "*R H S"]
+    V: Float[np.ndarray, "*R H+1 S"]
+
+
+def optimal_jax(
+    kernel: Kernel, reward: Float[Array, "H S A"]
+) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+    """The greedy policy and V of one reward; traceable, vmap over rewards."""
+
+    def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
+        V, a = _backup(kernel, r, V)
+        return V, (a, V)
+
+    end = jnp.zeros(kernel.num_states)
+    _, (policy, V) = jax.lax.scan(step, end, reward, reverse=True)
+    return policy, jnp.concatenate([V, end[None]])
+
+
+def _backup(
+    kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"]
+) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
+    """V_h and the greedy action from V_{h+1}: the lowest action that attains the maximum (XLA's argmax is slow)."""
+    Q = r + kernel.expect(V)
+    V = Q.max(axis=-1)
+    action = jnp.arange(kernel.num_actions, dtype=jnp.int32)
+    return V, jnp.where(V[:, None] == Q, action, kernel.num_actions).min(axis=-1)
+
+
+def evaluate_jax(
+    kernel: Kernel, reward: Float[Array, "H S A"], policy: Int[Array, "H S"] | Float[Array, "H S A"]
+) -> Float[Array, "H+1 S"]:
+    """V of a policy: V_h(s) = sum_a pi_h(a|s) Q_h(s,a); traceable."""
+    s = jnp.arange(kernel.num_states)
+
+    def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+        r, pi = inputs
+        if pi.ndim == 1:  # one row per state: A times cheaper than all actions
+            V = r[s, pi] + _rows(kernel, pi).expect(V)[:, 0]
+        else:
+            V = (pi * (r + kernel.expect(V))).sum(axis=-1)
+        return V, V
+
+    end = jnp.zeros(kernel.num_states)
+    _, V = jax.lax.scan(step, end, (reward, policy), reverse=True)
+    return jnp.concatenate([V, end[None]])
+
+
+def occupancy_jax(
+    kernel: Kernel, policy: Int[Array, "H S"] | Float[Array, "H S A"], start: Int[Array, ""]
+) -> Float[Array, "H S A"]:
+    """d_h(s,a), the probability that step h is taken in s with a, when the first state is start; traceable."""
+    S, A = kernel.num_states, kernel.num_actions
+
+    def step(mass: Array, pi: Array) -> tuple[Array, Array]:
+        if pi.ndim == 1:
+            d = mass[:, None] * jax.nn.one_hot(pi, A, dtype=mass.dtype)
+            return _push(_rows(kernel, pi), mass[:, None]), d
+        d = mass[:, None] * pi
+        return _push(kernel, d), d
+
+    _, d = jax.lax.scan(step, jnp.zeros(S).at[start].set(1.0), policy)
+    return d
+
+
+def _rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
+    """The kernel that is left when state s always takes action pi(s)."""
+    s = jnp.arange(kernel.num_states)
+    succ, prob = jnp.asarray(kernel.succ), jnp.asarray(kernel.prob)
+    return Kernel(succ[s, pi][:, None], prob[s, pi][:, None], kernel.is_dense)
+
+
+def _push(kernel: Kernel, d: Float[Array, "S A"]) -> Float[Array, " S"]:
+    """The mass of each next state: sum_{s,a} d(s,a) P(s'|s,a), the adjoint of `Kernel.expect`."""
+    if kernel.is_dense:
+        return jnp.einsum("sa,san->n", d, kernel.prob)
+    return jnp.zeros(kernel.num_states).at[kernel.succ].add(d[..., None] * kernel.prob)
+
+
+@partial(jax.jit, static_argnames="horizon")
+def _optimal(
+    kernel: Kernel, reward: Float[Array, "R H|1 S A"], horizon: int
+) -> tuple[Int[Array, "H R S"], Float[Array, "H+1 R S"]]:
+    """A batch of rewards, whose values stand in the last axis: each step is one product of matrices."""
+    backup = jax.vmap(partial(_backup, kernel), in_axes=-1, out_axes=-1)
+
+    def step(V: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
+        r = jnp.moveaxis(reward[:, h % reward.shape[1]], 0, -1)
+        V, a = backup(r, V)
+        return V, (a.T.astype(jnp.int64), V.T)
+
+    end = jnp.zeros((kernel.num_states, len(reward)))
+    _, (policy, V) = jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)
+    return policy, jnp.concatenate([V, end.T[None]])
+
+
+@partial(jax.jit, static_argnames=("rewards", "policies"))
+def _evaluate(kernel: Kernel, reward: Array, policy: Array, rewards: bool, policies: bool) -> Array:
+    """`rewards` and `policies` say which of the two is a batch."""
+    if not (rewards or policies):
+        return evaluate_jax(kernel, reward, policy)
+    axes = (None, 0 if rewards else None, 0 if policies else None)
+    return jax.vmap(evaluate_jax, in_axes=axes)(kernel, reward, policy)
+
+
+@partial(jax.jit, static_argnames="policies")
+def _occupancy(kernel: Kernel, policy: Array, start: Array, policies: bool) -> Array:
+    if not policies:
+        return occupancy_jax(kernel, policy, start)
+    return jax.vmap(occupancy_jax, in_axes=(None, 0, None))(kernel, policy, start)
+
+
+@x64
+def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
+    """The best policy and its values for a reward [H, S, A], or for each of a batch [R, H, S, A].
+
+    A reward that does not depend on the step costs no memory when given as a view (`np.broadcast_to`). Rewards may
+    have any sign and size; they must be finite.
+    """
+    reward = _check_reward(kernel, reward)
+    horizon, is_batch = reward.shape[-3], reward.ndim == 4
+    if reward.strides[-3] == 0:
+        reward = reward[..., :1, :, :]
+    if not kernel.is_dense and jax.default_backend() == "cpu":
+        from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
+
+        return Solution(*planning_cpu.optimal(kernel, reward, horizon))
+    policy, V = _optimal(kernel, reward if is_batch else reward[None], horizon)
+    if is_batch:
+        return Solution(np.asarray(policy).swapaxes(0, 1), np.asarray(V).swapaxes(0, 1))
+    return Solution(np.asarray(policy)[:, 0], np.asarray(V)[:, 0])
+
+
+@x64
+def evaluate(kernel: Kernel, reward: AnyArray, policy: AnyArray) -> Float[np.ndarray, "*R H+1 S"]:
+    """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
+    reward = _check_reward(kernel, reward)
+    policy = _check_policy(kernel, policy, reward.shape[-3])
+    rewards, policies = reward.ndim == 4, _is_batch(policy)
+    if rewards and policies and len(reward) != len(policy):
+        raise ShapeError(
+            f"there are {len(reward)} rewards but {len(policy)} policies; give one policy per reward, or one for all"
+        )
+    return np.asarray(_evaluate(kernel, reward, policy, rewards, policies))
+
+
+@x64
+def occupancy(kernel: Kernel, policy: AnyArray, start: int) -> Float[np.ndarray, "*R H S A"]:
+    """d_h(s,a), the probability that step h is taken in s with a; a leading axis R of the policy is a batch.
+
+    V_1(start) = sum_h <d_h, r_h> for every reward.
+    """
+    policy = _check_policy(kernel, policy, None)
+    if not 0 <= start < kernel.num_states:
+        raise ShapeError(f"start is {start}; it must be a state, 0 to {kernel.num_states - 1}")
+    return np.asarray(_occupancy(kernel, policy, jnp.int32(start), _is_batch(policy)))
+
+
+def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S A"]:
+    table = np.asarray(reward)
+    sizes = kernel.num_states, kernel.num_actions
+    if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
+        raise ShapeError(
+            f"reward has shape {table.shape}; it must be [H, S, A] or a batch [R, H, S, A] with S, A = {sizes}"
+        )
+    if table.dtype != np.float64:
+        if table.dtype.kind not in "fiub":
+            raise ShapeError(f"reward has type {table.dtype}; it must hold real numbers")
+        table = table.astype(np.float64)
+    return table
+
+
+def _check_policy(kernel: Kernel, policy: AnyArray, horizon: int | None) -> np.ndarray:
+    """One table, or a batch of them, each as `policy_table` wants it."""
+    tables = np.asarray(policy)
+    is_batch = _is_batch(tables)
+    if not is_batch:
+        tables = tables[None]
+    if tables.ndim < 2:
+        raise ShapeError(f"policy has shape {np.shape(policy)}; it must be [H, S] or [H, S, A]")
+    if len(tables) == 0:
+        raise ShapeError("the batch of policies is empty; give at least one")
+    H = tables.shape[1] if horizon is None else horizon
+    checked = [policy_table(table, H, kernel.num_states, kernel.num_actions) for table in tables]
+    return np.stack(checked) if is_batch else checked[0]
+
+
+def _is_batch(policy: np.ndarray) -> bool:
+    """Integers [R, H, S] or probabilities [R, H, S, A], rather than one table."""
+    return policy.ndim == (3 if np.issubdtype(policy.dtype, np.integer) else 4)
