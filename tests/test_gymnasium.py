@@ -1,0 +1,374 @@
+"""Gymnasium in both directions: our kernels are the environments' own, and our environments sample our kernels."""
+
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horizonfree.errors import (
+    KernelError,
+    ModelError,
+    OptionError,
+    RewardError,
+    ShapeError,
+    SimulationError,
+    UnknownNameError,
+)
+from horizonfree.mixture import Mixture
+from horizonfree.problems import check_env_matches, from_gymnasium, make, problems, run_episode
+from horizonfree.valid import valid_set
+
+
+def hoeffding(num_samples: int, num_events: int) -> float:
+    """No frequency of so many events is off by more than this, but for a false alarm of probability 1e-6."""
+    return float(np.sqrt(np.log(2 * num_events / 1e-6) / (2 * num_samples)))
+
+
+def table_of(env) -> np.ndarray:
+    """P as an array, repeated next states added, states entered with terminated = True absorbing."""
+    P = env.unwrapped.P
+    table = np.zeros((len(P), len(P[0]), len(P)))
+    ends = {int(s) for row in P.values() for outcomes in row.values() for _, s, _, end in outcomes if end}
+    for s, row in P.items():
+        for a, outcomes in row.items():
+            for p, s_next, _, _ in outcomes:
+                table[s, a, s if s in ends else s_next] += p
+    return table / table.sum(axis=-1, keepdims=True)
+
+
+@st.composite
+def maps(draw):
+    rows, columns = draw(st.integers(1, 5)), draw(st.integers(2, 5))
+    letters = draw(st.lists(st.sampled_from("SFFHG"), min_size=rows * columns, max_size=rows * columns))
+    letters[draw(st.integers(0, len(letters) - 1))] = "S"
+    return ["".join(letters[r * columns : (r + 1) * columns]) for r in range(rows)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(maps(), st.booleans(), st.floats(0, 1))
+def test_every_frozen_lake_is_a_mixture_of_three_moves(desc, is_slippery, success_rate):
+    env = gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=is_slippery, success_rate=success_rate)
+    problem = from_gymnasium(env, horizon=7)
+    assert problem.known.dim == 3
+    S, rho = env.observation_space.n, env.unwrapped.initial_state_distrib
+    P = problem.kernel().dense()
+    np.testing.assert_allclose(P[:S, :, :S], table_of(env), atol=1e-12)
+    starts = np.flatnonzero(rho)
+    if len(starts) == 1:
+        assert (problem.num_states, problem.start) == (S, starts[0])
+        assert problem.layout["cells"].tolist() == [[s % len(desc[0]), s // len(desc[0])] for s in range(S)]
+    else:  # an added state draws the start
+        assert (problem.num_states, problem.start) == (S + 1, S)
+        np.testing.assert_allclose(P[S], np.tile([*rho, 0], (4, 1)), atol=1e-12)
+        assert "cells" not in problem.layout
+    assert valid_set(problem.known).contains(problem.truth)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "weights"),
+    [
+        ("FrozenLake-v1", {"map_name": "8x8"}, [1 / 3, 1 / 3, 1 / 3]),
+        ("FrozenLake-v1", {"success_rate": 0.8}, [0.1, 0.8, 0.1]),
+        ("FrozenLake8x8-v1", {"is_slippery": False}, [0, 1, 0]),
+        ("CliffWalking-v1", {}, [0, 1, 0]),
+        ("CliffWalkingSlippery-v1", {}, [1 / 3, 1 / 3, 1 / 3]),
+        ("Taxi-v4", {}, [1, 0, 0]),
+        ("Taxi-v4", {"is_rainy": True}, [0.8, 0.1, 0.1]),
+        ("Taxi-v4", {"is_rainy": True, "rainy_probability": 0.5}, [0.5, 0.25, 0.25]),
+    ],
+)
+def test_the_kernel_is_the_table_of_the_environment(name, options, weights):
+    start = {"start": 1} if name.startswith("Taxi") else {}
+    problem = from_gymnasium(name, horizon=30, **start, **options)
+    np.testing.assert_allclose(problem.truth / problem.known.unit, weights, atol=1e-12)
+    expected = table_of(gymnasium.make(name, **options))
+    np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
+    assert valid_set(problem.known).num_free == 2
+    again = make(problem.recipe["name"], **problem.recipe["parameters"])
+    np.testing.assert_array_equal(again.known.phi, problem.known.phi)
+    assert again.recipe == problem.recipe
+
+
+def test_a_random_start_is_drawn_in_the_first_step():
+    env = gymnasium.make("Taxi-v4")
+    problem = from_gymnasium(env, horizon=5)
+    assert (problem.num_states, problem.start, problem.recipe) == (501, 500, None)
+    P = problem.kernel()
+    np.testing.assert_allclose(P.prob[500, :, :500], np.tile(env.unwrapped.initial_state_distrib, (6, 1)))
+    trajectory = run_episode(env, problem.known, np.zeros((5, 501), int), np.random.default_rng(0))
+    assert trajectory.s[0] == 500
+    assert env.unwrapped.initial_state_distrib[trajectory.s[1]] > 0
+
+
+@pytest.mark.parametrize("is_rainy", [False, True])
+def test_a_fickle_passenger_changes_destination_on_the_first_ride_only(is_rainy):
+    """States after the first ride and after the next step follow the kernel; false alarm below 1e-6 in both cases."""
+    options = {"fickle_passenger": True, "fickle_probability": 0.6, "is_rainy": is_rainy}
+    env = gymnasium.make("Taxi-v4", **options)
+    pickup = env.unwrapped.encode(4, 3, 3, 0)  # at B, passenger at B, wants R
+    problem = from_gymnasium("Taxi-v4", horizon=4, start=pickup, **options)
+    assert (problem.num_states, problem.known.dim) == (1000, 6)
+    P, actions, N = problem.kernel().dense(), [4, 1, 1], 3000
+    law = np.eye(1000)[pickup]
+    seen = [Counter() for _ in actions]
+    for episode in range(N):
+        env.reset(seed=episode)
+        env.unwrapped.s = s = pickup
+        has_ridden = 0
+        for step, a in enumerate(actions):
+            s_next, *_ = env.step(a)
+            has_ridden |= s // 4 % 5 == 4 and s // 20 != s_next // 20
+            s = s_next
+            seen[step][s + 500 * has_ridden] += 1
+    for step, a in enumerate(actions):
+        law = law @ P[:, a]
+        count = np.array([seen[step][s] for s in range(1000)])
+        assert not count[law == 0].any()
+        assert np.abs(count / N - law).max() <= hoeffding(N, 2 * 3 * 1000)
+    assert len(seen[1]) >= 4  # every destination came up
+
+
+def test_a_list_of_environments_is_a_mixture_of_their_kernels():
+    envs = [gymnasium.make("FrozenLake-v1", success_rate=p) for p in (0.4, 0.9)]
+    weights = [0.3, 0.7]
+    problem = from_gymnasium(envs, horizon=9, weights=weights)
+    expected = sum(w * table_of(env) for w, env in zip(weights, envs))
+    np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
+    assert valid_set(problem.known).num_free == 1
+    unknown = from_gymnasium(["FrozenLake-v1", "FrozenLake-v1"], horizon=9, is_slippery=False)
+    assert (unknown.truth, unknown.known.dim) == (None, 2)
+
+
+def test_environments_of_a_list_may_start_apart():
+    descs = (["SFG"], ["FSG"])
+    problem = from_gymnasium(
+        [gymnasium.make("FrozenLake-v1", desc=d) for d in descs], 4, weights=[0.25, 0.75]
+    )
+    assert problem.start == 3
+    np.testing.assert_allclose(problem.kernel().dense()[3, 0], [0.25, 0.75, 0, 0], atol=1e-12)
+
+
+class TableEnv(gymnasium.Env):
+    """Any P at all."""
+
+    def __init__(self, P, start=0):
+        self.P = P
+        self.initial_state_distrib = np.eye(len(P))[start]
+        self.observation_space, self.action_space = Discrete(len(P)), Discrete(len(P[0]))
+
+
+def test_any_other_table_is_tabular_with_known_support():
+    P = {
+        0: {
+            0: [(0.5, 1, 0.0, False), (0.25, 1, 0.0, False), (0.25, 0, 0.0, False)],
+            1: [(1.0, 2, 1.0, True)],
+        },
+        1: {0: [(1.0, 1, 0.0, False)], 1: [(0.5, 2, 0.0, True), (0.5, 0, 0.0, False)]},
+        2: {0: [(1.0, 0, 0.0, False)], 1: [(1.0, 1, 0.0, False)]},
+    }
+    problem = from_gymnasium(TableEnv(P), horizon=3)
+    expected = [[[0.25, 0.75, 0], [0, 0, 1]], [[0, 1, 0], [0.5, 0, 0.5]], [[0, 0, 1], [0, 0, 1]]]
+    np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
+    assert problem.known.dim == 8
+    assert valid_set(problem.known).num_free == 2
+
+
+def test_an_edited_table_is_not_taken_for_the_original():
+    env = gymnasium.make("FrozenLake-v1")
+    env.unwrapped.P[0][0] = [(1.0, 5, 0, True)]
+    problem = from_gymnasium(env, horizon=3)
+    np.testing.assert_allclose(problem.kernel().dense(), table_of(env), atol=1e-12)
+    assert problem.known.dim > 3
+
+
+def test_what_cannot_become_a_problem_is_refused():
+    row = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}
+    with pytest.raises(ModelError, match=r"state 1 ends an episode .* not from \(s=0, a=1\)"):
+        from_gymnasium(TableEnv({0: row, 1: row}), horizon=3)
+    with pytest.raises(KernelError, match=r"sums to 0\.5"):
+        from_gymnasium(TableEnv({0: {0: [(0.5, 0, 0.0, False)]}}), horizon=3)
+    with pytest.raises(ShapeError, match=r"P\[0\]\[0\] leads to 7"):
+        from_gymnasium(TableEnv({0: {0: [(1.0, 7, 0.0, False)]}}), horizon=3)
+    with pytest.raises(ShapeError, match="is not P"):
+        from_gymnasium(TableEnv({0: {0: [(1.0, 0)]}}), horizon=3)
+    with pytest.raises(ShapeError, match="BlackjackEnv has no table P"):
+        from_gymnasium("Blackjack-v1", horizon=3)
+    with pytest.raises(UnknownNameError, match="cannot make 'FrozenLac-v1'"):
+        from_gymnasium("FrozenLac-v1", horizon=3)
+    with pytest.raises(OptionError, match=r"with \{'slippery': True\}"):
+        from_gymnasium("FrozenLake-v1", horizon=3, slippery=True)
+    with pytest.raises(OptionError, match="cannot make 'FrozenLake-v1' with"):
+        from_gymnasium("FrozenLake-v1", horizon=3, desc=["S", "G"])  # gymnasium wants two columns
+    with pytest.raises(OptionError, match="already built"):
+        from_gymnasium(gymnasium.make("FrozenLake-v1"), horizon=3, map_name="8x8")
+    with pytest.raises(OptionError, match="weights= is for a list"):
+        from_gymnasium("FrozenLake-v1", horizon=3, weights=[1.0])
+    with pytest.raises(OptionError, match="start is 16; it must be a state, 0 to 15"):
+        from_gymnasium("FrozenLake-v1", horizon=3, start=16)
+    with pytest.raises(ShapeError, match="list of environments is empty"):
+        from_gymnasium([], horizon=3)
+    with pytest.raises(ShapeError, match="environment 1 has"):
+        from_gymnasium(["FrozenLake-v1", "FrozenLake8x8-v1"], horizon=3)
+    with pytest.raises(ModelError, match="fickle"):
+        from_gymnasium(["Taxi-v4"], horizon=3, start=1, fickle_passenger=True)
+    homeless = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
+    del homeless.initial_state_distrib
+    with pytest.raises(OptionError, match="pass start="):
+        from_gymnasium(homeless, horizon=3)
+    assert from_gymnasium(homeless, horizon=3, start=0).start == 0
+
+
+@pytest.mark.parametrize("name", sorted(problems()))
+def test_every_problem_passes_the_checker_of_gymnasium(name):
+    check_env(make(name).to_gymnasium(), skip_render_check=True)  # warnings are errors here
+
+
+def test_our_environment_samples_the_kernel_and_pays_the_reward():
+    """Every frequency against Hoeffding's bound for its number of visits; false alarm below 1e-6.
+
+    The numbers of visits are random, so the bound is taken over all their 32,000 values.
+    """
+    problem = make("random-mixture", states=5, successors=4, horizon=8)
+    rng = np.random.default_rng(1)
+    reward = rng.uniform(size=(8, 5, 4))
+    env = problem.to_gymnasium(reward)
+    count = np.zeros((5, 4, 5))
+    s, _ = env.reset(seed=0)
+    for _ in range(4000):
+        for h in range(8):
+            a = int(rng.integers(4))
+            s_next, r, is_over, is_cut, info = env.step(a)
+            assert (r, is_over, is_cut) == (reward[h, s, a], False, h == 7)
+            assert info == {"h": h + 1}
+            count[s, a, s_next] += 1
+            s = s_next
+        s, _ = env.reset()
+        assert s == problem.start
+    N = count.sum(axis=-1, keepdims=True)
+    assert N.min() > 100
+    t = np.array([[hoeffding(n, count.size * 32_000) for n in row] for row in N[..., 0]])[..., None]
+    P = problem.kernel().dense()
+    assert (np.abs(count / N - P) <= t).all()
+    assert not count[P == 0].any()
+
+
+def test_our_environment_refuses_what_is_wrong():
+    problem = make("river-swim")
+    with pytest.raises(RewardError, match=r"shape \(8,\); it must be .* \(32, 8, 2\)"):
+        problem.to_gymnasium(np.zeros(8))
+    with pytest.raises(SimulationError, match="has no truth"):
+        Mixture(problem.known).to_gymnasium()
+    env = problem.to_gymnasium()
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
+    env.reset()
+    with pytest.raises(gymnasium.error.InvalidAction):
+        env.step(2)
+
+
+def test_live_episodes_follow_the_law_of_the_policy():
+    """Occupancy of every (h, s), for probabilities and for integers, against forward induction; false alarm 1e-6."""
+    problem = make("random-mixture", states=4, actions=3, successors=2, horizon=5)
+    env, P, N = problem.to_gymnasium(), problem.kernel().dense(), 1500
+    rng = np.random.default_rng(7)
+    for policy in (rng.dirichlet(np.ones(3), size=(5, 4)), rng.integers(3, size=(5, 4))):
+        probability = policy if policy.ndim == 3 else np.eye(3)[policy]
+        law = np.eye(4)[[problem.start]]
+        for h in range(5):
+            law = np.vstack([law, np.einsum("s,sa,sat->t", law[-1], probability[h], P)])
+        episodes = [run_episode(env, problem.known, policy, rng) for _ in range(N)]
+        s = np.array([episode.s for episode in episodes])
+        frequency = (s[..., None] == np.arange(4)).mean(axis=0)
+        assert np.abs(frequency - law).max() <= hoeffding(N, 2 * 6 * 4)
+        succ = problem.known.succ
+        for episode in episodes[:50]:
+            np.testing.assert_array_equal(succ[episode.s[:-1], episode.a, episode.j], episode.s[1:])
+
+
+def test_a_live_episode_stays_where_it_ended():
+    env = gymnasium.make("FrozenLake-v1", desc=["SFG"], is_slippery=False)
+    problem = from_gymnasium(env, horizon=6)
+    right = np.full((6, 3), 2)
+    trajectory = run_episode(env, problem.known, right, np.random.default_rng(0))
+    assert trajectory.s.tolist() == [0, 1, 2, 2, 2, 2, 2]
+    assert trajectory.a.tolist() == [2] * 6
+
+
+def test_a_live_episode_is_a_function_of_the_generator():
+    env = gymnasium.make("FrozenLake-v1")
+    problem = from_gymnasium(env, horizon=20)
+    policy = np.full((20, 16, 4), 0.25)
+    first, again, other = (
+        run_episode(env, problem.known, policy, np.random.default_rng(seed)).s.tolist() for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+
+
+class Shifted(gymnasium.Env):
+    """A cycle of three states numbered from 10, actions from 5; action 6 moves on."""
+
+    observation_space, action_space = Discrete(3, start=10), Discrete(2, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.s = 0
+        return 10, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.s = (self.s + action - 5) % 3
+        return 10 + self.s, 0.0, False, False, {}
+
+
+def cycle(horizon=4, start=0):
+    kernel = np.zeros((3, 2, 3))
+    for s in range(3):
+        kernel[s, [0, 1], [s, (s + 1) % 3]] = 1
+    return Mixture.from_kernels([kernel], horizon=horizon, start=start)
+
+
+def test_live_spaces_may_start_anywhere_and_observations_may_be_encoded():
+    known, policy = cycle().known, np.ones((4, 3), int)
+    rng = np.random.default_rng(0)
+    assert run_episode(Shifted(), known, policy, rng).s.tolist() == [0, 1, 2, 0, 1]
+    encoded = run_episode(Shifted(), known, policy, rng, encode=lambda observation: observation - 10)
+    assert encoded.s.tolist() == [0, 1, 2, 0, 1]
+    with pytest.raises(ShapeError, match=r"encode\(10\) is 10; states are 0 to 2"):
+        run_episode(Shifted(), known, policy, rng, encode=int)
+
+
+def test_an_environment_that_does_not_fit_is_refused():
+    rng = np.random.default_rng(0)
+    lake = gymnasium.make("FrozenLake-v1")
+    with pytest.raises(ShapeError, match=r"action space .* Discrete\(4\), but .* Discrete\(2\)"):
+        check_env_matches(lake, cycle().known)
+    problem = from_gymnasium("FrozenLake8x8-v1", horizon=150)
+    with pytest.raises(
+        ShapeError, match=r"observation space .* Discrete\(16\), but .* Discrete\(64\); pass encode="
+    ):
+        check_env_matches(lake, problem.known)
+    boxed = Shifted()
+    boxed.observation_space = Box(0, 1, (2,))
+    with pytest.raises(ShapeError, match="pass encode="):
+        check_env_matches(boxed, cycle().known)
+    with pytest.raises(ModelError, match="started in state 0; the known class starts in 2"):
+        run_episode(Shifted(), cycle(start=2).known, np.ones((4, 3), int), rng)
+    desc = ["S" + 30 * "F" + "G"]  # stays put with probability 2/3 at each step
+    sure = table_of(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))
+    known, slippery = (
+        Mixture.from_kernels([sure], horizon=40).known,
+        gymnasium.make("FrozenLake-v1", desc=desc),
+    )
+    with pytest.raises(ModelError, match=r"\(s=\d+, a=2\) -> s'=\d+ was observed .* impossible under every"):
+        run_episode(slippery, known, np.full((40, 32), 2), rng)
+    short = gymnasium.make("FrozenLake-v1", max_episode_steps=10)
+    with pytest.raises(OptionError, match="truncated after step 10 but the horizon is 30; make it with"):
+        run_episode(short, from_gymnasium(short, horizon=30).known, np.full((30, 16), 3), rng)
+    with pytest.raises(ShapeError, match="policy has shape"):
+        run_episode(Shifted(), cycle().known, np.ones((3, 3), int), rng)
