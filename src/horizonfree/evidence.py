@@ -1,7 +1,7 @@
 """What exploration leaves behind: counts, and bets against every parameter at once.
 
-Each episode is predicted, before it is seen, with a theta_t in Theta made from the episodes before it (likelihood.predict).
-Over the episodes of a bet that starts after episode m,
+Each episode is predicted, before it is seen, with a theta_t in Theta made from the episodes before it
+(likelihood.predict). Over the episodes of a bet that starts after episode m,
 
     L(theta) = - sum log P_theta(s'|s,a),      Lq = - sum log P_{theta_t}(s'|s,a),
 
@@ -99,16 +99,16 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
     p = jnp.append(jnp.asarray(valid.rows) @ evidence.theta, 0.0)[row]
     is_possible = p > jnp.append(jnp.where(valid.free, 0.0, ZERO), 1.0)[row]
     seen = jnp.zeros(R, jnp.int32).at[jnp.where(is_possible, row, R)].add(1, mode="drop")
-    rows = evidence.rows + seen
+    rows = jnp.asarray(evidence.rows) + seen
     is_on = evidence.episodes >= evidence.starts
     return Evidence(
-        counts=evidence.counts.at[s, a, jnp.where(is_slot, j, n)].add(1, mode="drop"),
+        counts=jnp.asarray(evidence.counts).at[s, a, jnp.where(is_slot, j, n)].add(1, mode="drop"),
         rows=rows,
         since=evidence.since + is_on[:, None] * seen,
         loss=evidence.loss - is_on * jnp.log(jnp.where(is_possible, p, 1.0)).sum(),
         starts=evidence.starts,
         weights=evidence.weights,
-        theta=predict(valid, rows, evidence.theta),
+        theta=predict(valid, rows, jnp.asarray(evidence.theta)),
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + (~is_possible).sum(dtype=jnp.int32),
     )

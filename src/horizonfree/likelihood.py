@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree.rows import Coordinates, coordinates, solve
 from horizonfree.valid import ValidSet
 
 PSEUDO_COUNT = 0.5  # per free row, for the predictor: strictly inside Theta (Krichevsky and Trofimov's half)
@@ -26,22 +27,12 @@ MAX_STEPS = 40  # Newton steps per barrier; about six are needed
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
-class Coordinates(eqx.Module):
-    """Theta seen from y: z_r = Z'x_r and p_r at the centre; rows that are not free have z = 0."""
-
-    z: Float[Array, "R q"]
-    center: Float[Array, " R"]
-
-    def p(self, y: Float[Array, " q"]) -> Float[Array, " R"]:
-        """p_r(y)."""
-        return self.center + self.z @ y
-
-
 class Fit(eqx.Module):
     """The maximum of the likelihood, and how far from it we may be.
 
-    For every theta in Theta with probabilities p_r + dp_r:  - grad L(theta_hat)'Delta <= gap - sum_r lam_r (p_r + dp_r),
-    lam >= 0 the multipliers of p >= 0. So L(theta_hat) is at most `gap` above the minimum.
+    `lam` >= 0 are the multipliers of p >= 0. For every theta in Theta, with probabilities p_theta,
+        - grad L(theta_hat)'(theta - theta_hat) <= gap - sum_r lam_r p_theta,r,
+    so L(theta_hat) is at most `gap` above the minimum.
     """
 
     theta: Float[Array, " d"]
@@ -49,12 +40,6 @@ class Fit(eqx.Module):
     lam: Float[Array, " R"]
     loss: Float[Array, ""]
     gap: Float[Array, ""]
-
-
-def coordinates(valid: ValidSet) -> Coordinates:
-    """Theta in the coordinates y; traceable."""
-    z = jnp.where(valid.free[:, None], valid.rows @ valid.basis, 0.0)
-    return Coordinates(z, jnp.asarray(valid.rows @ valid.center))
 
 
 def log_loss(counts: Int[Array, " R"], p: Float[Array, " R"]) -> Float[Array, ""]:
@@ -71,21 +56,20 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]
         return theta
     at = coordinates(valid)
     c = jnp.where(valid.free, counts + PSEUDO_COUNT, 0.0)
-    y = valid.basis.T @ (theta - valid.center)
+    y = at.y(theta)
     for _ in range(STEPS):
         y, _ = _newton(at, c, y)
-    return valid.center + valid.basis @ y
+    return at.theta(y)
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
     """theta_hat = argmin over Theta of L, along a decreasing barrier; traceable. `start` must be inside Theta."""
     at = coordinates(valid)
-    y = valid.basis.T @ (start - valid.center)
     if valid.num_free == 0:
         zero = jnp.zeros(())
-        return Fit(start, at.center, jnp.zeros_like(at.center), log_loss(counts, at.center), zero)
+        return Fit(start, at.p_center, jnp.zeros_like(at.p_center), log_loss(counts, at.p_center), zero)
 
-    def solve(y: Array, barrier: Array) -> tuple[Array, None]:
+    def at_barrier(y: Array, barrier: Array) -> tuple[Array, None]:
         c = jnp.where(valid.free, counts + barrier, 0.0)
 
         def more(carry: tuple[Array, Array, Array]) -> Array:
@@ -96,15 +80,14 @@ def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[A
             y, decrement = _newton(at, c, carry[0])
             return y, decrement, carry[2] + 1
 
-        y, _, _ = jax.lax.while_loop(more, step, (y, jnp.inf, 0))
+        y, _, _ = jax.lax.while_loop(more, step, (y, jnp.array(jnp.inf), jnp.array(0)))
         return y, None
 
     last = GAP / counts.shape[0]
-    y, _ = jax.lax.scan(solve, y, jnp.geomspace(PSEUDO_COUNT, last, BARRIERS))
+    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(PSEUDO_COUNT, last, BARRIERS))
     p = at.p(y)
-    lam, gap = _multipliers(at, valid.free, counts, p, last)
-    theta = valid.center + valid.basis @ y
-    return Fit(theta, p, lam, log_loss(counts, p), gap)
+    lam, gap = _multipliers(at, jnp.asarray(valid.free), counts, p, last)
+    return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)
 
 
 def _newton(
@@ -115,7 +98,7 @@ def _newton(
     w = c / p
     grad = -(w @ at.z)
     Hessian = (at.z * (w / p)[:, None]).T @ at.z
-    dy = _solve(Hessian, -grad)
+    dy = solve(Hessian, -grad)
     x = at.z @ dy / p  # relative change of each probability
     longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
     t = longest * 0.5 ** jnp.arange(8.0)
@@ -142,15 +125,7 @@ def _multipliers(
     weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
     Gram = (at.z * weight[:, None]).T @ at.z
     for _ in range(3):
-        lam = jnp.maximum(lam + weight * (at.z @ _solve(Gram, g - lam @ at.z)), 0.0)
+        lam = jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
     e = g - lam @ at.z
-    residual = jnp.abs(at.z @ _solve(at.z.T @ at.z, e)).sum()
+    residual = jnp.abs(at.z @ solve(at.z.T @ at.z, e)).sum()
     return lam, lam @ p_free + residual
-
-
-def _solve(matrix: Float[Array, "q q"], b: Float[Array, " q"]) -> Float[Array, " q"]:
-    """The solution of a positive definite system, scaled to a unit diagonal first; zero where it fails."""
-    scale = jnp.sqrt(jnp.diagonal(matrix))
-    factor = jax.scipy.linalg.cho_factor(matrix / (scale[:, None] * scale[None, :]))
-    x = jax.scipy.linalg.cho_solve(factor, b / scale) / scale
-    return jnp.where(jnp.isfinite(x).all(), x, 0.0)

@@ -1,0 +1,225 @@
+"""Gap bounds that hold with probability 1 - delta, at every number of episodes, for data gathered by any explorer.
+
+`confidence` turns evidence into a `Confidence`: for each bet the maximum likelihood, its slack and ellipsoid, the largest
+divergence of trajectories; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its
+eps bounds the gap of such a plan for every reward at once. `for_reward` bounds one policy for one reward, never worse.
+Rewards are [H, S, A] with a total in [0,1] on every trajectory. docs/certificates.md has the proofs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.divergence import Divergence, Steps, divergence, gap, steps
+from horizonfree.ellipsoid import Ellipsoid, ellipsoid
+from horizonfree.errors import OptionError
+from horizonfree.evidence import Evidence
+from horizonfree.likelihood import maximum_likelihood
+from horizonfree.mixture import AnyArray, Known
+from horizonfree.tangent import RewardBounds, reward_bounds
+from horizonfree.valid import ValidSet
+
+ROUNDING = 1e-9  # a gap below this is rounding: the plan is optimal for every parameter that the data allow
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
+
+    `parts` are the numbers that eps is made of. `is_rejected`: no parameter of the class explains the data; then eps is 1
+    and certifies nothing.
+    """
+
+    eps: float
+    delta: float
+    method: str
+    words: str
+    parts: Mapping[str, float]
+    is_rejected: bool = False
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether nothing is certified: no gap exceeds 1."""
+        return self.eps >= 1.0
+
+
+class Confidence(eqx.Module):
+    """Everything that certificates and planning take from the evidence; one per state of the evidence."""
+
+    theta: Float[AnyArray, " d"]
+    ball: Ellipsoid
+    step: Steps
+    divergence: Divergence
+    bet: Int[AnyArray, ""]
+    slacks: Float[AnyArray, " J"]
+    starts: Int[AnyArray, " J"]
+    num_seen: Int[AnyArray, ""]
+    num_free: int = eqx.field(static=True)
+    episodes: Int[AnyArray, ""]
+    impossible: Int[AnyArray, ""]
+    delta: Float[AnyArray, ""]
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the data are impossible under the class, or some U_j is empty."""
+        return bool(self.impossible > 0) or bool((np.asarray(self.slacks) < 0).any())
+
+
+def confidence_jax(known: Known, valid: ValidSet, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
+    """The confidence of the evidence, with the bet that gives the smallest uniform gap; traceable."""
+
+    def one(bet: tuple[Array, Array, Array]) -> tuple[Array, Ellipsoid, Divergence]:
+        since, loss, weight = bet
+        fit = maximum_likelihood(valid, since, jnp.asarray(evidence.theta))
+        # gap: theta_hat may be that much above the minimum of L
+        slack = loss - jnp.log(delta * weight) - fit.loss + fit.gap
+        ball = ellipsoid(valid, since, fit, slack)
+        found = divergence(known, steps(known, valid, ball))
+        # gaps above 1 say nothing: then the bet that knows the rows best
+        score = jnp.where(found.eps < 1, found.eps, 1 + (ball.width * valid.free).mean())
+        return score, ball, found
+
+    bets = (jnp.asarray(evidence.since), jnp.asarray(evidence.loss), jnp.asarray(evidence.weights))
+    score, balls, found = jax.lax.map(one, bets)
+    best = jnp.argmin(score)
+    ball: Ellipsoid = jax.tree.map(lambda x: x[best], balls)
+    return Confidence(
+        theta=ball.theta,
+        ball=ball,
+        step=steps(known, valid, ball),
+        divergence=jax.tree.map(lambda x: x[best], found),
+        bet=best,
+        slacks=balls.slack,
+        starts=evidence.starts,
+        num_seen=_num_seen(ball.z, evidence.since[best]),
+        num_free=valid.num_free,
+        episodes=evidence.episodes,
+        impossible=evidence.impossible,
+        delta=delta,
+    )
+
+
+def _num_seen(z: Float[Array, "R q"], counts: Int[Array, " R"]) -> Int[Array, ""]:
+    """In how many directions the data say something: the rank of the rows that were observed."""
+    if z.shape[1] == 0:
+        return jnp.int32(0)
+    seen = jnp.where(
+        counts[:, None] > 0, z / jnp.maximum(jnp.linalg.norm(z, axis=1, keepdims=True), 1e-300), 0.0
+    )
+    return (jnp.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum(dtype=jnp.int32)
+
+
+_confidence = eqx.filter_jit(confidence_jax)
+_reward_bounds = eqx.filter_jit(reward_bounds)
+
+
+@x64
+def confidence(known: Known, valid: ValidSet, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
+    """What the evidence says, at confidence 1 - delta."""
+    if not 0 < delta < 1:
+        raise OptionError(f"delta is {delta}; a failure probability lies strictly between 0 and 1")
+    known, valid, evidence = to_device((known, valid, evidence))
+    return to_numpy(_confidence(known, valid, evidence, jnp.asarray(float(delta))))
+
+
+def uniform(confidence: Confidence) -> Certificate:
+    """One gap for every reward, for plans that are optimal under `confidence.theta`."""
+    if confidence.is_rejected:
+        return _rejected(confidence)
+    found = confidence.divergence
+    eps = min(1.0, float(found.eps))
+    parts = _parts(confidence) | {"kappa": float(found.kappa), "hit": float(found.hit)}
+    return Certificate(eps, float(confidence.delta), "uniform", _words(confidence, eps), parts)
+
+
+@x64
+def for_reward(
+    known: Known,
+    valid: ValidSet,
+    confidence: Confidence,
+    reward: Float[AnyArray, "H S A"],
+    policy: Int[AnyArray, "H S"] | None = None,
+) -> tuple[RewardBounds, Certificate]:
+    """The gap of one policy for one reward; without a policy, of the best policy under `confidence.theta`.
+
+    The smallest of: tangent, optimistic minus pessimistic value, and the uniform bound with the policy's own divergence.
+    """
+    bounds: RewardBounds = to_numpy(
+        _reward_bounds(
+            *to_device((known, valid, confidence.ball, confidence.step, confidence.divergence.stop)),
+            jnp.asarray(reward, jnp.float64),
+            None if policy is None else jnp.asarray(policy, jnp.int32),
+        )
+    )
+    if confidence.is_rejected:
+        return bounds, _rejected(confidence)
+    found = confidence.divergence
+    regret = float(bounds.best - bounds.value) + float(bounds.hit) + float(found.hit)
+    gaps = {
+        "uniform": float(gap(jnp.asarray(regret), jnp.asarray(found.kappa), jnp.asarray(bounds.kappa))),
+        "interval": float(bounds.interval),
+        "tangent": float(bounds.tangent),
+    }
+    method = min(gaps, key=lambda name: (gaps[name], name))
+    eps = min(1.0, max(0.0, gaps[method]))
+    words = _words(confidence, eps)
+    if eps <= ROUNDING:
+        words = f"provably optimal for every parameter that the data allow, with probability {1 - confidence.delta:g}"
+    return bounds, Certificate(eps, float(confidence.delta), method, words, _parts(confidence) | gaps)
+
+
+def more_episodes(confidence: Confidence, target: float) -> float:
+    """About how many more episodes like those seen bring the uniform gap to `target`: kappa falls like 1/episodes.
+
+    Infinite while some direction has not been seen at all.
+    """
+    found = confidence.divergence
+    if confidence.num_seen < confidence.num_free or found.hit > target / 4:
+        return math.inf
+    wanted = -math.log1p(-(target**2)) / 2
+    used = int(confidence.episodes) - int(confidence.starts[confidence.bet])
+    return max(0.0, math.ceil(used * (float(found.kappa) / wanted - 1)))
+
+
+def unseen(confidence: Confidence) -> Int[np.ndarray, "m 2"]:
+    """Pairs (s, a) of which too little is known: where the comparison with theta_hat has to stop."""
+    return np.argwhere(np.asarray(confidence.divergence.stop))
+
+
+def _parts(confidence: Confidence) -> dict[str, float]:
+    return {
+        "slack": float(confidence.slacks[confidence.bet]),
+        "start": float(confidence.starts[confidence.bet]),
+        "episodes": float(confidence.episodes),
+        "free": float(confidence.num_free),
+        "seen": float(confidence.num_seen),
+    }
+
+
+def _rejected(confidence: Confidence) -> Certificate:
+    delta = float(confidence.delta)
+    if confidence.impossible > 0:
+        words = f"model rejected: {int(confidence.impossible)} transitions are impossible for every parameter of the class"
+    else:
+        words = f"model rejected: no parameter of the class explains the data (wrong with probability {delta:g} at most)"
+    return Certificate(1.0, delta, "rejected", words, _parts(confidence), is_rejected=True)
+
+
+def _words(confidence: Confidence, eps: float) -> str:
+    if eps < 1:
+        return f"at most {eps:.3g} is lost, with probability {1 - confidence.delta:g}"
+    missing = confidence.num_free - int(confidence.num_seen)
+    if missing:
+        return f"vacuous: {missing} of {confidence.num_free} unknown directions have not been seen by the bet"
+    pairs = unseen(confidence)
+    if len(pairs):
+        s, a = pairs[0]
+        return f"vacuous: too little is known of {len(pairs)} pairs (s,a), the first is ({s}, {a})"
+    return f"vacuous: a gap of 0.5 needs about {more_episodes(confidence, 0.5):.0f} more episodes like these"

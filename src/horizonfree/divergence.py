@@ -1,0 +1,102 @@
+"""How far apart the trajectories of theta_hat and of any theta in the ellipsoid can be, whatever the policy.
+
+    KL(trajectories) = E_{theta_hat, pi} sum_{h<H} KL(P_theta_hat || P_theta)(s_h, a_h)
+
+(the last transition touches no reward), so a bound c(s,a) on each KL and one dynamic programme bound it for all
+policies at once. KL(s,a) = sum_s' p psi(x), and psi(x) <= k(-a_r) x^2 or <= max(psi(b_r), psi(-a_r)) row by row.
+
+Where theta_hat gives next to nothing (p_r tiny) and theta may give zero, the row is left out of theta_hat's transitions:
+that costs its mass p_r in the value of a policy (`leak`), and the KL gains the mass that theta may have there. Pairs (s,a)
+whose c is too large are a bad set at which the comparison stops: that costs the probability of getting there (`hit`).
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from horizonfree.ellipsoid import Ellipsoid, curvature, opnorm, psi
+from horizonfree.mixture import Kernel, Known
+from horizonfree.rows import at_slots
+from horizonfree.valid import ValidSet
+
+TINY = 1e-3  # a row below this that theta may set to zero is left out
+STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
+
+
+class Steps(eqx.Module):
+    """One transition: theta_hat's kernel, the KL it can cost at most, the mass left out."""
+
+    kernel: Kernel
+    cost: Float[Array, "S A"]
+    leak: Float[Array, "S A"]
+
+
+class Divergence(eqx.Module):
+    """The largest KL over all policies and the largest probability of leaving the comparison; eps follows from both."""
+
+    kappa: Float[Array, ""]
+    hit: Float[Array, ""]
+    stop: Bool[Array, "S A"]
+    eps: Float[Array, ""]
+
+
+def steps(known: Known, valid: ValidSet, ball: Ellipsoid) -> Steps:
+    """theta_hat's kernel and the bounds for each (s,a); traceable. Unreachable states cost nothing."""
+    free = jnp.asarray(valid.free)
+    p = jnp.where(free, ball.p, 1.0)
+    is_open = ball.below >= 1  # theta may give this row zero
+    is_out = free & is_open & (p < TINY)
+    k = curvature(-ball.below)
+    square = k / p * (ball.z**2).sum(-1)
+    box = p * jnp.maximum(psi(ball.above), ball.below**2 * k)
+    is_box = free & ~is_out & ((box < square) | is_open)
+    vector = jnp.where((free & ~is_out & ~is_box)[:, None], jnp.sqrt(k / p)[:, None] * ball.z, 0.0)
+    extra = jnp.where(is_out, p * ball.above, jnp.where(is_box, box, 0.0))
+
+    row_of = jnp.asarray(valid.row_of)
+    reachable = jnp.asarray(valid.reachable)[:, None]
+    B = at_slots(vector, row_of)
+    n, q = B.shape[2:]
+    Gram = jnp.einsum("sani,sanj->saij", B, B) if q <= n else jnp.einsum("sanq,samq->sanm", B, B)
+    leak = at_slots(jnp.where(is_out, p, 0.0), row_of).sum(-1)
+    inside = (opnorm(Gram) if q else 0.0) + at_slots(extra, row_of).sum(-1)
+    cost = inside / (1 - leak) - jnp.log1p(-leak)
+    kernel = Kernel(known.succ, at_slots(ball.p, row_of) * reachable[..., None], known.is_dense)
+    return Steps(kernel, jnp.where(reachable, cost, 0.0), jnp.where(reachable, leak, 0.0))
+
+
+def divergence(known: Known, step: Steps) -> Divergence:
+    """The uniform gap: kappa and hit over all policies, for the best of a few bad sets; traceable."""
+
+    def with_stops_above(level: Array) -> Divergence:
+        stop = (step.cost > level) | ~jnp.isfinite(step.cost)
+        cost = jnp.where(stop, 0.0, step.cost)
+
+        def back(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+            kappa, hit = carry
+            kappa = jnp.where(stop, 0.0, cost + step.kernel.expect(kappa)).max(-1)
+            hit = jnp.where(stop, 1.0, step.leak + step.kernel.expect(hit)).max(-1)
+            return (kappa, hit), None
+
+        zero = jnp.zeros(known.num_states)
+        (kappa, hit), _ = jax.lax.scan(back, (zero, zero), length=known.horizon - 1)
+        kappa, hit = kappa[known.start], jnp.minimum(hit[known.start], 1.0)
+        return Divergence(kappa, hit, stop, gap(2 * hit, kappa, kappa))
+
+    found = jax.vmap(with_stops_above)(jnp.asarray(STOPS))
+    best = jnp.argmin(found.eps)
+    return jax.tree.map(lambda x: x[best], found)
+
+
+def gap(regret: Float[Array, ""], kappa: Float[Array, ""], kappa_plan: Float[Array, ""]) -> Float[Array, ""]:
+    """How much the best policy can gain on a plan whose regret under (nearly) theta_hat is at most `regret`.
+
+    Two values v_best <= v_plan + regret under theta_hat, w_best and w_plan under theta, kl(v_best, w_best) <= kappa,
+    kl(v_plan, w_plan) <= kappa_plan. Pinsker:  w_best - w_plan <= regret + sqrt(kappa/2) + sqrt(kappa_plan/2).
+    Hellinger, after moving one of v to the other:  <= 2 regret + sqrt(1 - exp(-kappa - kappa_plan)).  Not capped at 1.
+    """
+    pinsker = regret + jnp.sqrt(kappa / 2) + jnp.sqrt(kappa_plan / 2)
+    return jnp.minimum(pinsker, 2 * regret + jnp.sqrt(-jnp.expm1(-kappa - kappa_plan)))
