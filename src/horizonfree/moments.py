@@ -21,12 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from horizonfree import ridge as _ridge
 from horizonfree._x64 import to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mixture import AnyArray
+from horizonfree.mixture import AnyArray, Known
 from horizonfree.radius import Number
-from horizonfree.ridge import Ridge
+from horizonfree.ridge import Ridge, inverse_root, scan, times
+from horizonfree.simulate import Trajectory
 
 
 def powers(V: Float[AnyArray, "*batch S"], M: int) -> Float[Array, "*batch M S"]:
@@ -55,6 +55,19 @@ def home_jax(
     return jnp.maximum(jnp.maximum(gamma**2 * norm, bound), alpha**2)
 
 
+def episode_rows(
+    known: Known, V: Float[Array, "H+1 *families S"], trajectory: Trajectory, M: int
+) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
+    """phi_m = phi_{V_{h+1}^{2^m}}(s_h, a_h) and y_m = V_{h+1}^{2^m}(s_{h+1}) along an episode (line 9). Traceable."""
+    s, a, after = jnp.asarray(trajectory.s[:-1]), trajectory.a, jnp.asarray(trajectory.s[1:])
+    succ, phi = jnp.asarray(known.succ)[s, a], jnp.asarray(known.phi)[s, a]
+
+    def step(V: Array, succ: Array, phi: Array, s_next: Array) -> tuple[Array, Array]:
+        return powers(V[..., succ], M) @ phi, powers(V[..., s_next, None], M)[..., 0]
+
+    return jax.vmap(step)(V[1:], succ, phi, after)
+
+
 def regress(
     ridge: Ridge,
     phi: Float[AnyArray, "H *batch d"],
@@ -77,7 +90,7 @@ def regress(
         sigma_bar_sq = home_jax(bound, ridge.norm_inv(x), alpha, gamma)
         return ridge.update(x, target, 1 / sigma_bar_sq), sigma_bar_sq  # lines 12-15
 
-    return _ridge.scan(step, ridge, (jnp.asarray(phi), jnp.asarray(y), bound))
+    return scan(step, ridge, (jnp.asarray(phi), jnp.asarray(y), bound))
 
 
 @x64
@@ -91,37 +104,33 @@ def home(
     gamma: float,
 ) -> Float[np.ndarray, " M"]:
     """Algorithm 2 for one step: sigma_bar_m^2 for m = 0..M-1, from running Sigma and frozen Sigma_dot."""
-    phi = np.asarray(phi, np.float64)
-    if phi.ndim != 2 or 0 in phi.shape:
-        raise ShapeError(
-            f"phi has shape {phi.shape}; it must be [M, d], one row of features per moment order"
-        )
-    M, d = phi.shape
-    given = {"theta": (theta, (M, d)), "Sigma": (Sigma, (M, d, d)), "Sigma_dot": (Sigma_dot, (M, d, d))}
-    arrays = {name: np.asarray(x, np.float64) for name, (x, _) in given.items()}
-    for name, (_, shape) in given.items():
-        if arrays[name].shape != shape:
-            raise ShapeError(
-                f"{name} has shape {arrays[name].shape}; with phi {phi.shape} it must be {shape}"
-            )
+    given = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
+    arrays = {name: np.asarray(x, np.float64) for name, x in given.items()}
+    shape = arrays["phi"].shape
+    if len(shape) != 2 or 0 in shape:
+        raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")
+    for name, x in arrays.items():
+        expected = (*shape, shape[1]) if name.startswith("Sigma") else shape
+        if x.shape != expected:
+            raise ShapeError(f"{name} has shape {x.shape}; with phi of shape {shape} it must be {expected}")
+        bad = np.argwhere(~np.isfinite(x))
+        if bad.size:
+            raise OptionError(f"{name}{bad[0].tolist()} is {x[tuple(bad[0])]}; every entry must be finite")
     for name in ("Sigma", "Sigma_dot"):
         least = np.linalg.eigvalsh(arrays[name]).min(-1)
-        if not (least > 0).all():
-            m = int(np.argmin(least > 0))
+        m = int(least.argmin())
+        if least[m] <= 0:
             raise OptionError(
                 f"{name}[m={m}] has smallest eigenvalue {least[m]:.6g}; it must be positive definite"
             )
-    return to_numpy(_home(phi, *arrays.values(), beta, alpha, gamma))
+    return to_numpy(_home(*arrays.values(), beta, alpha, gamma))
 
 
 @jax.jit
 def _home(
     phi: Array, theta: Array, Sigma: Array, Sigma_dot: Array, beta: Array, alpha: Array, gamma: Array
 ) -> Array:
-    norm, norm_dot = (jax.vmap(_norm_inv)(phi, matrix) for matrix in (Sigma, Sigma_dot))
+    norm, norm_dot = (
+        jnp.linalg.norm(times(inverse_root(matrix)[0], phi), axis=-1) for matrix in (Sigma, Sigma_dot)
+    )
     return home_jax(variance_bound((phi * theta).sum(-1), norm_dot, beta), norm, alpha, gamma)
-
-
-def _norm_inv(x: Float[Array, " d"], Sigma: Float[Array, "d d"]) -> Float[Array, ""]:
-    """||x||_{Sigma^{-1}} by one triangular solve."""
-    return jnp.linalg.norm(jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(Sigma), x, lower=True))

@@ -1,45 +1,62 @@
 """Every explorer by name: one line per algorithm."""
 
 import dataclasses
-import difflib
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers._api import Explorer
+from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
+from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
 from horizonfree.explorers.uniform import Uniform
+from horizonfree.problems._registry import closest
 
-EXPLORERS: dict[str, type[Explorer]] = {
-    "uniform": Uniform,
+
+class Entry(NamedTuple):
+    """An algorithm: its class, and the options that the name settles."""
+
+    kind: type[Explorer]
+    settled: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are left, with their defaults."""
+        fields = dataclasses.fields(self.kind)
+        return {field.name: field.default for field in fields if field.name not in self.settled}
+
+
+EXPLORERS: dict[str, Entry] = {
+    "hf-ucrl-rfe++": Entry(HFUCRLRFE),
+    "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
+    "ucrl-vtr": Entry(HFUCRLVTR, {"is_weighted": False}),
+    "uniform": Entry(Uniform),
 }
 
 
 def explorers() -> dict[str, dict[str, Any]]:
     """Every explorer with what it is and its options with their defaults."""
     return {
-        name: {
-            "about": (kind.__doc__ or "").strip().split("\n")[0],
-            "options": {field.name: field.default for field in dataclasses.fields(kind)},
-        }
-        for name, kind in EXPLORERS.items()
+        name: {"about": (entry.kind.__doc__ or "").strip().split("\n")[0], "options": entry.options}
+        for name, entry in EXPLORERS.items()
     }
+
+
+def find(name: str) -> Entry:
+    """The entry of a name, or an error with the closest name that exists."""
+    if name not in EXPLORERS:
+        raise UnknownNameError(f"no explorer is called {name!r}; {closest(name, EXPLORERS)}")
+    return EXPLORERS[name]
 
 
 def make_explorer(name: str, **options: Any) -> Explorer:
     """An explorer by name; refuses unknown names and options with the closest that exist."""
-    if name not in EXPLORERS:
-        raise UnknownNameError(f"no explorer is called {name!r}{_closest(name, EXPLORERS)}")
-    kind = EXPLORERS[name]
-    fields = [field.name for field in dataclasses.fields(kind)]
+    entry = find(name)
     for option in options:
-        if option not in fields:
-            raise UnknownNameError(f"explorer {name!r} has no option {option!r}{_closest(option, fields)}")
+        if option not in entry.options:
+            advice = closest(option, entry.options) if entry.options else "it has none"
+            raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
     try:
-        return kind(**options)
+        return entry.kind(**entry.settled, **options)
     except TypeError as error:
         raise OptionError(f"explorer {name!r}: {error}") from None
-
-
-def _closest(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.4)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} There are: {', '.join(sorted(names)) or 'none'}"

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from horizonfree import evidence as ev
+from horizonfree.certificates import Certificate
 from horizonfree.mixture import Known
 from horizonfree.simulate import Sampler, Trajectory
 from horizonfree.valid import ValidSet
@@ -54,6 +55,10 @@ class Explorer(eqx.Module):
     def audit(self, known: Known, state: Any, truth: Float[Array, " d"]) -> Info:
         """What only someone who knows the truth can say of a state, e.g. whether its confidence sets hold it."""
 
+    @abc.abstractmethod
+    def claim(self, known: Known, state: Any) -> Certificate | None:
+        """The algorithm's own guarantee for plans made with `estimate`, None if it has none."""
+
 
 class Progress(eqx.Module):
     """An exploration so far: what a block of episodes starts from and returns."""
@@ -63,9 +68,7 @@ class Progress(eqx.Module):
     evidence: ev.Evidence
 
 
-def begin(
-    explorer: Explorer, known: Known, valid: ValidSet, evidence: ev.Evidence, key: Array
-) -> Progress:
+def begin(explorer: Explorer, known: Known, valid: ValidSet, evidence: ev.Evidence, key: Array) -> Progress:
     """Before the first episode."""
     state = explorer.init(jax.random.fold_in(key, 0), known, valid)
     return Progress(jnp.int32(0), state, evidence)

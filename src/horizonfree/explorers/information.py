@@ -60,6 +60,10 @@ class Information(Explorer):
         """Nothing claimed, nothing to check."""
         return {}
 
+    def claim(self, known: Known, state: State) -> None:
+        """None of its own: the certificate of its evidence is the guarantee."""
+        return None
+
 
 def design(
     known: Known, valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]

@@ -46,8 +46,12 @@ class Uniform(Explorer):
 
     def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The predictor of the evidence."""
-        return evidence.theta
+        return jnp.asarray(evidence.theta)
 
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """Nothing claimed, nothing to check."""
         return {}
+
+    def claim(self, known: Known, state: State) -> None:
+        """None."""
+        return None

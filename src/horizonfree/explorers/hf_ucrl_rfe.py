@@ -1,0 +1,263 @@
+"""HF-UCRL-RFE++: horizon-free reward-free exploration with high-order moment estimation.
+
+Paper: J. Zhang, W. Zhang, Q. Gu 2023 (ICML), arXiv 2303.10165.
+Algorithm: 1 (exploration and planning) and 2 (HOME, in moments.py). Two families of regressions with M moment orders
+    each: tilde with targets V(.; theta_k, pi_k, r_k), hat with targets Vhat_k. Axis 0 of a ridge is the family (TILDE,
+    HAT), axis 1 the order.
+Symbols: u, V, Vhat as in oracle/objective.py; Sigma_dot is the ridge at the start of the episode; lam = d/B^2,
+    alpha = H^{-1/2}, gamma = d^{-1/4}.
+Guarantee: with constants="paper" and probability 1 - delta, the plan made in theta_{k*} is 4 U_{k*}-optimal for every
+    reward of total at most 1 (`relaxed` in the rows; docs/hf-ucrl-rfe.md has the argument). With constants="scaled"
+    there is no such theorem. Certificates of the evidence hold in both cases.
+Departures:
+    1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
+       kernels. The sum bound of the paper uses only that theta_k lies in the two balls, which is checked (`ball_ratio`).
+    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards, or relaxed to a bound.
+    3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
+    4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
+    5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is divided among the 4M events; M is rounded up.
+    6. u is built from V_{h+1}; constraints enter U with index k+1; U_1 is the ball of lam I. The printed text differs.
+    7. U keeps the constraints of the last KEPT oracle calls instead of all episodes: a larger set, never a wrong one.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree import moments, oracle, radius
+from horizonfree.certificates import Certificate
+from horizonfree.confidence import ConfidenceSet, least_squares
+from horizonfree.errors import OptionError
+from horizonfree.evidence import Evidence
+from horizonfree.explorers._api import Explorer, Info
+from horizonfree.mixture import AnyArray, Known
+from horizonfree.ridge import Ridge
+from horizonfree.simulate import Trajectory
+from horizonfree.valid import ValidSet
+
+TILDE, HAT = 0, 1
+KEPT = 16  # oracle calls whose constraints are remembered
+
+
+class Answer(eqx.Module):
+    """What the oracle said: the policy and reward, the value functions to regress on, the value and its bounds."""
+
+    point: oracle.Point
+    V: Float[Array, "H+1 S"]
+    V_hat: Float[Array, "H+1 S"]
+    value: Float[Array, ""]
+    upper: Float[Array, ""]
+    relaxed: Float[Array, ""]
+    theta: Float[Array, " d"]
+    ball_ratio: Float[Array, ""]
+    episode: Int[Array, ""]
+
+
+class Constraints(eqx.Module):
+    """The regressions of the last oracle calls: ||theta - theta_i||_{Sigma_i} <= beta_i."""
+
+    theta: Float[Array, "C 2 M d"]
+    Sigma: Float[Array, "C 2 M d d"]
+    beta: Float[Array, " C"]
+
+
+class State(eqx.Module):
+    """What the next episode needs. `last` is in force, `best` has the smallest value so far."""
+
+    ridge: Ridge
+    last: Answer
+    best: Answer
+    log_det: Float[AnyArray, "2 M"]
+    radius: Float[Array, ""]
+    constraints: Constraints
+    episode: Int[Array, ""]
+    calls: Int[Array, ""]
+
+    @property
+    def policy(self) -> Int[Array, "H S"]:
+        """pi_k of the next episode."""
+        return self.last.point.policy
+
+
+class HFUCRLRFE(Explorer):
+    """HF-UCRL-RFE++ (Zhang, Zhang, Gu 2023): weighted regression on an exploration-driven pseudo reward.
+
+    constants "paper" gives the radii of the theorem; "scaled" replaces their noise part by the number `scale` and
+    multiplies the bias sqrt(lam) B by `bias_scale`. budget is K, known in advance (the episodes asked for, by default).
+    moment_orders replaces M. chains and sweeps are the effort of the oracle's ascent.
+    """
+
+    constants: str = "scaled"
+    scale: float = 1.0
+    bias_scale: float = 0.0
+    moment_orders: int | None = None
+    lazy: float = 0.5
+    delta: float = 0.05
+    chains: int = 3
+    sweeps: int = 20
+    homotopy: bool = True
+    budget: int | None = None
+
+    def __check_init__(self) -> None:
+        if self.constants not in ("paper", "scaled"):
+            raise OptionError(f"constants is {self.constants!r}; it must be 'paper' or 'scaled'")
+        for name, low in {"scale": 0, "bias_scale": 0, "lazy": 0, "chains": 1, "sweeps": 1}.items():
+            if not getattr(self, name) >= low:
+                raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        if not 0 < self.delta < 1:
+            raise OptionError(f"delta is {self.delta}; a failure probability lies between 0 and 1")
+        if self.moment_orders is not None and self.moment_orders < 1:
+            raise OptionError(f"moment_orders is {self.moment_orders}; at least one order is needed")
+
+    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
+        """No data: Sigma = lam I, theta_1 the shortest valid parameter, and a first call of the oracle."""
+        M, d, H, S = self.orders(known), known.dim, known.horizon, known.num_states
+        ridge = Ridge.init(radius.parameters(d, H, known.bound).lam, d, (2, M))
+        point = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
+        zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
+        nothing = Answer(point, zero, zero, one, one, one, jnp.zeros(d), one, jnp.int32(0))
+        constraints = Constraints(
+            jnp.zeros((KEPT, 2, M, d)), jnp.zeros((KEPT, 2, M, d, d)), jnp.full(KEPT, jnp.inf)
+        )
+        beta = self.beta(known, self.total(), known.bound)
+        state = State(ridge, nothing, nothing, ridge.log_det, beta, constraints, jnp.int32(0), jnp.int32(0))
+        return self._call(key, known, valid, state)
+
+    def update(
+        self,
+        key: Array,
+        known: Known,
+        valid: ValidSet,
+        state: State,
+        evidence: Evidence,
+        trajectory: Trajectory,
+    ) -> tuple[State, Info]:
+        """Regress on the episode (lines 9-19), then ask the oracle for the next policy (line 8) when it is due."""
+        M = self.orders(known)
+        V = jnp.stack([state.last.V, state.last.V_hat], axis=1)  # TILDE, HAT
+        phi, y = moments.episode_rows(known, V, trajectory, M)
+        alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
+        beta = self.beta(known, state.episode + 1, known.bound)
+        ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
+        state = eqx.tree_at(lambda x: (x.ridge, x.episode), state, (ridge, state.episode + 1))
+        due = (ridge.log_det - state.log_det).max() >= self.lazy
+        state = jax.lax.cond(due, lambda x: self._call(key, known, valid, x), lambda x: x, state)
+        return state, {
+            "V_hat": state.last.value,
+            "upper": state.last.upper,
+            "relaxed": state.last.relaxed,
+            "ball_ratio": state.last.ball_ratio,
+            "oracle_calls": state.calls,
+            "search_radius": state.radius,
+            "log_det_tilde": ridge.log_det[TILDE, 0],
+            "log_det_hat": ridge.log_det[HAT, 0],
+        }
+
+    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
+        """theta_{k*}, the model of the smallest value so far."""
+        return state.best.theta
+
+    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
+        """How far theta_star is from the centres of the 2M balls in force, in radii; above 1 it is outside."""
+        ratio = ball_ratios(state.ridge, truth) / self.beta(known, state.episode + 1, known.bound)
+        return {"truth_ratio": ratio.max(), "balls_violated": (ratio > 1).sum(dtype=jnp.int32)}
+
+    def claim(self, known: Known, state: State) -> Certificate:
+        """4 U_{k*}: rigorous with the paper's constants, while theta_{k*} lies in both order-0 balls.
+
+        4 Vhat_{k*} stands beside it; it would be the smaller bound if the oracle's maximum were exact.
+        """
+        best = state.best
+        eps = min(1.0, 4 * float(best.relaxed))
+        parts = {
+            "V_hat": float(best.value),
+            "four_V_hat": 4 * float(best.value),
+            "relaxed": float(best.relaxed),
+            "ball_ratio": float(best.ball_ratio),
+            "episode": float(best.episode),
+        }
+        words = f"at most {eps:.3g} is lost, with probability {1 - self.delta:g}"
+        if self.constants == "scaled":
+            words = f"no guarantee: {eps:.3g} with scaled constants, which no theorem backs"
+        elif best.ball_ratio > 1:
+            return Certificate(1.0, self.delta, "paper", "vacuous: theta_k left its confidence balls", parts)
+        elif eps >= 1:
+            words = "vacuous: the paper's constants need far more episodes"
+        return Certificate(eps, self.delta, f"{self.constants} constants, 4U", words, parts)
+
+    def orders(self, known: Known) -> int:
+        """M."""
+        if self.moment_orders is not None:
+            return self.moment_orders
+        return radius.moment_orders(self.total(), known.horizon)
+
+    def total(self) -> int:
+        """K."""
+        if self.budget is None:
+            raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
+        return self.budget
+
+    def beta(self, known: Known, k: int | Array, B: float) -> Float[Array, ""]:
+        """beta_k: the theorem's radius, or a constant noise part."""
+        d, H = known.dim, known.horizon
+        if self.constants == "paper":
+            return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
+        bias = jnp.sqrt(radius.parameters(d, H, B).lam) * B
+        return jnp.asarray(self.scale + self.bias_scale * bias)
+
+    def _call(self, key: Array, known: Known, valid: ValidSet, state: State) -> State:
+        """theta_k, then the oracle at beta_K, then the constraints of index k+1."""
+        ridge, beta = state.ridge, self.beta(known, self.total(), known.bound)
+        theta = least_squares(valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+        beta_k = self.beta(known, state.episode + 1, known.bound)
+        prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
+        start = state.radius if self.homotopy else beta
+        found = oracle.ascent(
+            key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
+        )
+        answer = Answer(
+            found.point,
+            found.V,
+            found.V_hat,
+            found.value,
+            found.upper,
+            oracle.relaxed(prepared, beta)[1][0, known.start],
+            theta,
+            ball_ratios(ridge, theta)[:, 0].max() / beta_k,
+            state.episode,
+        )
+        is_best = answer.value <= state.best.value
+        slot = state.calls % KEPT
+        kept = state.constraints
+        return State(
+            ridge,
+            answer,
+            jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best),
+            ridge.log_det,
+            oracle.next_search_radius(found.search_value, found.radius, beta),
+            Constraints(
+                kept.theta.at[slot].set(ridge.theta),
+                kept.Sigma.at[slot].set(ridge.Sigma),
+                kept.beta.at[slot].set(beta_k),
+            ),
+            state.episode,
+            state.calls + 1,
+        )
+
+
+def ball_ratios(ridge: Ridge, theta: Float[Array, " d"]) -> Float[Array, "2 M"]:
+    """||theta - theta_m||_{Sigma_m} of every regression."""
+    diff = theta - ridge.theta
+    return jnp.sqrt(jnp.einsum("fmi,fmij,fmj->fm", diff, ridge.Sigma, diff))
+
+
+def confidence_set(valid: ValidSet, state: State) -> ConfidenceSet:
+    """U from the constraints of the last KEPT oracle calls (line 18), for questions afterwards; NumPy state."""
+    used: Bool[Array, " C"] = jnp.isfinite(state.constraints.beta)
+    kept = jax.tree.map(lambda x: x[used], state.constraints)
+    d = kept.theta.shape[-1]
+    per_call = kept.theta.shape[1] * kept.theta.shape[2]
+    return ConfidenceSet(
+        valid, kept.theta.reshape(-1, d), kept.Sigma.reshape(-1, d, d), kept.beta.repeat(per_call)
+    )

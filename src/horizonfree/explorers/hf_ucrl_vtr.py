@@ -1,0 +1,124 @@
+"""HF-UCRL-VTR+ and UCRL-VTR: the reward-aware ancestors, with the same moment estimator.
+
+Paper: Zhou, Gu 2022 (NeurIPS), arXiv 2205.11507, for HF-UCRL-VTR+; Jia, Yang, Szepesvari, Wang 2020 (L4DC) and Ayoub
+    et al. 2020 (ICML) for UCRL-VTR.
+Algorithm: optimistic value iteration for one known reward of total at most 1, value-targeted regression on the values
+    V_k with weights from HOME (moments.py). UCRL-VTR is the case of one order and weights 1.
+Symbols: one family of M ridges; Sigma_dot is the ridge at the start of the episode.
+Guarantee: regret of order d sqrt(K) + d^2 up to logarithms with constants="paper" and M orders; optimism
+    V_k >= V_star with probability 1 - delta. None with constants="scaled".
+Departures:
+    1. The main loop is written from memory of the published text; HOME and the radius are those of HF-UCRL-RFE++, which
+       restates them. M = max{2, ceil(log2(7KH))} as there.
+    2. delta is divided among the M regressions (and as many martingales), as in HF-UCRL-RFE++.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree import moments, radius
+from horizonfree.errors import OptionError
+from horizonfree.evidence import Evidence
+from horizonfree.explorers._api import Explorer, Info
+from horizonfree.mixture import Known
+from horizonfree.ridge import Ridge
+from horizonfree.simulate import Trajectory
+from horizonfree.valid import ValidSet
+
+
+class State(eqx.Module):
+    """The regressions, and the optimistic policy and values made from them."""
+
+    policy: Int[Array, "H S"]
+    V: Float[Array, "H+1 S"]
+    ridge: Ridge
+    episode: Int[Array, ""]
+
+
+class HFUCRLVTR(Explorer):
+    """HF-UCRL-VTR+ (Zhou, Gu 2022): optimism for one given reward. With is_weighted=False, UCRL-VTR."""
+
+    reward: np.ndarray
+    constants: str = "scaled"
+    scale: float = 1.0
+    bias_scale: float = 0.0
+    is_weighted: bool = True
+    delta: float = 0.05
+    budget: int | None = None
+
+    def __check_init__(self) -> None:
+        if self.constants not in ("paper", "scaled"):
+            raise OptionError(f"constants is {self.constants!r}; it must be 'paper' or 'scaled'")
+        if not 0 < self.delta < 1:
+            raise OptionError(f"delta is {self.delta}; a failure probability lies between 0 and 1")
+        if self.budget is None:
+            raise OptionError("budget is missing: the number of episodes K that the radii refer to")
+
+    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
+        """No data: Sigma = lam I, theta = 0."""
+        lam = radius.parameters(known.dim, known.horizon, known.bound).lam
+        ridge = Ridge.init(lam, known.dim, (self.orders(known),))
+        return self._plan(known, ridge, jnp.int32(0))
+
+    def update(
+        self,
+        key: Array,
+        known: Known,
+        valid: ValidSet,
+        state: State,
+        evidence: Evidence,
+        trajectory: Trajectory,
+    ) -> tuple[State, Info]:
+        """Regress on the episode, then plan optimistically."""
+        M = self.orders(known)
+        phi, y = moments.episode_rows(known, state.V, trajectory, M)
+        alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
+        gamma = gamma if self.is_weighted else 0.0  # one order and gamma = 0: every weight is 1
+        beta = self.beta(known, state.episode + 1)
+        ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
+        state = self._plan(known, ridge, state.episode + 1)
+        return state, {"V": state.V[0, known.start], "log_det": ridge.log_det[0]}
+
+    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
+        """The regression of order 0; it need not be a kernel."""
+        return state.ridge.theta[0]
+
+    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
+        """How far theta_star is from the centres of the balls, in radii."""
+        diff = truth - state.ridge.theta
+        distance = jnp.sqrt(jnp.einsum("mi,mij,mj->m", diff, state.ridge.Sigma, diff))
+        return {"truth_ratio": distance.max() / self.beta(known, state.episode + 1)}
+
+    def claim(self, known: Known, state: State) -> None:
+        """None: its guarantee is on regret."""
+        return None
+
+    def orders(self, known: Known) -> int:
+        """M, or 1 for UCRL-VTR."""
+        return radius.moment_orders(self.budget or 1, known.horizon) if self.is_weighted else 1
+
+    def beta(self, known: Known, k: int | Array) -> Float[Array, ""]:
+        """beta_k."""
+        d, H, B = known.dim, known.horizon, known.bound
+        if self.constants == "scaled":
+            return jnp.asarray(self.scale + self.bias_scale * jnp.sqrt(radius.parameters(d, H, B).lam) * B)
+        if self.is_weighted:
+            return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
+        return radius.beta_vtr(k, d, H, B, self.delta)
+
+    def _plan(self, known: Known, ridge: Ridge, episode: Array) -> State:
+        """Q_h = [r_h + <theta_0, phi_{V_{h+1}}> + beta_k ||phi_{V_{h+1}}||]_{[0,1]}, V_h = max_a Q_h."""
+        beta, first = self.beta(known, episode + 1), jax.tree.map(lambda x: x[0], ridge)
+        theta = first.theta
+
+        def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
+            phi_V = known.phi_V(V)
+            Q = jnp.clip(r + phi_V @ theta + beta * first.norm_inv(phi_V), 0.0, 1.0)
+            return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
+
+        end = jnp.zeros(known.num_states)
+        _, (policy, V) = jax.lax.scan(step, end, jnp.asarray(self.reward), reverse=True)
+        return State(policy, jnp.concatenate([V, end[None]]), ridge, episode)

@@ -1,0 +1,188 @@
+"""A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree import certificates, evidence, planning, rewards
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.certificates import Certificate, Confidence
+from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.evidence import Evidence
+from horizonfree.explorers._api import Explorer, Progress
+from horizonfree.mixture import Mixture
+from horizonfree.simulate import Trajectory
+from horizonfree.valid import ValidSet, valid_set
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The answer to one reward. Value and gap are in the units of the reward as it was given.
+
+    `value` is the policy's value under `theta`, the model it was planned in; `gap` is what it loses at most against the
+    best policy, with probability 1 - certificate.delta.
+    """
+
+    policy: Int[np.ndarray, "H S"]
+    value: float
+    gap: float
+    certificate: Certificate
+    theta: Float[np.ndarray, " d"]
+
+    def act(self, h: int, state: int) -> int:
+        """The action at step h (from 0) in a state."""
+        H, S = self.policy.shape
+        if not (0 <= h < H and 0 <= state < S):
+            raise ShapeError(f"step {h}, state {state}: steps are 0 to {H - 1}, states 0 to {S - 1}")
+        return int(self.policy[h, state])
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A problem explored so far. `rows` holds one number per episode for everything the explorer reports."""
+
+    problem: Mixture
+    explorer: Explorer | None
+    seed: int
+    valid: ValidSet
+    progress: Progress
+    rows: Mapping[str, np.ndarray]
+    _confidences: dict[float, Confidence] = field(default_factory=dict, repr=False)
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were gathered."""
+        return int(self.progress.episode)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Counts and bets."""
+        return self.progress.evidence
+
+    @property
+    @x64
+    def theta_hat(self) -> Float[np.ndarray, " d"]:
+        """The explorer's own estimate; `plan(...).theta` is the one that certified plans use."""
+        if self.explorer is None:
+            return np.asarray(self.evidence.theta)
+        known, valid, progress = to_device((self.problem.known, self.valid, self.progress))
+        return np.asarray(self.explorer.estimate(known, valid, progress.state, progress.evidence))
+
+    def confidence(self, delta: float = 0.05) -> Confidence:
+        """What the evidence says at confidence 1 - delta; computed once."""
+        if delta not in self._confidences:
+            known = self.problem.known
+            self._confidences[delta] = certificates.confidence(known, self.valid, self.evidence, delta=delta)
+        return self._confidences[delta]
+
+    def certificate(self, delta: float = 0.05, *, method: str = "uniform") -> Certificate:
+        """One gap for the plans of every reward of total at most 1.
+
+        method: "uniform" (any run), or "paper" for the algorithm's own guarantee, which holds for
+        plan(..., model="explorer").
+        """
+        if method == "uniform":
+            return certificates.uniform(self.confidence(delta))
+        if method == "paper":
+            claim = (
+                None
+                if self.explorer is None
+                else self.explorer.claim(self.problem.known, self.progress.state)
+            )
+            if claim is None:
+                raise OptionError("this explorer has no certificate of its own; use method='uniform'")
+            return claim
+        raise OptionError(f"method is {method!r}; it must be 'uniform' or 'paper'")
+
+    def plan(
+        self, reward: Any, *, scale: str = "total", delta: float = 0.05, model: str = "likelihood"
+    ) -> Plan:
+        """The best policy for a reward, with a certified gap.
+
+        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
+        scale: "total" (at most 1 along every trajectory) or "per-step" (entries in [0, 1]; gaps grow with H).
+        model: "likelihood" plans in the maximum-likelihood model, "explorer" in the explorer's own estimate.
+        """
+        known, checked = self.problem.known, rewards.resolve(self.problem, reward, scale=scale)
+        confidence, policy = self.confidence(delta), None
+        theta = np.asarray(confidence.theta)
+        if model == "explorer":
+            theta = self.theta_hat
+            policy = planning.optimal(known.kernel(theta), checked.table).policy
+        elif model != "likelihood":
+            raise OptionError(f"model is {model!r}; it must be 'likelihood' or 'explorer'")
+        bounds, certificate = certificates.for_reward(known, self.valid, confidence, checked.table, policy)
+        return Plan(
+            np.asarray(bounds.policy, np.int64),
+            checked.factor * float(bounds.value) + checked.offset,
+            checked.factor * certificate.eps,
+            certificate,
+            theta,
+        )
+
+    def resume(self, **until: Any) -> "Run":
+        """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ... The run itself is left as it is."""
+        from horizonfree.exploration import advance
+
+        return advance(self, **until)
+
+
+@x64
+def from_episodes(problem: Mixture, states: Any, actions: Any, *, budget: int | None = None) -> Run:
+    """A run made of logged episodes, whoever gathered them: states [K, H+1] and actions [K, H], in order.
+
+    Each episode's policy may depend on the episodes before it and on nothing later. Transitions that no parameter
+    explains are kept and lead to "model rejected".
+    """
+    trajectories = _trajectories(problem, states, actions)
+    valid = valid_set(problem.known)
+    first = evidence.init(valid, *evidence.ladder(budget))
+    after = _replay(to_device(valid), first, to_device(trajectories))
+    progress = Progress(jnp.asarray(after.episodes), None, after)
+    return Run(problem, None, 0, valid, to_numpy(progress), {})
+
+
+def certify(
+    problem: Mixture, states: Any, actions: Any, *, delta: float = 0.05, budget: int | None = None
+) -> Certificate:
+    """The certificate that logged episodes support, for the plans of every reward."""
+    return from_episodes(problem, states, actions, budget=budget).certificate(delta)
+
+
+@eqx.filter_jit
+def _replay(valid: ValidSet, first: Evidence, trajectories: Trajectory) -> Evidence:
+    return jax.lax.scan(lambda now, x: (evidence.update(valid, now, x), None), first, trajectories)[0]
+
+
+def _trajectories(problem: Mixture, states: Any, actions: Any) -> Trajectory:
+    """Logged states and actions with the successor slot of each step, -1 where there is none."""
+    s, a = np.asarray(states), np.asarray(actions)
+    H, S, A = problem.horizon, problem.num_states, problem.num_actions
+    if s.ndim != 2 or a.ndim != 2 or s.shape != (len(a), H + 1) or a.shape[1] != H or not len(a):
+        raise ShapeError(
+            f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H})"
+        )
+    for name, x, size in (("states", s, S), ("actions", a, A)):
+        if not np.issubdtype(x.dtype, np.integer) or x.min() < 0 or x.max() >= size:
+            raise ShapeError(f"{name} must be integers from 0 to {size - 1}; found {x.dtype} up to {x.max()}")
+    if (s[:, 0] != problem.start).any():
+        k = int(np.flatnonzero(s[:, 0] != problem.start)[0])
+        raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts in {problem.start}")
+    known = problem.known
+    hit = (np.asarray(known.succ)[s[:, :-1], a] == s[:, 1:, None]) & known.support[s[:, :-1], a]
+    j = np.where(hit.any(-1), hit.argmax(-1), -1)
+    return Trajectory(s.astype(np.int32), a.astype(np.int32), j.astype(np.int32))
+
+
+def true_gap(problem: Mixture, reward: Any, policy: Any, *, scale: str = "total") -> float:
+    """What a policy really loses for a reward, in the reward's units; for problems whose truth is known."""
+    checked = rewards.resolve(problem, reward, scale=scale)
+    kernel, start = problem.kernel(), problem.start
+    best = planning.optimal(kernel, checked.table).V[0, start]
+    return checked.factor * float(best - planning.evaluate(kernel, checked.table, policy)[0, start])
