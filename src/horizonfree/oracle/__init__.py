@@ -1,0 +1,26 @@
+"""Maximise Vhat_1(s_1) of HF-UCRL-RFE++ over policies and rewards: by ascent, by enumeration, and bounds from above."""
+
+from horizonfree.oracle.ascent import ascent, next_search_radius
+from horizonfree.oracle.bounds import relaxed, upper_bound
+from horizonfree.oracle.box import BoxMax, box_max
+from horizonfree.oracle.exhaustive import exhaustive
+from horizonfree.oracle.objective import Prepared, evaluate, prepare
+from horizonfree.oracle.result import OracleResult, Point
+from horizonfree.oracle.variance import TotalVariance, total_variance_bound
+
+__all__ = [
+    "BoxMax",
+    "OracleResult",
+    "Point",
+    "Prepared",
+    "TotalVariance",
+    "ascent",
+    "box_max",
+    "evaluate",
+    "exhaustive",
+    "next_search_radius",
+    "prepare",
+    "relaxed",
+    "total_variance_bound",
+    "upper_bound",
+]
