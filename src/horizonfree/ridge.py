@@ -53,7 +53,7 @@ class Ridge(eqx.Module):
     @property
     def theta(self) -> Float[Array, "*batch d"]:
         """Sigma^{-1} b."""
-        return _times(jnp.swapaxes(self.W, -1, -2), _times(self.W, self.b))
+        return times(jnp.swapaxes(self.W, -1, -2), times(self.W, self.b))
 
     @property
     def Sigma_inv(self) -> Float[Array, "*batch d d"]:
@@ -62,13 +62,13 @@ class Ridge(eqx.Module):
 
     def norm_inv(self, x: Float[AnyArray, "*rows d"]) -> Float[Array, "*rows"]:
         """||x||_{Sigma^{-1}}; leading axes of x and of the batch broadcast."""
-        return jnp.sqrt((_times(self.W, x) ** 2).sum(-1))
+        return jnp.sqrt((times(self.W, x) ** 2).sum(-1))
 
     def update(
         self, x: Float[AnyArray, "*batch d"], y: Float[AnyArray, "*batch"], weight: Float[AnyArray, "*batch"]
     ) -> "Ridge":
         """Add one row x with target y; weight 0 changes nothing."""
-        v = _times(self.W, x)
+        v = times(self.W, x)
         growth = 1 + weight * (v**2).sum(-1)
         step = weight / (growth + jnp.sqrt(growth))
         vW = (v[..., :, None] * self.W).sum(-2)
@@ -89,17 +89,24 @@ class Ridge(eqx.Module):
 
     def refresh(self) -> "Ridge":
         """Root and log det by Cholesky; kept as they are where Sigma is numerically singular (cond > 1/u)."""
-        L = jnp.linalg.cholesky(self.Sigma)
-        diagonal = jnp.diagonal(L, axis1=-2, axis2=-1)
-        eye = jnp.broadcast_to(jnp.eye(L.shape[-1]), L.shape)
-        W = jax.lax.linalg.triangular_solve(L, eye, left_side=True, lower=True)
-        is_sound = jnp.isfinite(diagonal).all(-1)
+        W, log_det = inverse_root(self.Sigma)
+        is_sound = jnp.isfinite(log_det)
         return Ridge(
             self.Sigma,
             jnp.where(is_sound[..., None, None], W, self.W),
             self.b,
-            jnp.where(is_sound, 2 * jnp.log(diagonal).sum(-1), self.log_det),
+            jnp.where(is_sound, log_det, self.log_det),
         )
+
+
+def inverse_root(
+    Sigma: Float[AnyArray, "*batch d d"],
+) -> tuple[Float[Array, "*batch d d"], Float[Array, "*batch"]]:
+    """W = L^{-1} with L L' = Sigma, so that W' W = Sigma^{-1}, and log det Sigma; NaN where Sigma has no factor."""
+    L = jnp.linalg.cholesky(jnp.asarray(Sigma))
+    eye = jnp.broadcast_to(jnp.eye(L.shape[-1]), L.shape)
+    W = jax.lax.linalg.triangular_solve(L, eye, left_side=True, lower=True)
+    return W, 2 * jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
 
 
 def scan(
@@ -123,6 +130,6 @@ def scan(
     return ridge, jax.tree.map(lambda *parts: jnp.concatenate(parts), *outputs)
 
 
-def _times(A: AnyArray, x: AnyArray) -> Array:
+def times(A: Float[AnyArray, "*batch d d"], x: Float[AnyArray, "*rows d"]) -> Float[Array, "*rows d"]:
     """A x for small matrices, batched: a fused product beats a batched matrix call below d of about 30."""
     return (jnp.asarray(A) * jnp.asarray(x)[..., None, :]).sum(-1)
