@@ -1,9 +1,9 @@
 """Gap bounds that hold with probability 1 - delta, at every number of episodes, for data gathered by any explorer.
 
-`confidence` turns evidence into a `Confidence`: for each bet the maximum likelihood, its slack and ellipsoid, the largest
-divergence of trajectories; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its
-eps bounds the gap of such a plan for every reward at once. `for_reward` bounds one policy for one reward, never worse.
-Rewards are [H, S, A] with a total in [0,1] on every trajectory. docs/certificates.md has the proofs.
+`confidence` turns evidence into a `Confidence`: for each bet the maximum likelihood, its slack and ellipsoid, and the
+largest divergence of trajectories; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan
+with, and its eps bounds the gap of such a plan for every reward at once. `for_reward` bounds one policy for one reward;
+for a plan made with theta_hat it is never worse. Rewards are [H, S, A] with a total in [0,1] on every trajectory. docs/certificates.md has the proofs.
 """
 
 import math
@@ -33,8 +33,8 @@ ROUNDING = 1e-9  # a gap below this is rounding: the plan is optimal for every p
 class Certificate:
     """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
 
-    `parts` are the numbers that eps is made of. `is_rejected`: no parameter of the class explains the data; then eps is 1
-    and certifies nothing.
+    `parts` are the numbers that eps is made of. `is_rejected`: no parameter of the class explains the data; then eps is
+    1 and certifies nothing.
     """
 
     eps: float
@@ -149,7 +149,7 @@ def for_reward(
 ) -> tuple[RewardBounds, Certificate]:
     """The gap of one policy for one reward; without a policy, of the best policy under `confidence.theta`.
 
-    The smallest of: tangent, optimistic minus pessimistic value, and the uniform bound with the policy's own divergence.
+    The smallest of: tangent, optimistic minus pessimistic value, uniform bound with the policy's own divergence.
     """
     bounds: RewardBounds = to_numpy(
         _reward_bounds(
@@ -206,9 +206,9 @@ def _parts(confidence: Confidence) -> dict[str, float]:
 def _rejected(confidence: Confidence) -> Certificate:
     delta = float(confidence.delta)
     if confidence.impossible > 0:
-        words = f"model rejected: {int(confidence.impossible)} transitions are impossible for every parameter of the class"
+        words = f"model rejected: {int(confidence.impossible)} transitions are impossible for every parameter"
     else:
-        words = f"model rejected: no parameter of the class explains the data (wrong with probability {delta:g} at most)"
+        words = f"model rejected: no parameter explains the data (wrong with probability {delta:g} at most)"
     return Certificate(1.0, delta, "rejected", words, _parts(confidence), is_rejected=True)
 
 

@@ -5,9 +5,10 @@
 (the last transition touches no reward), so a bound c(s,a) on each KL and one dynamic programme bound it for all
 policies at once. KL(s,a) = sum_s' p psi(x), and psi(x) <= k(-a_r) x^2 or <= max(psi(b_r), psi(-a_r)) row by row.
 
-Where theta_hat gives next to nothing (p_r tiny) and theta may give zero, the row is left out of theta_hat's transitions:
-that costs its mass p_r in the value of a policy (`leak`), and the KL gains the mass that theta may have there. Pairs (s,a)
-whose c is too large are a bad set at which the comparison stops: that costs the probability of getting there (`hit`).
+Where theta_hat gives next to nothing (p_r tiny) and theta may give zero, the row is left out of theta_hat's
+transitions: that costs its mass p_r in the value of a policy (`leak`), and the KL gains the mass that theta may have
+there. Pairs (s,a) whose c is too large are a bad set at which the comparison stops: that costs the probability of
+getting there (`hit`).
 """
 
 import math
@@ -62,7 +63,7 @@ def steps(known: Known, valid: ValidSet, ball: Ellipsoid) -> Steps:
     n, q = B.shape[2:]
     Gram = jnp.einsum("sani,sanj->saij", B, B) if q <= n else jnp.einsum("sanq,samq->sanm", B, B)
     leak = at_slots(jnp.where(is_out, p, 0.0), row_of).sum(-1)
-    inside = (opnorm(Gram) if q else 0.0) + at_slots(extra, row_of).sum(-1)
+    inside = opnorm(Gram) + at_slots(extra, row_of).sum(-1)
     cost = inside / (1 - leak) - jnp.log1p(-leak)
     kernel = Kernel(known.succ, at_slots(ball.p, row_of) * reachable[..., None], known.is_dense)
     return Steps(kernel, jnp.where(reachable, cost, 0.0), jnp.where(reachable, leak, 0.0))

@@ -24,7 +24,7 @@ SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", 
 
 
 class Ellipsoid(eqx.Module):
-    """A set that contains U. Whitened: theta = theta_hat + Delta is in it when p_theta = p + z u for a u with ||u|| <= 1.
+    """A set that contains U, whitened: every theta in U has p_theta = p + z u for some u with ||u|| <= 1.
 
     -below_r <= x_r <= above_r bounds the relative change of each row.
     """
@@ -99,7 +99,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     reach = jnp.where(free, jnp.maximum(p, 1 - p), 1.0)
     box = gram(z, 1 / reach**2) / jnp.maximum(free.sum(), 1)
 
-    # one bound for all observed rows: with D^2 = Delta'(F + SHARE box)Delta, x_r <= g D gives psi(g D) <= g^2 (W + SHARE)
+    # one bound for all observed rows: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
     F = gram(z, N / p**2) + SHARE * box
     g = jnp.where(is_seen, jnp.linalg.norm(whiten(F, z), axis=1) / p, 0.0).max()
     rho = psi_inverse(g**2 * (W + SHARE))
@@ -124,6 +124,8 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
 
 def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
+    if M.shape[-1] == 0:
+        return jnp.zeros(M.shape[:-2])
     scale = jnp.abs(M).max(axis=(-2, -1), keepdims=True)
     power = M / jnp.where(scale > 0, scale, 1.0)
     for _ in range(3):

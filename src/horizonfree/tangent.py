@@ -1,12 +1,16 @@
 """What one reward can lose: bounds on V*_theta - V^pi_theta for every theta in the ellipsoid, in one backward pass.
 
-P_theta = p + z u with ||u|| <= 1 is linear in u, so a policy's values expand around theta_hat exactly:
+P_theta = p + z'u with ||u|| <= 1 is linear in u, so a policy's values expand around theta_hat exactly:
 
-    Q_theta = Q + gQ'u + u'(sum z J')u + P_theta (remainder),      gQ = sum z V + sum p J
+    V_theta = V + J'u + u'B u + remainder,   |remainder| <= R
+    Q_theta = Q + gQ'u + u'bQ u + sum_s' (z'u)(u'B u) + P_theta (remainder)
+    gQ = sum z V + sum p J,   bQ = sym(sum z J') + sum p B;   J, B, R are gQ, bQ, rQ at the policy's action
 
-with J_h(s) = gQ(s, pi) and a remainder bounded by R. The regret of pi is built of *advantages*, whose first-order
-uncertainty gQ(s,a) - J(s) is far smaller than that of the values (tangent). The same pass gives the optimistic value
-minus the pessimistic value of pi, and pi's own divergence from theta_hat, which sharpens the uniform bound.
+and its regret obeys V*_theta - V^pi_theta = max_a [A_theta(s,a) + P_theta (V*_theta - V^pi_theta)]. The regret is built
+of *advantages*, whose uncertainty ||gQ(s,a) - J(s)|| + ||bQ(s,a) - B(s)|| is far smaller than that of the values.
+
+The same pass gives the optimistic value minus the pessimistic value of pi, and pi's own divergence from theta_hat,
+which sharpens the uniform bound. docs/certificates.md has the proofs.
 """
 
 import equinox as eqx
@@ -20,16 +24,7 @@ from horizonfree.mixture import Known
 from horizonfree.rows import at_slots
 from horizonfree.valid import ValidSet
 
-NAMES = (
-    "V",
-    "V_star",
-    "R",
-    "D",
-    "upper",
-    "lower",
-    "kappa",
-    "hit",
-)  # scalar columns; J takes the q after them
+SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
 
 
 class RewardBounds(eqx.Module):
@@ -44,6 +39,21 @@ class RewardBounds(eqx.Module):
     hit: Float[Array, ""]
 
 
+class Values(eqx.Module):
+    """What is carried back from step to step, for each state."""
+
+    V: Float[Array, "*S"]  # of the policy under theta_hat
+    V_star: Float[Array, "*S"]  # the best under theta_hat
+    R: Float[Array, "*S"]  # remainder of the expansion
+    D: Float[Array, "*S"]  # regret of the policy
+    upper: Float[Array, "*S"]  # best value of any theta and policy
+    lower: Float[Array, "*S"]  # smallest value of the policy
+    kappa: Float[Array, "*S"]  # divergence of the policy
+    hit: Float[Array, "*S"]  # probability that the policy leaves the comparison
+    J: Float[Array, "*S q"]
+    B: Float[Array, "*S q q"]
+
+
 def reward_bounds(
     known: Known,
     valid: ValidSet,
@@ -53,66 +63,81 @@ def reward_bounds(
     reward: Float[Array, "H S A"],
     policy: Int[Array, "H S"] | None = None,
 ) -> RewardBounds:
-    """The bounds of one reward; without a policy, that of the best policy under theta_hat; traceable."""
-    S, q, H = known.num_states, ball.z.shape[1], known.horizon
+    """The bounds of one reward; without a policy, those of the best policy under theta_hat; traceable."""
+    S, A, H, q = known.num_states, known.num_actions, known.horizon, ball.z.shape[1]
+    has_B = q <= SECOND_ORDER
     z = at_slots(ball.z, jnp.asarray(valid.row_of)) * jnp.asarray(valid.reachable)[:, None, None, None]
-    weights = jnp.concatenate([jnp.asarray(step.kernel.prob)[..., None], z], axis=-1)
-    succ = jnp.asarray(known.succ)
-    cost = jnp.where(stop, 0.0, step.cost)
-    states = jnp.arange(S)
+    p_and_z = jnp.concatenate([jnp.asarray(step.kernel.prob)[..., None], z], axis=-1)
+    succ, states = jnp.asarray(known.succ), jnp.arange(S)
 
-    def back(F: Array, inputs: tuple[Array, Array, Array | None]) -> tuple[Array, Array]:
-        h, r, chosen = inputs
+    def sums(after: Values) -> tuple[Values, Values]:
+        """sum_s' p f and sum_s' z f of everything carried, the latter with q as its last axis; one contraction."""
+        leaves = jax.tree.leaves(after)
+        flat = jnp.concatenate([f.reshape(S, -1) for f in leaves], axis=1)
         if known.is_dense:
-            mean = jnp.einsum("sanx,nm->samx", weights, F)
+            both = jnp.einsum("sanx,nm->samx", p_and_z, flat)
         else:
-            mean = jnp.einsum("sanx,sanm->samx", weights, F[succ])
-        p = dict(zip(NAMES, jnp.moveaxis(mean[..., : len(NAMES), 0], -1, 0)))  # sum_s' p f
-        zf = dict(zip(NAMES, jnp.moveaxis(mean[..., : len(NAMES), 1:], -2, 0)))  # sum_s' z f
-        pJ, zJ = mean[..., len(NAMES) :, 0], mean[..., len(NAMES) :, 1:]
+            both = jnp.einsum("sanx,sanm->samx", p_and_z, flat[succ])
+        cuts = [sum(f[0].size for f in leaves[:i]) for i in range(1, len(leaves))]
+        parts = [x.reshape(S, A, *f.shape[1:], 1 + q) for x, f in zip(jnp.split(both, cuts, axis=2), leaves)]
+        return Values(*[x[..., 0] for x in parts]), Values(*[x[..., 1:] for x in parts])
 
-        def size(name: str) -> Array:
-            return jnp.linalg.norm(zf[name], axis=-1)
-
-        Q = r + p["V"]
+    def back(after: Values, inputs: tuple[Array, Array, Array | None]) -> tuple[Values, Array]:
+        is_last, r, chosen = inputs
+        pf, zf = sums(after)
+        Q = r + pf.V
         pi = jnp.argmax(Q, axis=-1) if chosen is None else chosen
 
         def at_pi(x: Array) -> Array:
             return x[states, pi]
 
-        V = at_pi(Q)
-        gQ = zf["V"] + pJ
+        V, gQ, bQ = at_pi(Q), zf.V + pf.J, (zf.J + zf.J.swapaxes(-1, -2)) / 2
         J = at_pi(gQ)
-        curve = opnorm((zJ + zJ.swapaxes(-1, -2)) / 2) if q else 0.0
-        rQ = jnp.minimum(curve + p["R"] + size("R"), 1 + jnp.linalg.norm(gQ, axis=-1))
+        most = 1 + norm(gQ)  # of a remainder, as values lie in [0,1]
+        if has_B:
+            bQ = bQ + pf.B
+            B = at_pi(bQ)
+            rest = jnp.sqrt((zf.B**2).sum((-3, -2, -1)))  # of the cubic form
+            most = most + opnorm(bQ)
+            unsure = norm(gQ - J[:, None]) + opnorm(bQ - B[:, None])
+        else:
+            B = after.B
+            rest = opnorm(bQ)
+            unsure = norm(gQ - J[:, None])
+        rQ = jnp.minimum(rest + pf.R + norm(zf.R), most)
         R = at_pi(rQ)
-        first_order = jnp.linalg.norm(gQ - J[:, None], axis=-1)
-        advantage = jnp.minimum(1.0, Q - V[:, None] + first_order + rQ + R[:, None])
-        advantage = jnp.where(jnp.arange(r.shape[1]) == pi[:, None], 0.0, advantage)
-        D = (advantage + jnp.minimum(1.0, p["D"] + size("D"))).max(-1)
-        columns = {
-            "V": V,
-            "V_star": (r + p["V_star"]).max(-1),
-            "R": R,
-            "D": jnp.clip(D, 0.0, 1.0),
-            "upper": jnp.minimum(1.0, r + p["upper"] + size("upper")).max(-1),
-            "lower": jnp.maximum(0.0, at_pi(r + p["lower"] - size("lower"))),
-            # the last transition touches no reward
-            "kappa": at_pi(jnp.where(stop, 0.0, cost + p["kappa"])) * (h < H - 1),
-            "hit": at_pi(jnp.where(stop, 1.0, step.leak + p["hit"])) * (h < H - 1),
-        }
-        return jnp.concatenate([jnp.stack([columns[name] for name in NAMES], -1), J], -1), pi
+        advantage = jnp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
+        advantage = jnp.where(jnp.arange(A) == pi[:, None], 0.0, advantage)
+        D = (advantage + jnp.minimum(1.0, pf.D + norm(zf.D))).max(-1)
+        kappa, hit = jnp.where(stop, 0.0, step.cost + pf.kappa), jnp.where(stop, 1.0, step.leak + pf.hit)
+        values = Values(
+            V=V,
+            V_star=(r + pf.V_star).max(-1),
+            R=R,
+            D=jnp.clip(D, 0.0, 1.0),
+            upper=jnp.minimum(1.0, r + pf.upper + norm(zf.upper)).max(-1),
+            lower=jnp.maximum(0.0, at_pi(r + pf.lower - norm(zf.lower))),
+            kappa=jnp.where(is_last, 0.0, at_pi(kappa)),  # the last transition touches no reward
+            hit=jnp.where(is_last, 0.0, at_pi(hit)),
+            J=J,
+            B=B,
+        )
+        return values, pi
 
-    F, policy = jax.lax.scan(
-        back, jnp.zeros((S, len(NAMES) + q)), (jnp.arange(H), reward, policy), reverse=True
-    )
-    first = dict(zip(NAMES, F[known.start]))
+    end = Values(*[jnp.zeros(S)] * 8, jnp.zeros((S, q)), jnp.zeros((S, q, q) if has_B else (S, 0, 0)))
+    first, taken = jax.lax.scan(back, end, (jnp.arange(H) == H - 1, reward, policy), reverse=True)
+    at: Values = jax.tree.map(lambda x: x[known.start], first)
     return RewardBounds(
-        policy=policy.astype(jnp.int32),
-        value=first["V"],
-        best=first["V_star"],
-        tangent=first["D"],
-        interval=first["upper"] - first["lower"],
-        kappa=first["kappa"],
-        hit=jnp.minimum(first["hit"], 1.0),
+        policy=taken.astype(jnp.int32),
+        value=at.V,
+        best=at.V_star,
+        tangent=at.D,
+        interval=at.upper - at.lower,
+        kappa=at.kappa,
+        hit=jnp.minimum(at.hit, 1.0),
     )
+
+
+def norm(x: Float[Array, "*b q"]) -> Float[Array, "*b"]:
+    """Euclidean norm over the last axis."""
+    return jnp.sqrt((x**2).sum(-1))
