@@ -231,6 +231,7 @@ def test_a_lock_opens_in_time_with_the_power_of_its_reliability(seed):
     best, worst = optimal_and_worst(problem, reward)
     assert best == pytest.approx(0.7**5, abs=1e-12)
     assert worst == pytest.approx(0, abs=1e-12)  # the fourth key is in no code
+    np.testing.assert_allclose(problem.kernel().dense()[5], np.eye(6)[[5] * 4], atol=1e-15)  # open for good
 
 
 def test_inventory_sells_the_mean_demand_when_the_shelf_is_full_enough():

@@ -73,7 +73,8 @@ def from_gymnasium(
     of the `horizon` steps is the draw. weights: the truth of a list, optional. make_kwargs go to gymnasium.make.
 
     Taxi with a fickle passenger has one more bit of state, "the passenger has been driven a step": state s + 500,
-    and each base kernel splits in two, destination kept and destination changed (d = 6). Wrappers are ignored.
+    and each base kernel splits in two, destination kept and destination changed (d = 6). Its observations do not
+    show that bit, so this problem can only simulate itself. Wrappers are ignored.
     """
     envs: list[Any] = [env] if isinstance(env, str) or not isinstance(env, Sequence) else list(env)
     is_list = envs != [env]
