@@ -53,7 +53,7 @@ class Run:
     valid: ValidSet
     progress: Progress
     rows: Mapping[str, np.ndarray]
-    _confidences: dict[float, Confidence] = field(default_factory=dict, repr=False)
+    _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)  # never copied on
 
     @property
     def episodes(self) -> int:
