@@ -203,8 +203,8 @@ def test_families_do_not_touch_each_other(x64):
 def test_theta_star_stays_in_every_ball_of_the_paper(x64):
     """||theta_star - theta_{k,m}|| <= beta_k in the norm of Sigma_dot_{k,m}, all k, m and both families.
 
-    With delta = 1e-7 for the whole run, so a false alarm has probability at most 3e-7 in three runs. The same check with
-    1/2000 of the noise and no bias must fail, or it would show nothing.
+    With delta = 1e-7 for the whole run, so a false alarm has probability at most 3e-7 in three runs. The same check
+    with 1/2000 of the noise and no bias must fail, or it would show nothing.
     """
     K, delta = 40, 1e-7
     is_outside_small_ball = False
