@@ -53,7 +53,8 @@ class Run:
     valid: ValidSet
     progress: Progress
     rows: Mapping[str, np.ndarray]
-    _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)  # never copied on
+    # init=False: dataclasses.replace never copies it on to a run with other evidence
+    _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
