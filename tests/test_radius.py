@@ -82,6 +82,33 @@ def test_radii_have_64_bits_without_any_setting():
     assert radius.beta_rfe(3, 4, 10, 2.0, 0.1).dtype == jnp.dtype("float64")
 
 
+def test_ucrl_vtr():
+    expected = 0.5 * np.sqrt(4 * np.log(1 + 5 * 10 * 4 / 16) + 2 * np.log(10)) + 2
+    assert float(radius.beta_vtr(5, 4, 10, 2.0, 0.1)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_ucrl_vtr_covers_the_truth():
+    """Ridge on rows x in [0, 1]^d/sqrt(d) with targets Bernoulli(<x, theta_star>): theta_star stays in every ball.
+
+    Each of 300 runs fails with probability at most 1e-9, so a false alarm has probability at most 3e-7. A fifth of the
+    noise and no bias must not be enough, or this would show nothing.
+    """
+    runs, K, d = 300, 200, 3
+    rng = np.random.default_rng(0)
+    theta_star = np.sqrt(d) * np.array([0.2, 0.3, 0.5])
+    B = float(np.linalg.norm(theta_star))
+    x = rng.random((runs, K, d)) / np.sqrt(d)
+    y = rng.random((runs, K)) < x @ theta_star
+    Sigma = d / B**2 * np.eye(d) + np.cumsum(x[..., :, None] * x[..., None, :], axis=1)
+    b = np.cumsum(x * y[..., None], axis=1)
+    error = np.linalg.solve(Sigma, b[..., None])[..., 0] - theta_star
+    distance = np.sqrt(np.einsum("rki,rkij,rkj->rk", error, Sigma, error))
+    k = np.arange(1, K + 1)
+    assert (distance <= np.array([float(radius.beta_vtr(n, d, 1, B, 1e-9)) for n in k])).all()
+    small = [float(radius.beta_vtr(n, d, 1, B, 1e-9, scale=0.2, bias_scale=0.0)) for n in k]
+    assert (distance > np.array(small)).any()
+
+
 def test_ucrl_vtr_plus():
     radii = [float(x) for x in radius.radii_vtr_plus(1, 4, 10, 1.0, 0.1)]
     assert radii == pytest.approx((81.5378, 114.144, 13352.6084), abs=5e-4)

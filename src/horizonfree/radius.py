@@ -1,11 +1,12 @@
 """Confidence radii: how far a ridge estimate may be from theta_star, one function per theorem.
 
-Every radius is the noise part of a Bernstein inequality for vector-valued martingales plus the bias sqrt(lam) B of
-the ridge. `scale` multiplies the noise, `bias_scale` the bias; both are 1 in the theorems, and only with 1 does
+Every radius is the noise part of a self-normalised martingale inequality, of Bernstein's kind where rows are weighed
+by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. `scale` multiplies the noise, `bias_scale` the bias; both are 1 in the theorems, and only with 1 does
 a theorem stand behind the number.
 
-Papers: [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT); [ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS);
-[ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023 (HF-UCRL-RFE++, arXiv 2303.10165).
+Papers: [APS] Abbasi-Yadkori, Pal, Szepesvari 2011 (NeurIPS); [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT);
+[ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS); [ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023
+(HF-UCRL-RFE++, arXiv 2303.10165).
 
 Departures from the print, each with its reason in docs/theory.md:
 1. max{0, log} in the Bernstein inequality of [ZG]: printed without it, the radius is NaN when d > e^2 H.
@@ -130,6 +131,29 @@ def beta_hf(
         peak=gamma**-2,
         delta=delta if M is None else per_event(delta, M),
     )
+    return scale * noise + bias_scale * jnp.sqrt(lam) * B
+
+
+@x64
+def beta_vtr(
+    k: Number,
+    d: int,
+    H: int,
+    B: Number,
+    delta: Number,
+    *,
+    scale: Number = 1.0,
+    bias_scale: Number = 1.0,
+) -> Scalar:
+    """Radius of unweighted regression on values in [0, 1] (UCRL-VTR) at episode k, one model for all steps.
+
+    beta_k = 1/2 sqrt(d log(1 + kH/(d lam)) + 2 log(1/delta)) + sqrt(lam) B,   lam = d/B^2   ([APS], Theorem 2)
+
+    V(s') - <phi_V, theta_star> has mean 0 and stays in an interval of length 1, so it is 1/2-sub-Gaussian.
+    """
+    lam = parameters(d, H, B).lam
+    growth = d * jnp.log1p(H * jnp.asarray(k, float) / (d * lam))
+    noise = 0.5 * jnp.sqrt(growth - 2 * jnp.log(jnp.asarray(delta)))
     return scale * noise + bias_scale * jnp.sqrt(lam) * B
 
 
