@@ -1,8 +1,8 @@
 """Confidence radii: how far a ridge estimate may be from theta_star, one function per theorem.
 
 Every radius is the noise part of a self-normalised martingale inequality, of Bernstein's kind where rows are weighed
-by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. `scale` multiplies the noise, `bias_scale` the bias; both are 1 in the theorems, and only with 1 does
-a theorem stand behind the number.
+by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. `scale` multiplies the
+noise, `bias_scale` the bias; both are 1 in the theorems, and only with 1 does a theorem stand behind the number.
 
 Papers: [APS] Abbasi-Yadkori, Pal, Szepesvari 2011 (NeurIPS); [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT);
 [ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS); [ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023
