@@ -2,8 +2,9 @@
 
 `confidence` turns evidence into a `Confidence`: for each bet the maximum likelihood, its slack and ellipsoid, and the
 largest divergence of trajectories; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan
-with, and its eps bounds the gap of such a plan for every reward at once. `for_reward` bounds one policy for one reward;
-for a plan made with theta_hat it is never worse. Rewards are [H, S, A] with a total in [0,1] on every trajectory. docs/certificates.md has the proofs.
+with, and its eps bounds the gap of such a plan for every reward at once (`uniform`). `for_reward` bounds one policy for
+one reward; for a plan made with theta_hat it is never worse. Rewards are [H, S, A] with a total in [0,1] on every
+trajectory. docs/certificates.md has the proofs.
 """
 
 import math

@@ -99,7 +99,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     reach = jnp.where(free, jnp.maximum(p, 1 - p), 1.0)
     box = gram(z, 1 / reach**2) / jnp.maximum(free.sum(), 1)
 
-    # one bound for all observed rows: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
+    # one bound for all rows seen: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
     F = gram(z, N / p**2) + SHARE * box
     g = jnp.where(is_seen, jnp.linalg.norm(whiten(F, z), axis=1) / p, 0.0).max()
     rho = psi_inverse(g**2 * (W + SHARE))

@@ -124,7 +124,8 @@ def reward_bounds(
         )
         return values, pi
 
-    end = Values(*[jnp.zeros(S)] * 8, jnp.zeros((S, q)), jnp.zeros((S, q, q) if has_B else (S, 0, 0)))
+    o = jnp.zeros(S)
+    end = Values(o, o, o, o, o, o, o, o, jnp.zeros((S, q)), jnp.zeros((S, q, q) if has_B else (S, 0, 0)))
     first, taken = jax.lax.scan(back, end, (jnp.arange(H) == H - 1, reward, policy), reverse=True)
     at: Values = jax.tree.map(lambda x: x[known.start], first)
     return RewardBounds(

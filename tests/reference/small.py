@@ -1,0 +1,88 @@
+"""Small problems of every kind that the likelihood and its certificates must handle, and data for them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from horizonfree import evidence as ev
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.mixture import Mixture
+from horizonfree.simulate import Sampler
+from horizonfree.valid import valid_set
+
+
+def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4):
+    """A mixture of random kernels, every state reachable in one step."""
+    kernels = np.random.default_rng(seed).dirichlet(np.ones(S), size=(len(weights), S, A))
+    return Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
+
+
+def corner(seed=0):
+    """The truth is one of the base kernels, and these have zeros: the likelihood is largest on the boundary."""
+    S, A, d = 4, 2, 3
+    rng = np.random.default_rng(seed)
+    kernels = np.zeros((d, S, A, S))
+    for i in range(d):
+        for s in range(S):
+            for a in range(A):
+                kernels[i, s, a, rng.choice(S, 2, replace=False)] = rng.dirichlet([1.0, 1.0])
+    return Mixture.from_kernels(kernels, horizon=4, weights=[1.0, 0.0, 0.0])
+
+
+def slips(rates=(0.2, 0.35), S=6, horizon=6):
+    """A corridor whose halves slip with unknown probabilities: deterministic rows, shared rows, sparse lists."""
+    d = 1 + len(rates)  # theta = (1, slip rates)
+    phi = np.zeros((S, 2, S, d))
+    for s in range(S):
+        zone = 1 + (s * len(rates)) // S
+        forward, back = min(s + 1, S - 1), max(s - 1, 0)
+        phi[s, 0, back, 0] = 1.0  # walking back never fails
+        phi[s, 1, forward, 0] += 1.0
+        phi[s, 1, forward, zone] -= 1.0
+        phi[s, 1, back, zone] += 1.0
+    return Mixture.from_features(phi, horizon=horizon, bound=2.0, theta=np.r_[1.0, rates])
+
+
+def tabular(S=3, A=2, horizon=3, seed=0):
+    """Nothing is shared: each pair (s,a) has a distribution of its own."""
+    P = np.random.default_rng(seed).dirichlet(np.ones(S), size=(S, A))
+    return Mixture.from_tabular(P, horizon=horizon)
+
+
+PROBLEMS = {"dense": dense, "corner": corner, "slips": slips, "tabular": tabular}
+
+
+def gather(problem, episodes, seeds, budget=None):
+    """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
+    with jax.enable_x64(True):
+        valid = to_device(valid_set(problem.known))
+        sampler = Sampler.of(to_device(problem.kernel()))
+        H, S, A = problem.horizon, problem.num_states, problem.num_actions
+        policy = jnp.full((H, S, A), 1.0 / A)
+        first = ev.init(valid, *ev.ladder(budget or episodes))
+
+        def explore(key):
+            def step(evidence, key):
+                return ev.update(valid, evidence, sampler.episode(key, policy, problem.start)), None
+
+            return jax.lax.scan(step, first, jax.random.split(key, episodes))[0]
+
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+        return to_numpy(jax.jit(jax.vmap(explore))(keys))
+
+
+def pick(tree, i):
+    """One element of a batch."""
+    return jax.tree.map(lambda x: x[i], tree)
+
+
+def inside(valid, rng, count, spread=1.0):
+    """Random points of Theta: the centre plus a random share of the way to the boundary in a random direction."""
+    z, p = valid.rows[valid.free] @ valid.basis, valid.rows[valid.free] @ valid.center
+    points = []
+    for _ in range(count):
+        direction = rng.normal(size=valid.num_free)
+        change = z @ direction
+        longest = (p[change < 0] / -change[change < 0]).min()
+        points.append(valid.center + valid.basis @ direction * longest * spread * rng.uniform())
+    return np.array(points)

@@ -1,0 +1,169 @@
+"""Maximum likelihood over Theta: the fit proves its own optimality; checked against every point we can find."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.likelihood import PSEUDO_COUNT, log_loss, maximum_likelihood, predict
+from horizonfree.mixture import Mixture
+from horizonfree.valid import valid_set
+from tests.reference import small
+
+VALID = {name: valid_set(make().known) for name, make in small.PROBLEMS.items()}
+_fit, _predict = jax.jit(maximum_likelihood), jax.jit(predict)
+
+
+def fit(valid, counts, start=None):
+    with jax.enable_x64(True):
+        start = valid.center if start is None else start
+        return to_numpy(_fit(*to_device((valid, np.asarray(counts, np.int32), start))))
+
+
+def next_prediction(valid, counts, theta):
+    with jax.enable_x64(True):
+        return to_numpy(_predict(*to_device((valid, np.asarray(counts, np.int32), theta))))
+
+
+def loss(valid, counts, theta):
+    p = valid.rows @ theta
+    with np.errstate(divide="ignore"):
+        return -sum(n * np.log(max(p_r, 0.0)) for n, p_r in zip(counts, p) if n > 0)
+
+
+def random_counts(valid, seed):
+    """Counts of free rows that range from none to many, some rows never seen."""
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(0, 4)
+    counts = rng.poisson(scale * rng.dirichlet(0.3 * np.ones(len(valid.rows))))
+    return np.where(valid.free, counts, 0)
+
+
+@pytest.mark.parametrize("name", VALID)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_no_point_of_theta_beats_the_fit_by_more_than_its_gap(name, seed):
+    valid, rng = VALID[name], np.random.default_rng(seed)
+    counts = random_counts(valid, seed)
+    found = fit(valid, counts, small.inside(valid, rng, 1, spread=0.99)[0])  # any start
+    assert valid.contains(found.theta, 1e-9)
+    assert found.loss == pytest.approx(loss(valid, counts, found.theta), abs=1e-6)
+    assert 0 <= found.gap <= 1e-2
+    others = small.inside(valid, rng, 50)
+    towards = found.theta + 10.0 ** rng.uniform(-4, 0, (50, 1)) * (others - found.theta)
+    for theta in (*others, *towards):
+        assert loss(valid, counts, theta) >= found.loss - found.gap - 1e-9
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_multipliers_bound_the_slope_towards_every_valid_parameter(name):
+    """- grad L'Delta <= gap - sum lam p_theta, the inequality on which all certificates rest."""
+    valid = VALID[name]
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        counts = random_counts(valid, seed)
+        found = fit(valid, counts)
+        assert (found.lam >= 0).all()
+        slope = -(np.where(valid.free, counts, 0) / np.where(valid.free, found.p, 1.0)) @ valid.rows
+        for theta in small.inside(valid, rng, 30):
+            p_theta = valid.rows @ theta
+            assert (
+                -slope @ (theta - found.theta)
+                <= found.gap - found.lam @ np.where(valid.free, p_theta, 0) + 1e-7
+            )
+
+
+def test_a_tabular_fit_is_the_empirical_distribution():
+    valid = VALID["tabular"]
+    counts = np.random.default_rng(0).integers(0, 50, len(valid.rows))
+    found = fit(valid, counts)
+    for rows in np.unique(valid.row_of.reshape(-1, valid.row_of.shape[2]), axis=0):
+        np.testing.assert_allclose(found.p[rows], counts[rows] / counts[rows].sum(), atol=2e-5)
+
+
+def test_an_optimum_on_the_boundary_is_reached_with_its_multiplier():
+    """One pair with two successors, N times the first: p = (1, 0), and the multiplier of p_2 >= 0 is N."""
+    problem = Mixture.from_tabular(np.array([[[0.5, 0.5]], [[0.0, 1.0]]]), horizon=2)
+    valid, N = valid_set(problem.known), 40
+    first = valid.row_of[0, 0, 0]
+    counts = np.where(np.arange(len(valid.rows)) == first, N, 0)
+    found = fit(valid, counts)
+    second = valid.row_of[0, 0, 1]
+    assert found.p[first] == pytest.approx(1, abs=1e-5)
+    assert found.p[second] == pytest.approx(0, abs=1e-5)
+    assert found.lam[second] == pytest.approx(N, rel=1e-3)
+    assert found.loss == pytest.approx(0, abs=1e-3)
+
+
+def test_kernels_that_coincide_do_no_harm():
+    P, Q = np.random.default_rng(3).dirichlet(np.ones(3), size=(2, 3, 2))
+    once, twice = (valid_set(Mixture.from_kernels(k, horizon=4).known) for k in ([P, Q], [P, Q, Q]))
+    rng = np.random.default_rng(0)
+    slot_counts = rng.integers(0, 30, once.row_of.shape)
+    fits = []
+    for valid in (once, twice):
+        counts = np.zeros(len(valid.rows), int)
+        np.add.at(counts, valid.row_of, slot_counts)
+        fits.append(fit(valid, counts))
+    assert fits[0].loss == pytest.approx(fits[1].loss, abs=1e-4)
+    np.testing.assert_allclose(fits[0].p[once.row_of], fits[1].p[twice.row_of], atol=1e-5)
+
+
+def test_rows_of_unreachable_states_do_not_restrict_the_fit():
+    """Kernels 0 and 1 differ in state 2 alone, which is never reached; the weight of kernel 2 is all that counts."""
+    kernels = np.zeros((3, 3, 1, 3))
+    kernels[:2, 0, 0, 0] = kernels[2, 0, 0, 1] = kernels[:, 1, 0, 1] = 1.0
+    kernels[0, 2, 0, 0] = kernels[1, 2, 0, 1] = kernels[2, 2, 0, 2] = 1.0
+    valid = valid_set(Mixture.from_kernels(kernels, horizon=3).known)
+    assert valid.num_free == 1
+    stay, leave = valid.row_of[0, 0, 0], valid.row_of[0, 0, 1]
+    counts = np.zeros(len(valid.rows), int)
+    counts[[stay, leave]] = 1, 9
+    found = fit(valid, counts)
+    assert found.p[stay] == pytest.approx(0.1, abs=1e-5)
+
+
+def test_with_nothing_to_learn_the_fit_is_the_centre():
+    valid = valid_set(
+        Mixture.from_kernels(np.random.default_rng(0).dirichlet(np.ones(3), size=(1, 3, 2)), horizon=3).known
+    )
+    counts = np.full(len(valid.rows), 5)
+    found = fit(valid, counts)
+    assert found.gap == 0
+    assert found.loss == pytest.approx(loss(valid, counts, valid.center))
+    np.testing.assert_array_equal(next_prediction(valid, counts, valid.center), valid.center)
+
+
+@pytest.mark.parametrize("name", VALID)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_a_prediction_is_strictly_inside_theta_whatever_the_counts_and_the_start(name, seed):
+    valid, rng = VALID[name], np.random.default_rng(seed)
+    start = small.inside(valid, rng, 1, spread=1 - 1e-6)[0]
+    theta = next_prediction(valid, 1000 * random_counts(valid, seed), start)
+    p = valid.rows @ theta
+    assert (p[valid.free] > 0).all()
+    assert valid.contains(theta, 1e-9)
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_predictions_settle_where_the_regularised_likelihood_is_stationary(name):
+    valid = VALID[name]
+    counts = random_counts(valid, 1)
+    theta = valid.center
+    for _ in range(10):
+        theta = next_prediction(valid, counts, theta)
+    c = np.where(valid.free, counts + PSEUDO_COUNT, 0)
+    slope = (c / np.where(valid.free, valid.rows @ theta, 1.0)) @ valid.rows @ valid.basis
+    scale = np.abs(
+        (c / np.where(valid.free, valid.rows @ theta, 1.0))[:, None] * (valid.rows @ valid.basis)
+    ).sum()
+    assert np.abs(slope).max() <= 1e-9 * scale
+
+
+def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones(x64):
+    assert log_loss(jnp.array([0, 2]), jnp.array([0.0, 0.5])) == pytest.approx(2 * np.log(2))
+    assert log_loss(jnp.array([1, 2]), jnp.array([0.0, 0.5])) == np.inf
