@@ -9,6 +9,7 @@ from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers._api import Explorer
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
+from horizonfree.explorers.information import Information
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.problems._registry import closest
 
@@ -29,6 +30,7 @@ class Entry(NamedTuple):
 EXPLORERS: dict[str, Entry] = {
     "hf-ucrl-rfe++": Entry(HFUCRLRFE),
     "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
+    "information": Entry(Information),
     "ucrl-vtr": Entry(HFUCRLVTR, {"is_weighted": False}),
     "uniform": Entry(Uniform),
 }
@@ -47,6 +49,14 @@ def find(name: str) -> Entry:
     if name not in EXPLORERS:
         raise UnknownNameError(f"no explorer is called {name!r}; {closest(name, EXPLORERS)}")
     return EXPLORERS[name]
+
+
+def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
+    """The name of an explorer and all its options; make_explorer(name, **options) builds it again."""
+    for name, entry in EXPLORERS.items():
+        if type(explorer) is entry.kind and all(getattr(explorer, x) == y for x, y in entry.settled.items()):
+            return name, {option: getattr(explorer, option) for option in entry.options}
+    return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
 
 
 def make_explorer(name: str, **options: Any) -> Explorer:
