@@ -5,6 +5,8 @@ integer table [H, S] or action probabilities [H, S, A]; a one-hot table of proba
 as the integer table.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -66,8 +68,9 @@ def draw(u: Array, cumulative: Float[Array, " A"]) -> Int[Array, ""]:
     return jnp.minimum(j, last)
 
 
-@jax.jit
-def _episodes(keys: Array, kernel: Kernel, policy: Array, start: Array) -> Trajectory:
+@partial(jax.jit, static_argnames="episodes")
+def _episodes(seed: Array, kernel: Kernel, policy: Array, start: Array, episodes: int) -> Trajectory:
+    keys = jax.random.split(jax.random.key(seed), episodes)
     sampler = Sampler.of(kernel)
     return jax.vmap(lambda key: sampler.episode(key, policy, start))(keys)
 
@@ -76,8 +79,8 @@ def _episodes(keys: Array, kernel: Kernel, policy: Array, start: Array) -> Traje
 def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int = 0) -> Trajectory:
     """Sample episodes of a problem under a policy, [H, S] actions or [H, S, A] probabilities."""
     table = check_policy(problem, policy)
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    return to_numpy(_episodes(keys, problem.kernel(), jnp.asarray(table), jnp.int32(problem.start)))
+    start = np.int32(problem.start)
+    return to_numpy(_episodes(np.int64(seed), problem.kernel(), table, start, episodes))
 
 
 def check_policy(problem: Mixture, policy: AnyArray) -> np.ndarray:
