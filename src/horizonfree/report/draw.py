@@ -1,0 +1,221 @@
+"""The figures of a report, from its facts. Matplotlib is loaded when the first one is drawn."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree.mixture import Mixture
+from horizonfree.report.facts import Example, Facts
+from horizonfree.report.history import Moment
+from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ARROWS = {
+    "up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0),
+    "north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0),
+}  # fmt: skip
+MOST_ARROWS = 1600  # cells; beyond, arrows are specks
+MOST_WEIGHTS = 24  # intervals that one figure can hold
+SMALLEST = 1e-6  # gaps below this are drawn there
+WIDTH = 7.2  # inches
+
+
+def figure(height: float, columns: int = 1, rows: int = 1, width: float = WIDTH) -> tuple["Figure", Any]:
+    """An empty figure without any global state, and its axes [rows, columns]."""
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(width, height))
+    return fig, fig.subplots(rows, columns, squeeze=False)
+
+
+def gaps(histories: dict[str, list[Moment]], has_truth: bool) -> "Figure":
+    """The certified gap against episodes, and beside it the true one where it is known; one line per run."""
+    fig, axes = figure(2.9, 2 if has_truth else 1)
+    colors, dashes = (ACCENT, WARM, MUTED, INK), ("-", "--", ":")
+    for i, (name, history) in enumerate(histories.items()):
+        k = [m.episodes for m in history]
+        line = {"color": colors[i % 4], "linestyle": dashes[i // 4 % 3], "marker": "o", "markersize": 4.5}
+        axes[0, 0].plot(k, [m.eps for m in history], label=name, **line)
+        if has_truth:
+            true = [max(m.true_gap, SMALLEST) for m in history]
+            axes[0, 1].plot(k, true, label=name, markerfacecolor=CELL, **line)
+    ticks = sorted({m.episodes for history in histories.values() for m in history})
+    for ax in axes.flat:
+        ax.set(xscale="log", xlabel="episodes")
+        _plain(ax.xaxis, _spread(ticks))
+    axes[0, 0].set(title="proved: at most this is lost, any reward", ylim=(0, 1.06))
+    axes[0, 0].axhline(1, color=MUTED, linewidth=0.8, zorder=0)
+    if has_truth:
+        axes[0, 1].set(title="really lost, at the worst goal", yscale="log", ylim=(SMALLEST / 2, 1.5))
+        _plain(axes[0, 1].yaxis, [10.0**power for power in range(-6, 1)])
+    if len(histories) > 1:
+        axes[0, 0].legend(loc="lower left", fontsize=8.5)
+    return fig
+
+
+def rows(facts: Facts) -> "Figure | None":
+    """What the explorer reported, episode by episode."""
+    shown = {
+        name: x for name, x in facts.rows.items() if np.isfinite(x).any() and np.ptp(x[np.isfinite(x)]) > 0
+    }
+    if not shown:
+        return None
+    columns = min(3, len(shown))
+    lines = math.ceil(len(shown) / columns)
+    fig, axes = figure(1.7 * lines, columns, lines)
+    for ax, (name, x) in zip(axes.flat, shown.items()):
+        ax.plot(np.arange(1, len(x) + 1), x, color=ACCENT, linewidth=1.1)
+        ax.set_title(name.replace("_", " "))
+        if (x > 0).all() and x.max() > 50 * x.min():
+            ax.set_yscale("log")
+    for ax in axes.flat[len(shown) :]:
+        ax.set_axis_off()
+    return fig
+
+
+def states(facts: Facts) -> "Figure":
+    """Visits and what is still in doubt, state by state: as maps, or as bars where states have no cells."""
+    titles = "visits", "how far a probability may be off"
+    share = facts.visits.astype(float), facts.doubt
+    if not facts.has_cells:
+        fig, axes = figure(3.2, 1, 2)
+        for ax, title, x, color in zip(axes[:, 0], titles, share, (ACCENT, WARM)):
+            ax.bar(np.arange(len(x)), np.nan_to_num(x), color=color, width=0.85)
+            ax.set(title=title, xlabel="state")
+        return fig
+    fig, axes = figure(_height(facts.problem, WIDTH / 2) + 0.6, 2)
+    for ax, title, x, color in zip(axes[0], titles, share, (ACCENT, WARM)):
+        top = float(np.nanmax(x)) if np.isfinite(x).any() else 0.0
+        board(ax, facts.problem, x / (top or 1.0), color)
+        least = "0" if title == "visits" else "exact"
+        ax.set_title(f"{title}\nfrom {least} (pale) to {top:.3g}", fontsize=9.5)
+    return fig
+
+
+def plan(problem: Mixture, example: Example) -> "Figure | None":
+    """The first step of a plan: value as colour, action as arrow; None where states have no cells."""
+    if problem.layout.get("cells") is None:
+        return None
+    width = WIDTH / 3 if _is_plane(problem) else WIDTH
+    fig, ((ax,),) = figure(_height(problem, width), width=width)
+    top = float(example.V.max()) or 1.0
+    board(ax, problem, example.V / top, ACCENT)
+    _actions(ax, problem, example.policy, example.V / top)
+    for s in example.states:
+        _outline(ax, problem.layout["cells"][s])
+    return fig
+
+
+def weights(facts: Facts) -> "Figure | None":
+    """The parameter with its intervals, widest first when there are many; the truth as a ring."""
+    found = facts.weights
+    order = np.flatnonzero(found.is_learnable)
+    if not order.size:
+        return None
+    widest = np.argsort(-found.radius[order], kind="stable")[:MOST_WEIGHTS]
+    order = np.sort(order[widest])
+    fig, ((ax,),) = figure(0.7 + 0.2 * len(order))
+    y = np.arange(len(order))
+    ax.hlines(
+        y,
+        found.estimate[order] - found.radius[order],
+        found.estimate[order] + found.radius[order],
+        color=ACCENT,
+        linewidth=5,
+        alpha=0.35,
+    )
+    ax.plot(found.estimate[order], y, "o", color=ACCENT, markersize=4.5, label="estimate and interval")
+    if found.truth is not None:
+        ax.plot(found.truth[order], y, "o", color=WARM, markerfacecolor="none", markersize=8, label="truth")
+    ax.set(yticks=y, yticklabels=[f"weight {i}" for i in order], ylim=(len(order) - 0.4, -0.6))
+    ax.grid(axis="y", visible=False)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8.5)
+    return fig
+
+
+def board(ax: Any, problem: Mixture, x: Float[np.ndarray, " S"], color: str) -> None:
+    """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; the start has a ring."""
+    cells = np.asarray(problem.layout["cells"])
+    columns, lines = cells.max(axis=0) + 1
+    image = np.full((lines, columns), np.nan)
+    image[cells[:, 1], cells[:, 0]] = x
+    edges = np.arange(columns + 1) - 0.5, np.arange(lines + 1) - 0.5
+    is_large = image.size > MOST_ARROWS
+    border = {"edgecolor": "none"} if is_large else {"edgecolor": ON, "linewidth": 0.6}
+    shades = {"cmap": colormap(color), "vmin": 0, "vmax": 1, "rasterized": is_large}
+    ax.pcolormesh(*edges, np.ma.masked_invalid(image), **shades, **border)
+    ax.set(aspect="equal", xlim=(-0.5, columns - 0.5), ylim=(lines - 0.5, -0.5))
+    ax.set_axis_off()
+    if problem.start < len(cells):
+        ax.plot(
+            *cells[problem.start],
+            "o",
+            markersize=_mark(ax, columns),
+            markerfacecolor="none",
+            color=INK,
+            markeredgewidth=1.0,
+        )
+
+
+def _actions(ax: Any, problem: Mixture, policy: Int[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> None:
+    """The action of every state that has something to gain."""
+    cells = np.asarray(problem.layout["cells"])
+    if len(cells) > MOST_ARROWS:
+        return
+    names = problem.layout.get("actions") or [str(a) for a in range(problem.num_actions)]
+    columns = int(cells[:, 0].max()) + 1
+    letters = max(1, int(2 * _mark(ax, columns) / 5)) if len(cells) > columns else 8
+    for s in np.flatnonzero(x[: len(cells)] > 1e-9):
+        color = ON if x[s] > 0.55 else INK
+        name = str(names[policy[s]])
+        if name not in ARROWS:
+            ax.text(*cells[s], name.split()[-1][:letters], ha="center", va="center", fontsize=7, color=color)
+            continue
+        move = np.array(ARROWS[name])
+        tail, head = cells[s] - 0.3 * move, cells[s] + 0.3 * move
+        size = 0.8 * _mark(ax, columns)
+        arrow = {"arrowstyle": "-|>", "color": color, "mutation_scale": size, "linewidth": 0.8}
+        ax.annotate("", head, tail, arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
+
+
+def _outline(ax: Any, cell: Int[np.ndarray, " 2"]) -> None:
+    from matplotlib.patches import Rectangle
+
+    ax.add_patch(
+        Rectangle((cell[0] - 0.5, cell[1] - 0.5), 1, 1, fill=False, color=WARM, linewidth=2, clip_on=False)
+    )
+
+
+def _mark(ax: Any, columns: int) -> float:
+    """Half a cell, in points."""
+    figure = ax.get_figure()
+    return min(14.0, 36.0 * float(figure.get_size_inches()[0]) / len(figure.axes) / columns)
+
+
+def _height(problem: Mixture, width: float) -> float:
+    columns, lines = np.asarray(problem.layout["cells"]).max(axis=0) + 1
+    return float(np.clip(width * lines / columns, 0.7, 12))
+
+
+def _is_plane(problem: Mixture) -> bool:
+    return bool(np.asarray(problem.layout["cells"])[:, 1].any())
+
+
+def _spread(ticks: list[int]) -> list[int]:
+    """Those of the ticks whose labels do not run into the one before, on a logarithmic axis."""
+    kept: list[int] = []
+    for k in reversed(ticks):
+        if not kept or kept[-1] >= k * max(1.25, (ticks[-1] / ticks[0]) ** 0.12):
+            kept.append(k)
+    return kept[::-1]
+
+
+def _plain(axis: Any, ticks: Sequence[float]) -> None:
+    """Ticks at these numbers, written out."""
+    axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0") for x in ticks])
+    axis.set_ticks([], minor=True)

@@ -1,0 +1,183 @@
+"""Everything that a report says of a run, as numbers: the page and the figures only lay it out."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree import planning, rewards
+from horizonfree.certificates import Certificate, Confidence
+from horizonfree.explorers import describe
+from horizonfree.mixture import Mixture
+from horizonfree.report.history import Moment, moments
+from horizonfree.run import Run, true_gap
+
+PACKAGES = ("horizonfree", "jax", "equinox", "numpy", "scipy", "numba")
+
+
+class Weights(NamedTuple):
+    """The parameter in the units in which the features were given, each entry with its interval.
+
+    `is_learnable` is False where nothing that can happen in an episode depends on the entry alone.
+    """
+
+    estimate: Float[np.ndarray, " d"]
+    radius: Float[np.ndarray, " d"]
+    is_learnable: Bool[np.ndarray, " d"]
+    truth: Float[np.ndarray, " d"] | None
+
+
+class Example(NamedTuple):
+    """A plan for one reward. `best` and `loss` are the truth, where it is known."""
+
+    title: str
+    states: list[int]
+    value: float
+    gap: float
+    words: str
+    policy: Int[np.ndarray, " S"]
+    V: Float[np.ndarray, " S"]
+    best: float | None
+    loss: float | None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run at one confidence."""
+
+    problem: Mixture
+    explorer: str
+    options: Mapping[str, Any]
+    seed: int
+    episodes: int
+    delta: float
+    num_learnable: int
+    certificate: Certificate
+    history: list[Moment]
+    rows: Mapping[str, np.ndarray]
+    visits: Int[np.ndarray, " S"]
+    doubt: Float[np.ndarray, " S"]
+    weights: Weights
+    examples: list[Example]
+    versions: Mapping[str, str]
+
+    @property
+    def now(self) -> Moment:
+        """The last moment."""
+        return self.history[-1]
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether the states have places to be drawn at."""
+        return self.problem.layout.get("cells") is not None
+
+    @property
+    def is_line(self) -> bool:
+        """Whether those places are all in one row."""
+        return self.has_cells and not np.asarray(self.problem.layout["cells"])[:, 1].any()
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether the hidden truth is known, as in a simulation."""
+        return self.problem.truth is not None
+
+
+def facts(run: Run, delta: float = 0.05) -> Facts:
+    """All of it, computed once."""
+    name, options = ("logged episodes", {}) if run.explorer is None else describe(run.explorer)
+    confidence = run.confidence(delta)
+    return Facts(
+        problem=run.problem,
+        explorer=name,
+        options=options,
+        seed=run.seed,
+        episodes=run.episodes,
+        delta=delta,
+        num_learnable=run.valid.num_free,
+        certificate=run.certificate(delta),
+        history=moments(run, delta),
+        rows=run.rows,
+        visits=np.asarray(run.evidence.counts).sum(axis=(1, 2)),
+        doubt=doubts(run, confidence),
+        weights=weights(run, confidence),
+        examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
+        versions=versions(),
+    )
+
+
+def doubts(run: Run, confidence: Confidence) -> Float[np.ndarray, " S"]:
+    """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
+    width = np.append(np.asarray(confidence.ball.width) * np.asarray(run.valid.free), 0.0)
+    most = width[np.asarray(run.valid.row_of)].max(axis=(1, 2))
+    return np.where(run.valid.reachable, most, np.nan)
+
+
+def weights(run: Run, confidence: Confidence) -> Weights:
+    """Theta with the shadow of the confidence ellipsoid on each axis.
+
+    The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the rows. With the rows' own coordinates x Z = z_rows there is a
+    map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||.
+    """
+    valid, unit = run.valid, run.problem.known.unit
+    Z = np.asarray(valid.basis)
+    z_rows = np.where(np.asarray(valid.free)[:, None], np.asarray(valid.rows) @ Z, 0.0)
+    L = np.linalg.lstsq(z_rows, np.asarray(confidence.ball.z), rcond=None)[0]
+    hidden = np.asarray(valid.affine) @ np.asarray(valid.affine).T - Z @ Z.T
+    return Weights(
+        np.asarray(confidence.theta) / unit,
+        np.linalg.norm(Z @ L, axis=1) / unit,
+        np.diagonal(hidden) < 1e-9,
+        None if run.problem.truth is None else np.asarray(run.problem.truth) / unit,
+    )
+
+
+def samples(problem: Mixture) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
+    """Three rewards of any problem: to end at a state nearby, to end at one half way out, to stay at the first."""
+    occupied = rewards.occupied_states(problem.known)
+    first = np.where(
+        occupied.any(axis=0), occupied.argmax(axis=0), -1
+    )  # the step at which a state can be reached
+    near, far = (np.flatnonzero(first == math.ceil(share * first.max())) for share in (0.25, 0.5))
+    a, b = int(near[len(near) // 2]), int(far[len(far) // 2])
+    return [
+        (f"End in {place(problem, a)}", [a], rewards.goal(problem, a)),
+        (f"End in {place(problem, b)}", [b], rewards.goal(problem, b)),
+        (f"Spend time in {place(problem, a)}", [a], rewards.occupancy(problem, a)),
+    ]
+
+
+def example(
+    run: Run, title: str, states: list[int], table: Float[np.ndarray, "H S A"], delta: float
+) -> Example:
+    """Plan for a reward; what the plan really loses beside it, where the truth is known."""
+    plan, problem = run.plan(table, delta=delta), run.problem
+    V = planning.evaluate(problem.known.kernel(plan.theta), table, plan.policy)[0]
+    best = loss = None
+    if problem.truth is not None:
+        best = float(planning.optimal(problem.kernel(), table).V[0, problem.start])
+        loss = max(0.0, true_gap(problem, table, plan.policy))
+    return Example(title, states, plan.value, plan.gap, plan.certificate.words, plan.policy[0], V, best, loss)
+
+
+def place(problem: Mixture, state: int) -> str:
+    """A state in words; its cell where states are drawn in a plane."""
+    cells = problem.layout.get("cells")
+    if cells is None or not np.asarray(cells)[:, 1].any():
+        return f"state {state}"
+    column, row = cells[state]
+    return f"column {column + 1}, row {row + 1}"
+
+
+def versions() -> dict[str, str]:
+    """The packages that numbers depend on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed as a package"
+    return found

@@ -1,0 +1,126 @@
+"""Facts and figures on one page: a single HTML file that asks for nothing outside itself."""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from horizonfree.errors import OptionError
+from horizonfree.report import draw, theme
+from horizonfree.report.facts import Facts, facts, versions
+from horizonfree.report.figures import draw_all
+from horizonfree.run import Run
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
+    """Write the report of a run at confidence 1 - delta; returns where it is."""
+    found = facts(run, delta)
+    images = {name: theme.inline_svg(figure, name) for name, figure in draw_all(found).items()}
+    text = _environment().get_template("report.html").render(facts=found, figures=images)
+    return _write(path, text)
+
+
+def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float = 0.05) -> Path:
+    """Write several runs side by side; the keys are the names that the page gives them."""
+    found = _all_facts(runs, delta)
+    has_truth = all(x.has_truth for x in found.values())
+    with theme.style():
+        figure = draw.gaps({name: x.history for name, x in found.items()}, has_truth)
+    problems = sorted({_problem_line(x) for x in found.values()})
+    text = (
+        _environment()
+        .get_template("compare.html")
+        .render(
+            runs=found,
+            table={name: summary(x) for name, x in found.items()},
+            best=min(found, key=lambda name: found[name].certificate.eps),
+            figure=theme.inline_svg(figure, "certified gap of every run against episodes"),
+            problems=problems,
+            delta=delta,
+            has_truth=has_truth,
+            versions=versions(),
+        )
+    )
+    return _write(path, text)
+
+
+def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, Any]]:
+    """The table of a comparison, one row per run, in plain numbers; None where a number does not exist."""
+    return [{"run": name} | summary(x) for name, x in _all_facts(runs, delta).items()]
+
+
+def summary(found: Facts) -> dict[str, Any]:
+    """One run in a row."""
+    now = found.now
+    return {
+        "problem": found.problem.name,
+        "explorer": found.explorer,
+        "episodes": found.episodes,
+        "certified_gap": found.certificate.eps,
+        "words": found.certificate.words,
+        "worst_true_gap": None if np.isnan(now.true_gap) else now.true_gap,
+        "doubt": now.doubt,
+        "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
+        "seed": found.seed,
+    }
+
+
+def _all_facts(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+    if not runs:
+        raise OptionError("there is nothing to compare; give at least one run")
+    return {name: facts(run, delta) for name, run in runs.items()}
+
+
+def _problem_line(found: Facts) -> str:
+    p = found.problem
+    return f"{p.name}: {p.num_states} states, {p.num_actions} actions, {p.horizon} steps an episode"
+
+
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(
+        loader=PackageLoader("horizonfree.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"svg": Markup, "number": number, "setting": setting}
+    return made
+
+
+def number(x: float | None) -> str:
+    """A number for people: about three digits, and no exponents."""
+    if x is None or np.isnan(x):
+        return "–"
+    if 0 < abs(x) < 1e-6:
+        return "under 0.000001"
+    if abs(x) >= 100 or x == int(x):
+        return f"{x:,.0f}"
+    return f"{x:.{max(0, 2 - math.floor(math.log10(abs(x))))}f}" if abs(x) >= 1e-3 else f"{x:.6f}".rstrip("0")
+
+
+def setting(x: Any) -> str:
+    """The value of an option; arrays by their shape."""
+    return f"array {list(x.shape)}" if isinstance(x, np.ndarray) else str(x)
+
+
+def _write(path: str | Path, text: str) -> Path:
+    """The whole file or nothing."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,117 @@
+"""The look of figures: one palette, and its translation into the style sheet of a page.
+
+A figure is drawn once in the colours below. In a file of its own it keeps them; inside a page every colour becomes a
+variable of the style sheet, so that the same figure serves light and dark.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+
+INK = "#1c2733"
+MUTED = "#5a6b7b"
+RULE = "#d5dde4"
+CELL = "#edf1f5"
+ACCENT = "#1f5fd0"
+WARM = "#b6541a"
+ON = "#fdfefe"  # marks on a cell of full colour
+LEVELS = 33  # shades between CELL and a full colour
+
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    RULE: "--rule",
+    CELL: "--cell",
+    ACCENT: "--accent",
+    WARM: "--warm",
+    ON: "--on",
+}
+STYLE = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": RULE,
+    "axes.grid": True,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.5,
+    "figure.constrained_layout.use": True,
+    "font.size": 9.5,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "xtick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": RULE,
+    "ytick.labelcolor": MUTED,
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib in this look, inside the scope only."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # the stubs list every key as a literal
+        yield
+
+
+def shade(color: str, level: int) -> str:
+    """The colour `level` steps of LEVELS - 1 from CELL to a full colour."""
+    share = level / (LEVELS - 1)
+    pairs = zip(_channels(CELL), _channels(color))
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
+
+
+def colormap(color: str) -> "ListedColormap":
+    """Shades of one colour."""
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap([shade(color, level) for level in range(LEVELS)])
+
+
+def inline_svg(figure: "Figure", name: str) -> str:
+    """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations."""
+    text = to_svg(figure, name)
+    text = text[text.index("<svg") :]
+    used = set(re.findall(r"#([\w-]+)[\")]", text))
+    text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
+
+
+def to_svg(figure: "Figure", name: str) -> str:
+    """A figure as SVG, the same bytes every time."""
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return file.getvalue()
+
+
+def _channels(color: str) -> tuple[int, int, int]:
+    return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
+
+
+_CSS = {
+    shade(
+        color, level
+    ): f"color-mix(in srgb, var({VARIABLES[color]}) {100 * level / (LEVELS - 1):.3g}%, var(--cell))"
+    for color in (ACCENT, WARM)
+    for level in range(LEVELS)
+} | {color: f"var({variable})" for color, variable in VARIABLES.items()}
