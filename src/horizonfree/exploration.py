@@ -2,7 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from os import PathLike
 from typing import Any
 
 import equinox as eqx
@@ -11,23 +12,35 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree import evidence as ev
-from horizonfree import explorers, rewards
+from horizonfree import rewards, stopping
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.errors import OptionError
-from horizonfree.explorers._api import Explorer, Info, Progress, absorb, begin, simulate_block
+from horizonfree.errors import OptionError, RunError
+from horizonfree.explorers import find, make_explorer
+from horizonfree.explorers._api import (
+    Explorer,
+    Info,
+    Progress,
+    absorb,
+    begin,
+    choose,
+    episode_keys,
+    simulate_block,
+)
 from horizonfree.mixture import Known, Mixture
 from horizonfree.problems.live import check_env_matches, run_episode
 from horizonfree.progress import meter
 from horizonfree.run import Run
 from horizonfree.simulate import Sampler
+from horizonfree.stopping import MOST, Goal
 from horizonfree.valid import valid_set
 
 BLOCK = 256  # the most episodes between two looks at the clock
 SECONDS = 0.25  # how long a block should take
-GROWTH = 1.1  # with until_eps, a certificate is made whenever the episodes have grown by this factor
-MOST = 1_000_000  # episodes after which until_eps gives up
+SAVE_SECONDS = 10.0  # how long a run that lives in a folder may go without a checkpoint
+Rows = list[Mapping[str, np.ndarray]]
 
 _begin = eqx.filter_jit(begin)
+_choose = eqx.filter_jit(choose)
 _block = eqx.filter_jit(simulate_block)
 _absorb = eqx.filter_jit(absorb)
 
@@ -46,6 +59,9 @@ def explore(
     delta: float = 0.05,
     reward: Any = None,
     progress: bool | None = None,
+    out: str | PathLike[str] | None = None,
+    save_episodes: int | None = None,
+    save_seconds: float = SAVE_SECONDS,
     **options: Any,
 ) -> Run:
     """Explore without a reward, and return a run that can plan for any.
@@ -56,9 +72,12 @@ def explore(
     episodes: how many; with until_eps, at most how many.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
         reward= for the one or the several given. Certificates hold at all times, so stopping by them is allowed.
+    delta: failure probability of the certificates asked for, and of the explorer's own confidence sets.
     budget: declare the number of episodes beforehand for sharper certificates around it; more or fewer may follow.
     reward: for until_eps, and for explorers that use one.
     progress: show progress; by default when standard error is a terminal.
+    out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
+        after a crash, load(out).resume() goes on from the last one.
     """
     is_simulated = isinstance(problem, Mixture)
     if is_simulated and known is not None:
@@ -66,24 +85,35 @@ def explore(
     if not is_simulated and known is None:
         raise OptionError("to explore a real environment say which class it belongs to: known=problem")
     mixture = problem if is_simulated else known if isinstance(known, Mixture) else Mixture(known)  # type: ignore[arg-type]
-    _check(episodes, until_eps, delta, budget)
-    kind = explorer if isinstance(explorer, Explorer) else _make(explorer, mixture, options, episodes, reward)
-    if isinstance(explorer, Explorer) and options:
-        raise OptionError(f"options {sorted(options)} belong to a named explorer; this one is already built")
+    stopping.check(episodes, until_eps, delta, budget)
+    if isinstance(seed, bool) or int(seed) != seed or not 0 <= seed < 2**63:
+        raise OptionError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
+    if isinstance(explorer, Explorer):
+        kind = explorer
+        if options:
+            raise OptionError(
+                f"options {sorted(options)} belong to a named explorer; this one is already built"
+            )
+    else:
+        total = budget or episodes or MOST
+        kind = _make(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
     valid = valid_set(mixture.known)
-    starts, weights = ev.ladder(budget)
-    key = jax.random.key(seed)
-    first = _begin(kind, to_device(mixture.known), to_device(valid), ev.init(valid, starts, weights), key)
-    run = Run(mixture, kind, seed, valid, to_numpy(first), {})
+    bets = ev.init(valid, *ev.ladder(budget))
+    first = _begin(kind, to_device(mixture.known), to_device(valid), bets)
+    run = Run(mixture, kind, int(seed), valid, to_numpy(first), {}, is_simulated)
+    settings = {"episodes": episodes, "until_eps": until_eps, "delta": delta, "reward": reward}
+    run = dataclasses.replace(run, goal=_goal(run, **settings))
+    if out is not None:
+        from horizonfree.store import create
+
+        run = create(run, out)
     return advance(
         run,
-        episodes=episodes,
-        until_eps=until_eps,
-        delta=delta,
-        reward=reward,
         progress=progress,
         env=None if is_simulated else problem,
         encode=encode,
+        save_episodes=save_episodes,
+        save_seconds=save_seconds,
     )
 
 
@@ -98,38 +128,66 @@ def advance(
     progress: bool | None = None,
     env: Any = None,
     encode: Callable[[Any], int] | None = None,
+    save_episodes: int | None = None,
+    save_seconds: float = SAVE_SECONDS,
 ) -> Run:
-    """Go on with a run for so many more episodes, or until a certified gap; the run given is left as it is."""
-    _check(episodes, until_eps, delta, None)
-    most = MOST if episodes is None else episodes
-    targets = None if reward is None else reward if isinstance(reward, (list, tuple)) else [reward]
-    if run.explorer is None:
+    """Go on with a run for so many more episodes, or until a certified gap; with neither, to the goal it had.
+
+    The run given is left as it is; its folder, if it has one, goes on with the new one. Results do not depend on when
+    checkpoints are written or how the episodes are cut into blocks.
+    """
+    explorer = run.explorer
+    if explorer is None:
         raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
-    engine = _simulated(run, run.explorer) if env is None else _stepped(run, run.explorer, env, encode)
-    rows = [run.rows] if run.rows else []
-    state, done, count, look = to_device(run.progress), 0, 1, 1.0
-    now = run
-    with meter(most, until_eps, progress) as show:
-        while done < most:
-            count = min(count, most - done)
-            began = time.perf_counter()
-            state, info = engine(state, count)
-            rows.append({name: np.asarray(x)[:count] for name, x in info.items()})
-            done += count
-            seconds = (time.perf_counter() - began) / count
-            is_last = done == most
-            now = _with(run, state, rows) if until_eps is not None or is_last else now
-            if until_eps is not None and (done >= look or is_last):
-                eps = _certified(now, targets, delta)
-                show(done, rows[-1], eps)
-                if eps <= until_eps:
-                    return now
-                look = max(done + 1, done * GROWTH)
-            else:
-                show(done, rows[-1], None)
-            count = int(np.clip(SECONDS / max(seconds, 1e-6), 1, BLOCK))
-            if until_eps is not None:
-                count = max(1, min(count, int(np.ceil(look)) - done))
+    if env is None and not run.is_simulated:
+        raise OptionError("this run explored a real environment; pass it again: env=...")
+    if save_episodes is not None and save_episodes < 1:
+        raise OptionError(f"save_episodes is {save_episodes}; it must be at least 1")
+    if episodes is not None or until_eps is not None or run.goal is None:
+        run = dataclasses.replace(run, goal=_goal(run, episodes, until_eps, delta, reward))
+    engine = _simulated(run, explorer) if env is None else _stepped(run, explorer, env, encode)
+    return _run_to_goal(run, run.goal, engine, progress, save_episodes or MOST, save_seconds)  # type: ignore[arg-type]
+
+
+def _run_to_goal(
+    run: Run,
+    goal: Goal,
+    engine: "Engine",
+    progress: bool | None,
+    save_episodes: int,
+    save_seconds: float,
+) -> Run:
+    """The loop: blocks of about SECONDS each, a checkpoint now and then, a certificate when it is due."""
+    from horizonfree.store import writing
+
+    # Rebound in one go, so that an interruption between two lines never finds a state without its rows.
+    so_far: tuple[Progress, Rows] = (to_device(run.progress), [run.rows] if run.rows else [])
+    count, saved, clock = 1, run.episodes, time.perf_counter()
+    with writing(run) as save, meter(run.episodes, goal, progress) as show:
+        try:
+            while True:
+                k = int(so_far[0].episode)
+                eps = None
+                if goal.until_eps is not None and k == goal.next_look(k):
+                    eps = _certified(_with(run, *so_far), goal)
+                show(k, so_far[1][-1] if so_far[1] else {}, eps)
+                if k >= goal.last or (
+                    eps is not None and goal.until_eps is not None and eps <= goal.until_eps
+                ):
+                    break
+                if k - saved >= save_episodes or time.perf_counter() - clock >= save_seconds:
+                    save(_with(run, *so_far))
+                    saved, clock = k, time.perf_counter()
+                count = min(count, goal.next_look(k + 1) - k, saved + save_episodes - k)
+                began = time.perf_counter()
+                state, info = engine(so_far[0], count)
+                so_far = state, [*so_far[1], {name: np.asarray(x)[:count] for name, x in info.items()}]
+                seconds = (time.perf_counter() - began) / count
+                count = int(np.clip(SECONDS / max(seconds, 1e-6), 1, BLOCK))
+        finally:  # also when it was interrupted: nothing that was explored is lost
+            now = _with(run, *so_far)
+            if now.episodes > saved:
+                save(now)
     return now
 
 
@@ -159,49 +217,51 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
         for _ in range(count):
             k = int(state.episode)
             rng = np.random.default_rng([run.seed, k])
+            state = _choose(explorer, known, valid, episode_keys(key, state)[0], state)
             policy = np.asarray(state.state.policy)
             trajectory = run_episode(env, run.problem.known, policy, rng, encode=encode)
-            key_update = jax.random.split(jax.random.fold_in(key, k + 1))[1]
-            state, info = _absorb(explorer, known, valid, None, key_update, state, to_device(trajectory))
+            state, info = _absorb(explorer, known, valid, None, state, to_device(trajectory))
             infos.append(info)
         return state, jax.tree.map(lambda *x: jnp.stack(x), *infos)
 
     return engine
 
 
-def _make(
-    name: str, problem: Mixture, options: dict[str, Any], episodes: int | None, reward: Any
-) -> Explorer:
-    """A named explorer, told the budget and the reward where it wants them."""
-    fields = explorers.find(name).options
-    if "budget" in fields and options.get("budget") is None:
-        options = options | {"budget": episodes if episodes is not None else MOST}
+def _make(name: str, problem: Mixture, options: dict[str, Any], given: dict[str, Any]) -> Explorer:
+    """A named explorer, told the budget, delta and the reward where it wants them."""
+    fields = find(name).options
     if "reward" in fields:
-        if reward is None:
+        if given["reward"] is None:
             raise OptionError(f"explorer {name!r} needs reward=: it explores for one reward, not for all")
-        options = options | {"reward": rewards.resolve(problem, reward).table}
-    return explorers.make_explorer(name, **options)
+        given = given | {"reward": rewards.resolve(problem, given["reward"]).table}
+    return make_explorer(name, **options, **{key: x for key, x in given.items() if key in fields})
 
 
-def _with(run: Run, state: Progress, rows: list[Mapping[str, np.ndarray]]) -> Run:
-    joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+def _goal(run: Run, episodes: int | None, until_eps: float | None, delta: float, reward: Any) -> Goal:
+    """What a caller asks for, as episodes of this run and rewards of this problem."""
+    stopping.check(episodes, until_eps, delta)
+    if episodes is None and until_eps is None:
+        raise OptionError("say how long to explore: episodes=500, or until_eps=0.2")
+    last = run.episodes + (MOST if episodes is None else int(episodes))
+    if until_eps is None or reward is None:
+        return Goal(run.episodes, last, until_eps, delta)
+    several = reward if isinstance(reward, (list, tuple)) else [reward]
+    targets = np.stack([rewards.resolve(run.problem, x).table for x in several])
+    return Goal(run.episodes, last, until_eps, delta, targets)
+
+
+def _with(run: Run, state: Progress, rows: Rows) -> Run:
+    if any(row.keys() != rows[0].keys() for row in rows):
+        raise RunError(
+            f"the explorer now reports {sorted(rows[-1])}, but the run so far has {sorted(rows[0])}; go on with the "
+            "version of the library that began it"
+        )
+    joined = {name: np.concatenate([row[name] for row in rows]) for name in (rows[0] if rows else ())}
     return dataclasses.replace(run, progress=to_numpy(state), rows=joined)
 
 
-def _certified(run: Run, targets: Sequence[Any] | None, delta: float) -> float:
+def _certified(run: Run, goal: Goal) -> float:
     """The gap to be stopped by: of every reward, or the largest of those given."""
-    if targets is None:
-        return run.certificate(delta).eps
-    return max(run.plan(reward, delta=delta).certificate.eps for reward in targets)
-
-
-def _check(episodes: int | None, until_eps: float | None, delta: float, budget: int | None) -> None:
-    if episodes is None and until_eps is None:
-        raise OptionError("say how long to explore: episodes=500, or until_eps=0.2")
-    for name, value in {"episodes": episodes, "budget": budget}.items():
-        if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
-            raise OptionError(f"{name} is {value!r}; it must be a whole number of at least 1")
-    if until_eps is not None and not 0 < until_eps < 1:
-        raise OptionError(f"until_eps is {until_eps}; a gap to be certified lies between 0 and 1")
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies between 0 and 1")
+    if goal.targets is None:
+        return run.certificate(goal.delta).eps
+    return max(run.plan(table, delta=goal.delta).certificate.eps for table in goal.targets)

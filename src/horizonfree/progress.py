@@ -1,43 +1,101 @@
-"""Progress of long work on standard error: a live line on a terminal, nothing elsewhere unless asked for."""
+"""Progress of long work on standard error: a live line on a terminal, a plain line now and then elsewhere."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
+from horizonfree.stopping import Goal
+
+SECONDS = 5.0  # between two plain lines
+SHOWN = {"V_hat": "V_hat {:.3f}", "information": "information {:.3g}", "oracle_calls": "{:d} oracle calls"}
 Meter = Callable[[int, Mapping[str, np.ndarray], float | None], None]
 
 
 @contextmanager
-def meter(most: int, until_eps: float | None, wanted: bool | None) -> Iterator[Meter]:
-    """A function to call with (episodes done, rows of the last block, certified gap if one was made)."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda done, rows, eps: None
-        return
+def meter(first: int, goal: Goal, wanted: bool | None) -> Iterator[Meter]:
+    """A function to call with (episodes so far, rows of the last block, certified gap if one was made).
+
+    wanted: None shows progress on a terminal only.
+    """
+    is_terminal = sys.stderr.isatty()
+    if not (is_terminal if wanted is None else wanted):
+        yield lambda episode, rows, eps: None
+    elif is_terminal:
+        with _live(first, goal) as show:
+            yield show
+    else:
+        yield _plain(first, goal)
+
+
+@contextmanager
+def _live(first: int, goal: Goal) -> Iterator[Meter]:
+    """One line that is redrawn."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} episodes"),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("[bold]exploring"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.fields[end]} episodes"),
+        TextColumn("[cyan]{task.fields[note]}"),
         TimeElapsedColumn(),
+        TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("exploring", total=most, note="compiling")
+        task = bar.add_task("", total=goal.last, completed=first, end=goal.last, note="compiling")
+        told = None
 
-        def show(done: int, rows: Mapping[str, np.ndarray], eps: float | None) -> None:
-            fields: dict[str, Any] = {}
-            if eps is not None and until_eps is not None:
-                fields["note"] = f"certified gap {eps:.3f}, goal {until_eps:g}"
-                if eps < 1:  # the gap falls as one over the root of the episodes
-                    fields["total"] = min(most, max(done, round(done * (eps / until_eps) ** 2)))
-            elif until_eps is None:
-                fields["note"] = ", ".join(f"{name} {x[-1]:.3g}" for name, x in list(rows.items())[:1])
-            bar.update(task, completed=done, **fields)
+        def show(episode: int, rows: Mapping[str, np.ndarray], eps: float | None) -> None:
+            nonlocal told
+            told = eps if eps is not None else told
+            end = _end(episode, goal, eps)
+            if end is not None:
+                about = "" if goal.until_eps is None else "about "
+                bar.update(task, total=end, end=f"{about}{end}")
+            if episode > first:
+                bar.update(task, completed=episode, note=_note(rows, told, goal))
 
         yield show
+
+
+def _plain(first: int, goal: Goal) -> Meter:
+    """A line every SECONDS and one at the end."""
+    began = last = time.perf_counter()
+    told, end = None, goal.last
+
+    def show(episode: int, rows: Mapping[str, np.ndarray], eps: float | None) -> None:
+        nonlocal last, told, end
+        told = eps if eps is not None else told
+        end = _end(episode, goal, eps) or end
+        now = time.perf_counter()
+        is_over = episode >= goal.last or (
+            eps is not None and goal.until_eps is not None and eps <= goal.until_eps
+        )
+        if episode == first or (now - last < SECONDS and not is_over):
+            return
+        last = now
+        left = (now - began) / (episode - first) * (end - episode)
+        parts = [f"episode {episode} of {end}", _note(rows, told, goal), f"{now - began:.0f} s"]
+        parts += [] if is_over else [f"about {left:.0f} s left"]
+        print(", ".join(part for part in parts if part), file=sys.stderr, flush=True)
+
+    return show
+
+
+def _note(rows: Mapping[str, np.ndarray], eps: float | None, goal: Goal) -> str:
+    """The numbers to watch: the certified gap if it is the goal, else the explorer's own uncertainty."""
+    parts = [] if eps is None else [f"certified gap {eps:.3f} (goal {goal.until_eps:g})"]
+    return ", ".join(parts + [form.format(rows[name][-1]) for name, form in SHOWN.items() if name in rows])
+
+
+def _end(episode: int, goal: Goal, eps: float | None) -> int | None:
+    """At which episode the goal will be reached, about: a gap falls as one over the root of the episodes."""
+    if goal.until_eps is None:
+        return goal.last
+    if eps is None or eps >= 1:
+        return None
+    return min(goal.last, max(episode, round(episode * (eps / goal.until_eps) ** 2)))

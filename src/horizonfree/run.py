@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +20,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Progress
 from horizonfree.mixture import Mixture
 from horizonfree.simulate import Trajectory
+from horizonfree.stopping import Goal
 from horizonfree.valid import ValidSet, valid_set
 
 
@@ -45,7 +48,11 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A problem explored so far. `rows` holds one number per episode for everything the explorer reports."""
+    """A problem explored so far. `rows` holds one number per episode for everything the explorer reports.
+
+    `goal` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False when a
+    real environment was stepped.
+    """
 
     problem: Mixture
     explorer: Explorer | None
@@ -53,6 +60,9 @@ class Run:
     valid: ValidSet
     progress: Progress
     rows: Mapping[str, np.ndarray]
+    is_simulated: bool = True
+    goal: Goal | None = None
+    folder: Path | None = None
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)
 
@@ -128,10 +138,19 @@ class Run:
         )
 
     def resume(self, **until: Any) -> "Run":
-        """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ... The run itself is left as it is."""
+        """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.
+
+        The run itself is left as it is. One that lives in a folder goes on in its folder.
+        """
         from horizonfree.exploration import advance
 
         return advance(self, **until)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the run into a new folder, from which `load` reads it back."""
+        from horizonfree.store import create
+
+        create(self, path)
 
 
 @x64
@@ -146,7 +165,7 @@ def from_episodes(problem: Mixture, states: Any, actions: Any, *, budget: int | 
     first = evidence.init(valid, *evidence.ladder(budget))
     after = _replay(to_device(valid), first, to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
-    return Run(problem, None, 0, valid, to_numpy(progress), {})
+    return Run(problem, None, 0, valid, to_numpy(progress), {}, is_simulated=False)
 
 
 def certify(

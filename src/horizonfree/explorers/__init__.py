@@ -3,7 +3,9 @@
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
 
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers._api import Explorer
@@ -66,7 +68,22 @@ def make_explorer(name: str, **options: Any) -> Explorer:
         if option not in entry.options:
             advice = closest(option, entry.options) if entry.options else "it has none"
             raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
+    hints = get_type_hints(entry.kind)
+    typed = {option: _typed(option, value, hints[option]) for option, value in options.items()}
     try:
-        return entry.kind(**entry.settled, **options)
+        return entry.kind(**entry.settled, **typed)
     except TypeError as error:
         raise OptionError(f"explorer {name!r}: {error}") from None
+
+
+def _typed(option: str, value: Any, hint: Any) -> Any:
+    """The value as the type that the option is declared with; a whole number will do for any number."""
+    kinds = get_args(hint) or (hint,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in kinds or isinstance(value, np.ndarray):
+        return value
+    if type(value) is int and float in kinds:
+        return float(value)
+    wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise OptionError(f"{option} is {value!r}; it must be of type {wanted}")

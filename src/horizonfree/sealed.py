@@ -1,0 +1,181 @@
+"""Files that are either whole and unchanged, or refused.
+
+Writing goes to a temporary file that is flushed to the disk and then renamed, so a file is the old one or the new one
+at every moment. Every file carries the SHA-256 of all its other bytes: JSON as its first entry, npz as the comment of
+the archive (NumPy reads such a file as any other). Links are not followed and nothing is ever unpickled.
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from horizonfree.errors import RunError
+
+PARTIAL = ".partial"  # what a write that was cut short leaves behind; the next write replaces it
+HEADER = "header"  # the entry of an npz that holds a JSON text, as bytes
+_HEX = 64  # digits of a SHA-256
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> str:
+    """Write a JSON object and return its seal."""
+    text, seal = _sealed_text(value)
+    replace(path, text.encode())
+    return seal
+
+
+def read_json(path: Path) -> tuple[dict[str, Any], str]:
+    """A JSON object and its seal."""
+    data = read(path)
+    try:
+        value = json.loads(data)
+        value.pop("seal")
+        text, seal = _sealed_text(value)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise damaged(path) from None
+    if text.encode() != data:
+        raise damaged(path)
+    return value, seal
+
+
+def write_npz(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Write named arrays and a JSON header, and return the seal."""
+    buffer = io.BytesIO()
+    text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
+    entries: dict[str, Any] = {HEADER: text, **arrays}
+    np.savez(buffer, **entries)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.comment = b"0" * _HEX
+    body = buffer.getvalue()[:-_HEX]
+    seal = hashlib.sha256(body).hexdigest()
+    replace(path, body + seal.encode())
+    return seal
+
+
+def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+    """The JSON header, the arrays, and the seal."""
+    data = read(path)
+    seal = hashlib.sha256(memoryview(data)[:-_HEX]).hexdigest()
+    if seal.encode() != data[-_HEX:]:
+        raise damaged(path)
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop(HEADER).tobytes())
+    except (ValueError, KeyError, OSError, MemoryError, EOFError, RecursionError, zipfile.BadZipFile):
+        raise damaged(path) from None
+    return header, arrays, seal
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a regular file; a link is refused."""
+    with told(path), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise RunError(f"{path} is not a regular file; a run folder holds nothing else")
+        return file.read()
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put these bytes in place of a file, at once and for good."""
+    partial = path.with_name(PARTIAL)
+    with told(path):
+        try:
+            with os.fdopen(_open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+
+def extend(path: Path, size: int, data: bytes) -> None:
+    """Cut a file to a size and put these bytes after it."""
+    with told(path), os.fdopen(_open(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder alone. The system lets go of the lock when the process ends, however it ends."""
+    import fcntl
+
+    path = folder / "lock"
+    with told(path):
+        handle = _open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(handle, 20, 0).decode(errors="replace")
+            os.close(handle)
+            raise RunError(
+                f"{folder} is in use by another exploration (process {holder}); wait until it ends, or stop it"
+            ) from None
+        except BaseException:
+            os.close(handle)
+            raise
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What the system refuses, in words, with what to do."""
+    try:
+        yield
+    except OSError as error:
+        advice = {
+            errno.ENOSPC: "the disk is full: free some space and resume; what was saved before is whole",
+            errno.EDQUOT: "the quota is used up: free some space and resume; what was saved before is whole",
+            errno.EFBIG: "the file may not grow further: raise the limit on file sizes (ulimit -f) and resume",
+            errno.ELOOP: "it is a link, and links are not followed: put the file itself in its place",
+            errno.ENOENT: "it does not exist",
+            errno.EACCES: "permission denied: choose a folder that you may use",
+            errno.EROFS: "the disk is read-only: copy the folder to where it can be written",
+        }.get(error.errno or 0, f"{error.strerror}")
+        raise RunError(f"{path}: {advice}") from error
+
+
+def damaged(path: Path) -> RunError:
+    """The refusal of a file that is not what was written."""
+    return RunError(f"{path} is damaged: its bytes are not those that were written; restore it from a copy")
+
+
+def _open(path: Path, flags: int) -> int:
+    """Never through a link, and without waiting at what is not a file."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+
+def _sealed_text(value: Mapping[str, Any]) -> tuple[str, str]:
+    """The text of a JSON object with its seal as the first entry: one text per value."""
+    bare = json.dumps(value, indent=1, allow_nan=False)
+    seal = hashlib.sha256(bare.encode()).hexdigest()
+    return json.dumps({"seal": seal, **value}, indent=1, allow_nan=False) + "\n", seal

@@ -1,0 +1,308 @@
+"""Run folders: everything about a run, in files that survive a crash at any moment.
+
+    run.json                what is explored and how: problem, explorer with all its options, seed, versions
+    arrays.npz              the arrays that belong to it: valid parameters, a problem that has no recipe, a reward
+    rows.jsonl              one line per episode
+    checkpoint-<k>.npz      the run after k episodes, its goal, and the length and CRC-32 of rows.jsonl; two are kept
+    lock                    held while someone explores into the folder
+
+A checkpoint is written after the rows that it speaks of. Rows beyond it are cut off by the next one, so a run that was
+killed goes on from its last checkpoint as if nothing had happened. Each episode draws from its own random key, so it
+ends with the same bits as a run that was never stopped.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import secrets
+import shutil
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from horizonfree import evidence as ev
+from horizonfree import recipes, sealed
+from horizonfree._x64 import to_device, x64
+from horizonfree.errors import HorizonfreeError, RunError
+from horizonfree.explorers import EXPLORERS, describe, make_explorer
+from horizonfree.explorers._api import Progress, begin
+from horizonfree.run import Run
+from horizonfree.stopping import Goal
+from horizonfree.valid import ValidSet
+
+FORMAT = 1
+MANIFEST, ARRAYS, ROWS = "run.json", "arrays.npz", "rows.jsonl"
+KEPT = 2
+_CHECKPOINT = re.compile(r"checkpoint-(\d{10})\.npz")
+_T = TypeVar("_T")
+
+
+class RunWarning(UserWarning):
+    """A run folder was damaged but could be read up to an earlier checkpoint."""
+
+
+class Mark(NamedTuple):
+    """How far a folder has come: episodes, and the length and CRC-32 of their rows."""
+
+    episode: int = 0
+    size: int = 0
+    crc: int = 0
+
+
+def create(run: Run, path: str | os.PathLike[str]) -> Run:
+    """A new folder that holds the run; it is whole before it gets its name. Returns the run as living there."""
+    folder = Path(path).expanduser().absolute()
+    if folder.is_dir() and _checkpoints(folder):
+        raise RunError(
+            f"{folder} already holds a run: go on with it (load(...).resume(...), or horizonfree explore --resume), "
+            "or choose another folder"
+        )
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise RunError(f"{folder} exists and is not an empty folder; choose another")
+    fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    with sealed.told(folder):
+        fresh.mkdir(parents=True)
+        try:
+            header, arrays = _manifest(run)
+            header["arrays"] = sealed.write_npz(fresh / ARRAYS, {}, arrays)
+            seal = sealed.write_json(fresh / MANIFEST, header)
+            _checkpoint(fresh, seal, run, Mark())
+            os.replace(fresh, folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        sealed.sync(folder.parent)
+    return dataclasses.replace(run, folder=folder)
+
+
+@x64
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run in a folder, as of its last checkpoint. Going on with it (`resume`) continues in the folder.
+
+    Nothing is unpickled and no link is followed. A damaged checkpoint is passed over for the one before it, with a
+    RunWarning; anything else that is damaged, missing, or of another version is a RunError.
+    """
+    folder = Path(path).expanduser().absolute()
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a folder; give the folder that explore(out=...) or save(...) wrote")
+    if not (folder / MANIFEST).exists():
+        raise RunError(f"{folder} holds no run: there is no {MANIFEST} in it")
+    header, seal = sealed.read_json(folder / MANIFEST)
+    _check_format(folder / MANIFEST, header)
+    _, arrays, found = sealed.read_npz(folder / ARRAYS)
+    if found != header.get("arrays"):
+        raise RunError(
+            f"{folder / ARRAYS} belongs to another run; restore the one that was saved with {MANIFEST}"
+        )
+    try:
+        run = _begun(header, arrays, folder)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{folder} is not a run that this library wrote ({error!r})") from None
+    return _newest(folder, lambda checkpoint: _restored(run, seal, checkpoint), is_told=True)
+
+
+@contextmanager
+def writing(run: Run) -> Iterator[Callable[[Run], None]]:
+    """A function that saves a run, grown by episodes, into its folder, which is held meanwhile; first the run itself.
+
+    For a run without a folder it does nothing.
+    """
+    if run.folder is None:
+        yield lambda now: None
+        return
+    folder = run.folder
+    with sealed.locked(folder):
+        _, seal = sealed.read_json(folder / MANIFEST)
+        mark = _newest(folder, lambda checkpoint: _read(seal, checkpoint)[2])
+        if mark.episode != run.episodes:
+            raise RunError(
+                f"{folder} stands at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
+                "on with it, or save this run into another"
+            )
+
+        def save(now: Run) -> None:
+            nonlocal mark
+            mark = _checkpoint(folder, seal, now, mark)
+            newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
+            for path in set(_checkpoints(folder)) - set(newest[:KEPT]):
+                path.unlink()
+
+        save(run)
+        yield save
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """What a run explores and how, as it is written into run.json: problem, explorer, options, seed, versions."""
+    return _manifest(run)[0]
+
+
+def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Everything that does not change while a run grows."""
+    problem, arrays = recipes.describe(run.problem)
+    explorer: dict[str, Any] | None = None
+    if run.explorer is not None:
+        name, options = describe(run.explorer)
+        if name not in EXPLORERS:
+            raise RunError(
+                f"explorer {name} has no name in EXPLORERS, so a stored run could not find it again"
+            )
+        plain = {key: x for key, x in options.items() if not isinstance(x, np.ndarray)}
+        arrays |= {f"explorer.{key}": x for key, x in options.items() if isinstance(x, np.ndarray)}
+        explorer = {"name": name, "options": plain}
+    header = {
+        "format": FORMAT,
+        "problem": problem,
+        "explorer": explorer,
+        "seed": run.seed,
+        "is_simulated": run.is_simulated,
+        "versions": recipes.versions(),
+    }
+    return header, arrays | _named(run.valid, "valid.")
+
+
+def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
+    """The run of a manifest, before its first episode and without a state."""
+    problem = recipes.rebuild(header["problem"], arrays, header["versions"])
+    explorer = None
+    if header["explorer"] is not None:
+        options = header["explorer"]["options"] | _under(arrays, "explorer.")
+        explorer = make_explorer(header["explorer"]["name"], **options)
+    valid = ValidSet(**_under(arrays, "valid."))
+    nothing = Progress(np.int32(0), None, None)  # type: ignore[arg-type]  # a checkpoint fills it in
+    return Run(problem, explorer, header["seed"], valid, nothing, {}, header["is_simulated"], None, folder)
+
+
+def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
+    """Write the rows after a mark, then the checkpoint that speaks of them; returns the new mark."""
+    lines = _lines(run, mark.episode)
+    mark = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
+    sealed.extend(folder / ROWS, mark.size - len(lines), lines)
+    goal, arrays = None, _named(run.progress, "")
+    if run.goal is not None:
+        goal = {x.name: getattr(run.goal, x.name) for x in dataclasses.fields(Goal) if x.name != "targets"}
+        arrays |= {} if run.goal.targets is None else {"goal.targets": run.goal.targets}
+    header = {
+        "format": FORMAT,
+        "run": seal,
+        "goal": goal,
+        "rows": {**mark._asdict(), "types": {name: x.dtype.str for name, x in run.rows.items()}},
+        "versions": recipes.versions(),
+    }
+    sealed.write_npz(folder / f"checkpoint-{run.episodes:010d}.npz", header, arrays)
+    return mark
+
+
+def _read(seal: str, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Mark, bytes]:
+    """A checkpoint that belongs to this run and whose rows are whole."""
+    header, arrays, _ = sealed.read_npz(path)
+    _check_format(path, header)
+    if header["run"] != seal:
+        raise RunError(f"{path} belongs to another run; remove it from this folder")
+    mark = Mark(**{name: header["rows"][name] for name in Mark._fields})
+    rows = sealed.read(path.with_name(ROWS))[: mark.size]
+    if len(rows) < mark.size or zlib.crc32(rows) != mark.crc:
+        raise sealed.damaged(path.with_name(ROWS))
+    return header, arrays, mark, rows
+
+
+def _restored(run: Run, seal: str, path: Path) -> Run:
+    """The run of a checkpoint: its state is filled, leaf by leaf, into the shape that the explorer gives it."""
+    header, arrays, _, lines = _read(seal, path)
+
+    def first() -> Progress:
+        bets = ev.init(to_device(run.valid), arrays["evidence.starts"], arrays["evidence.weights"])
+        if run.explorer is None:
+            return Progress(jnp.int32(0), None, bets)
+        known, valid = to_device(run.problem.known), to_device(run.valid)
+        return begin(run.explorer, known, valid, bets)
+
+    leaves, shape = jax.tree_util.tree_flatten_with_path(jax.eval_shape(first))
+    filled = []
+    for where, leaf in leaves:
+        name = _name(where)
+        stored = arrays.get(name)
+        if stored is None or stored.shape != leaf.shape or stored.dtype != leaf.dtype:
+            there = "nothing" if stored is None else f"{stored.dtype}{list(stored.shape)}"
+            raise RunError(
+                f"{path}: {name} is {there}, but this version of the library keeps {leaf.dtype}{list(leaf.shape)} "
+                f"there; go on with the version that wrote it, {header['versions'].get('horizonfree')}"
+            )
+        filled.append(stored)
+    goal = None if header["goal"] is None else Goal(**header["goal"], targets=arrays.get("goal.targets"))
+    progress = jax.tree_util.tree_unflatten(shape, filled)
+    return dataclasses.replace(run, progress=progress, rows=_rows(lines, header["rows"]["types"]), goal=goal)
+
+
+def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
+    """What the newest checkpoint that is whole says."""
+    refused: list[HorizonfreeError] = []
+    for path in _checkpoints(folder):
+        try:
+            found = read(path)
+        except RunError as error:
+            if not path.exists():  # an exploration that is under way has put newer ones in its place
+                return _newest(folder, read, is_told=is_told)
+            refused.append(error)
+            continue
+        if refused and is_told:
+            warnings.warn(RunWarning(f"{refused[0]} (read up to episode {_episode(path)})"), stacklevel=4)
+        return found
+    raise (
+        refused[0] if refused else RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
+    )
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, newest first."""
+    return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
+
+
+def _episode(path: Path) -> int:
+    return int(path.stem.removeprefix("checkpoint-"))
+
+
+def _check_format(path: Path, header: Mapping[str, Any]) -> None:
+    if header.get("format") != FORMAT:
+        raise RunError(
+            f"{path} has format {header.get('format')}, this library reads {FORMAT}; use the version that wrote it "
+            f"({header.get('versions', {}).get('horizonfree', 'unknown')})"
+        )
+
+
+def _lines(run: Run, since: int) -> bytes:
+    """The rows after so many episodes as JSON lines; numbers keep every bit, those that are not finite are words."""
+    names = list(run.rows)
+    columns = [run.rows[name][since:].tolist() for name in names]
+    rows = zip(*columns) if names else ((),) * (run.episodes - since)
+    lines = []
+    for episode, row in enumerate(rows, since + 1):
+        entry = {name: x if abs(x) < np.inf else str(x) for name, x in zip(names, row)}
+        lines.append(json.dumps({"episode": episode} | entry, allow_nan=False) + "\n")
+    return "".join(lines).encode()
+
+
+def _rows(lines: bytes, types: Mapping[str, str]) -> dict[str, np.ndarray]:
+    entries = [json.loads(line) for line in lines.splitlines()]
+    return {name: np.array([float(x[name]) for x in entries]).astype(kind) for name, kind in types.items()}
+
+
+def _named(tree: Any, prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of a tree under their names."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {prefix + _name(where): np.asarray(x) for where, x in leaves}
+
+
+def _name(where: Any) -> str:
+    return jax.tree_util.keystr(where, simple=True, separator=".")
+
+
+def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
