@@ -65,14 +65,28 @@ def test_values_and_policies_equal_the_reference_for_padded_and_dense_kernels(ca
 @settings(max_examples=30, deadline=None)
 def test_the_compiled_loops_equal_the_traced_form(case):
     kernel, reward, _ = random_case(case)
-    policy, V = planning_cpu.optimal(kernel, reward, len(reward))
-    with jax.enable_x64(True):
-        traced_policy, traced_V = jax.jit(planning.optimal_jax)(kernel, reward)
-        batch_policy, batch_V = planning._optimal(kernel, reward[None], len(reward))
-    np.testing.assert_allclose(traced_V, V, **TIGHT)
-    np.testing.assert_allclose(batch_V[:, 0], V, **TIGHT)
-    np.testing.assert_array_equal(traced_policy, policy)
-    np.testing.assert_array_equal(batch_policy[:, 0], policy)
+    for form in both_forms(kernel):
+        policy, V = planning_cpu.optimal(form, reward, len(reward))
+        with jax.enable_x64(True):
+            traced_policy, traced_V = jax.jit(planning.optimal_jax)(form, reward)
+        np.testing.assert_allclose(traced_V, V, **TIGHT)
+        np.testing.assert_array_equal(traced_policy, policy)
+
+
+@pytest.mark.parametrize("num_rewards", [None, 3])
+def test_other_devices_get_the_same_plans(monkeypatch, num_rewards):
+    """On an accelerator everything goes through XLA; here that choice is forced on the CPU."""
+    kernel, reward, _ = random_case(((12, 2, 5, 7), 0))
+    if num_rewards is not None:
+        reward = np.random.default_rng(0).random((num_rewards, *reward.shape))
+    for form in both_forms(kernel):
+        here = planning.optimal(form, reward)
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "default_backend", lambda: "gpu")
+            there = planning.optimal(form, reward)
+        np.testing.assert_allclose(there.V, here.V, **TIGHT)
+        np.testing.assert_array_equal(there.policy, here.policy)
+        assert there.policy.dtype == np.int64
 
 
 @given(cases)

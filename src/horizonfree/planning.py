@@ -5,9 +5,9 @@
 Ties go to the lowest action. A policy is an integer table [H, S] or action probabilities [H, S, A].
 
 `optimal_jax`, `evaluate_jax` and `occupancy_jax` are traceable, for use inside compiled calls. `optimal`, `evaluate`
-and `occupancy` take and return NumPy arrays, one reward or policy or a batch of them; `optimal` alone chooses
-between the compiled forms: XLA turns dense kernels into matrix products everywhere and is good at gathers on a GPU,
-but on a CPU successor lists are faster in the loops of planning_cpu.py.
+and `occupancy` take and return NumPy arrays, one reward or policy or a batch of them. `optimal` alone chooses between
+compiled forms: XLA on a GPU, and on a CPU for a batch of rewards on a dense kernel, which it turns into one product
+of matrices a step; on a CPU all else is faster in the loops of planning_cpu.py.
 """
 
 from functools import partial
@@ -149,7 +149,7 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
     horizon, is_batch = reward.shape[-3], reward.ndim == 4
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
-    if not kernel.is_dense and jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" and not (kernel.is_dense and is_batch):
         from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
 
         return Solution(*planning_cpu.optimal(kernel, reward, horizon))

@@ -1,8 +1,10 @@
-"""Backward induction over successor lists on one CPU core, compiled by Numba.
+"""Backward induction on a CPU, compiled by Numba once for all sizes.
 
-XLA turns an indexed load into a slow gather on CPUs, so planning.py sends sparse kernels here. Two choices make
-these loops fast. The successors are seen as unsigned numbers: no test for a negative index is left in the inner
-loop. And there is no fastmath: it would let the compiler use hardware gathers, which are slower than plain loads.
+Successor lists: XLA turns indexed loads into slow gathers on CPUs. Two choices make the loops here fast. The
+successors are seen as unsigned numbers: no test for a negative index is left in the inner loop. And there is no
+fastmath: it would let the compiler use hardware gathers, which are slower than plain loads.
+
+Dense kernels: one BLAS product of matrix and vector a step, without XLA's cost of entering a compiled call.
 
 A reward is [H, S, A], or [1, S, A] when it is the same at every step.
 """
@@ -20,15 +22,35 @@ def _array(dtype: types.Type, ndim: int, *, readonly: bool) -> types.Array:
     return types.Array(dtype, ndim, "C", readonly=readonly)
 
 
-def _signature(batch: int) -> object:
-    """(succ, prob, reward, policy, V): one compilation, whether or not the caller's arrays are writable."""
+def _signature(batch: int, *, sparse: bool = True) -> object:
+    """([succ,] prob, reward, policy, V): one compilation, whether or not the caller's arrays are writable."""
+    succ = [_array(types.uint32, 3, readonly=True)] if sparse else []
     return types.void(
-        _array(types.uint32, 3, readonly=True),
+        *succ,
         _array(types.float64, 3, readonly=True),
         _array(types.float64, batch + 3, readonly=True),
         _array(types.int64, batch + 2, readonly=False),
         _array(types.float64, batch + 2, readonly=False),
     )
+
+
+@njit(_signature(0, sparse=False), cache=True)
+def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
+    H, S = policy.shape
+    A = prob.shape[1]
+    rows, PV = prob.reshape(S * A, S), np.empty(S * A)
+    V[H] = 0.0
+    for h in range(H - 1, -1, -1):
+        r = reward[h % reward.shape[0]]
+        np.dot(rows, V[h + 1], PV)
+        for s in range(S):
+            best, greedy = -np.inf, 0
+            for a in range(A):
+                q = r[s, a] + PV[s * A + a]
+                if q > best:
+                    best, greedy = q, a
+            V[h, s] = best
+            policy[h, s] = greedy
 
 
 @njit(_signature(0), cache=True)
@@ -85,12 +107,15 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
 def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
 ) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
-    """The greedy policies and V of one reward or a batch of them."""
-    succ = np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
+    """The greedy policies and V of one reward, or of a batch of them for successor lists."""
     prob, reward = np.ascontiguousarray(kernel.prob), np.ascontiguousarray(reward)
-    batch, S = reward.shape[:-3], succ.shape[0]
+    batch, S = reward.shape[:-3], prob.shape[0]
     policy = np.empty((*batch, horizon, S), np.int64)
     V = np.empty((*batch, horizon + 1, S))
+    if kernel.is_dense:
+        _dense(prob, reward, policy, V)
+        return policy, V
+    succ = np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
     if not batch:
         _one(succ, prob, reward, policy, V)
         return policy, V
