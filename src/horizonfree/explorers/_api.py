@@ -1,8 +1,8 @@
 """The interface of an explorer, and the only episode loop.
 
-An explorer is an initial state and an update rule: from the episodes seen it chooses the next policy. It receives the
-known class and the evidence gathered so far, never the truth and (unless it says so) never a reward. Everything here
-is traced: a block of episodes is one compiled call, and seeds can be mapped over it.
+An explorer is an initial state and two rules: from the episodes seen it chooses the next policy, and it learns from the
+episode that follows. It receives the known class and the evidence gathered so far, never the truth and (unless it says
+so) never a reward. Everything here is traced: a block of episodes is one compiled call, and seeds map over it.
 """
 
 import abc
@@ -25,23 +25,21 @@ Info = dict[str, Array]  # scalars that a reader wants to see, one row per episo
 class Explorer(eqx.Module):
     """A reward-free exploration algorithm; its fields are its options.
 
-    `State` is a pytree of fixed shapes with a field `policy`, [H, S] actions or [H, S, A] probabilities: the policy of
-    the next episode. It holds what the next episode needs and nothing else.
+    `State` is a pytree of fixed shapes with a field `policy`, [H, S] actions or [H, S, A] probabilities, which `choose`
+    sets. It holds what the next episode needs and nothing else.
     """
 
     @abc.abstractmethod
-    def init(self, key: Array, known: Known, valid: ValidSet) -> Any:
-        """The state before the first episode."""
+    def init(self, known: Known, valid: ValidSet) -> Any:
+        """The state before the first episode; cheap, its policy is not run."""
+
+    @abc.abstractmethod
+    def choose(self, key: Array, known: Known, valid: ValidSet, state: Any, evidence: ev.Evidence) -> Any:
+        """The state with the policy of the next episode."""
 
     @abc.abstractmethod
     def update(
-        self,
-        key: Array,
-        known: Known,
-        valid: ValidSet,
-        state: Any,
-        evidence: ev.Evidence,
-        trajectory: Trajectory,
+        self, known: Known, valid: ValidSet, state: Any, evidence: ev.Evidence, trajectory: Trajectory
     ) -> tuple[Any, Info]:
         """The state after one more episode; evidence already holds that episode."""
 
@@ -68,10 +66,21 @@ class Progress(eqx.Module):
     evidence: ev.Evidence
 
 
-def begin(explorer: Explorer, known: Known, valid: ValidSet, evidence: ev.Evidence, key: Array) -> Progress:
+def begin(explorer: Explorer, known: Known, valid: ValidSet, evidence: ev.Evidence) -> Progress:
     """Before the first episode."""
-    state = explorer.init(jax.random.fold_in(key, 0), known, valid)
-    return Progress(jnp.int32(0), state, evidence)
+    return Progress(jnp.int32(0), explorer.init(known, valid), evidence)
+
+
+def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
+    """Episode k draws from fold_in(key, k) alone, so a run does not depend on how it was cut into blocks."""
+    key_choose, key_episode = jax.random.split(jax.random.fold_in(key, progress.episode))
+    return key_choose, key_episode
+
+
+def choose(explorer: Explorer, known: Known, valid: ValidSet, key: Array, progress: Progress) -> Progress:
+    """Decide on the policy of the next episode, which is then `progress.state.policy`."""
+    state = explorer.choose(key, known, valid, progress.state, progress.evidence)
+    return Progress(progress.episode, state, progress.evidence)
 
 
 def absorb(
@@ -79,13 +88,12 @@ def absorb(
     known: Known,
     valid: ValidSet,
     truth: Float[Array, " d"] | None,
-    key: Array,
     progress: Progress,
     trajectory: Trajectory,
 ) -> tuple[Progress, Info]:
     """Learn from one episode, however it was gathered."""
     evidence = ev.update(valid, progress.evidence, trajectory)
-    state, info = explorer.update(key, known, valid, progress.state, evidence, trajectory)
+    state, info = explorer.update(known, valid, progress.state, evidence, trajectory)
     if truth is not None:
         info = info | explorer.audit(known, state, truth)
     return Progress(progress.episode + 1, state, evidence), info
@@ -102,15 +110,13 @@ def simulate_block(
     count: Int[Array, ""],
     size: int,
 ) -> tuple[Progress, Info]:
-    """`count` <= size episodes of a simulated problem, and their rows [size]; rows beyond count are zero.
-
-    Episode k draws from fold_in(key, k+1) alone, so a run does not depend on how it was cut into blocks.
-    """
+    """`count` <= size episodes of a simulated problem, and their rows [size]; rows beyond count are zero."""
 
     def episode(progress: Progress) -> tuple[Progress, Info]:
-        key_episode, key_update = jax.random.split(jax.random.fold_in(key, progress.episode + 1))
+        key_choose, key_episode = episode_keys(key, progress)
+        progress = choose(explorer, known, valid, key_choose, progress)
         trajectory = sampler.episode(key_episode, progress.state.policy, known.start)
-        return absorb(explorer, known, valid, truth, key_update, progress, trajectory)
+        return absorb(explorer, known, valid, truth, progress, trajectory)
 
     def body(i: Array, carry: tuple[Progress, Info]) -> tuple[Progress, Info]:
         progress, rows = carry

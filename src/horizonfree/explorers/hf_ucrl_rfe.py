@@ -11,11 +11,11 @@ Guarantee: with constants="paper" and probability 1 - delta, the plan made in th
     there is no such theorem. Certificates of the evidence hold in both cases.
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
-       kernels. The sum bound of the paper uses only that theta_k lies in the two balls, which is checked (`ball_ratio`).
+       kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
     2. The maximum over (pi, r) is found by ascent over single-step indicator rewards, or relaxed to a bound.
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
-    5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is divided among the 4M events; M is rounded up.
+    5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is shared by 4M events; M is rounded up.
     6. u is built from V_{h+1}; constraints enter U with index k+1; U_1 is the ball of lam I. The printed text differs.
     7. U keeps the constraints of the last KEPT oracle calls instead of all episodes: a larger set, never a wrong one.
 """
@@ -110,8 +110,8 @@ class HFUCRLRFE(Explorer):
         if self.moment_orders is not None and self.moment_orders < 1:
             raise OptionError(f"moment_orders is {self.moment_orders}; at least one order is needed")
 
-    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
-        """No data: Sigma = lam I, theta_1 the shortest valid parameter, and a first call of the oracle."""
+    def init(self, known: Known, valid: ValidSet) -> State:
+        """No data, no oracle yet: Sigma = lam I."""
         M, d, H, S = self.orders(known), known.dim, known.horizon, known.num_states
         ridge = Ridge.init(radius.parameters(d, H, known.bound).lam, d, (2, M))
         point = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
@@ -121,19 +121,19 @@ class HFUCRLRFE(Explorer):
             jnp.zeros((KEPT, 2, M, d)), jnp.zeros((KEPT, 2, M, d, d)), jnp.full(KEPT, jnp.inf)
         )
         beta = self.beta(known, self.total(), known.bound)
-        state = State(ridge, nothing, nothing, ridge.log_det, beta, constraints, jnp.int32(0), jnp.int32(0))
-        return self._call(key, known, valid, state)
+        none = jnp.int32(0)
+        return State(ridge, nothing, nothing, ridge.log_det, beta, constraints, none, none)
+
+    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+        """Ask the oracle for the next policy, when it is due."""
+        grown = (state.ridge.log_det - state.log_det).max()
+        due = (state.calls == 0) | (grown >= self.lazy)
+        return jax.lax.cond(due, lambda x: self._call(key, known, valid, x), lambda x: x, state)
 
     def update(
-        self,
-        key: Array,
-        known: Known,
-        valid: ValidSet,
-        state: State,
-        evidence: Evidence,
-        trajectory: Trajectory,
+        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Regress on the episode (lines 9-19), then ask the oracle for the next policy (line 8) when it is due."""
+        """Regress on the episode: both families, all orders."""
         M = self.orders(known)
         V = jnp.stack([state.last.V, state.last.V_hat], axis=1)  # TILDE, HAT
         phi, y = moments.episode_rows(known, V, trajectory, M)
@@ -141,8 +141,6 @@ class HFUCRLRFE(Explorer):
         beta = self.beta(known, state.episode + 1, known.bound)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
         state = eqx.tree_at(lambda x: (x.ridge, x.episode), state, (ridge, state.episode + 1))
-        due = (ridge.log_det - state.log_det).max() >= self.lazy
-        state = jax.lax.cond(due, lambda x: self._call(key, known, valid, x), lambda x: x, state)
         return state, {
             "V_hat": state.last.value,
             "upper": state.last.upper,

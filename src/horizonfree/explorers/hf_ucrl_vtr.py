@@ -57,30 +57,38 @@ class HFUCRLVTR(Explorer):
         if self.budget is None:
             raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
-    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
+    def init(self, known: Known, valid: ValidSet) -> State:
         """No data: Sigma = lam I, theta = 0."""
-        lam = radius.parameters(known.dim, known.horizon, known.bound).lam
-        ridge = Ridge.init(lam, known.dim, (self.orders(known),))
-        return self._plan(known, ridge, jnp.int32(0))
+        H, S = known.horizon, known.num_states
+        ridge = Ridge.init(radius.parameters(known.dim, H, known.bound).lam, known.dim, (self.orders(known),))
+        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
+
+    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+        """Q_h = [r_h + <theta_0, phi_{V_{h+1}}> + beta_k ||phi_{V_{h+1}}||]_{[0,1]}, V_h = max_a Q_h."""
+        beta, first = self.beta(known, state.episode + 1), jax.tree.map(lambda x: x[0], state.ridge)
+        theta = first.theta
+
+        def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
+            phi_V = known.phi_V(V)
+            Q = jnp.clip(r + phi_V @ theta + beta * first.norm_inv(phi_V), 0.0, 1.0)
+            return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
+
+        end = jnp.zeros(known.num_states)
+        _, (policy, V) = jax.lax.scan(step, end, jnp.asarray(self.reward), reverse=True)
+        return State(policy, jnp.concatenate([V, end[None]]), state.ridge, state.episode)
 
     def update(
-        self,
-        key: Array,
-        known: Known,
-        valid: ValidSet,
-        state: State,
-        evidence: Evidence,
-        trajectory: Trajectory,
+        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Regress on the episode, then plan optimistically."""
+        """Regress on the episode, values as targets."""
         M = self.orders(known)
         phi, y = moments.episode_rows(known, state.V, trajectory, M)
         alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
         gamma = gamma if self.is_weighted else 0.0  # one order and gamma = 0: every weight is 1
         beta = self.beta(known, state.episode + 1)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
-        state = self._plan(known, ridge, state.episode + 1)
-        return state, {"V": state.V[0, known.start], "log_det": ridge.log_det[0]}
+        info = {"V": state.V[0, known.start], "log_det": ridge.log_det[0]}
+        return State(state.policy, state.V, ridge, state.episode + 1), info
 
     def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The regression of order 0; it need not be a kernel."""
@@ -108,17 +116,3 @@ class HFUCRLVTR(Explorer):
         if self.is_weighted:
             return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
         return radius.beta_vtr(k, d, H, B, self.delta)
-
-    def _plan(self, known: Known, ridge: Ridge, episode: Array) -> State:
-        """Q_h = [r_h + <theta_0, phi_{V_{h+1}}> + beta_k ||phi_{V_{h+1}}||]_{[0,1]}, V_h = max_a Q_h."""
-        beta, first = self.beta(known, episode + 1), jax.tree.map(lambda x: x[0], ridge)
-        theta = first.theta
-
-        def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
-            phi_V = known.phi_V(V)
-            Q = jnp.clip(r + phi_V @ theta + beta * first.norm_inv(phi_V), 0.0, 1.0)
-            return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
-
-        end = jnp.zeros(known.num_states)
-        _, (policy, V) = jax.lax.scan(step, end, jnp.asarray(self.reward), reverse=True)
-        return State(policy, jnp.concatenate([V, end[None]]), ridge, episode)

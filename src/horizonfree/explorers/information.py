@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
-from horizonfree.likelihood import PSEUDO_COUNT, predict
+from horizonfree.likelihood import PSEUDO_COUNT
 from horizonfree.mixture import Kernel, Known
 from horizonfree.planning import optimal_jax
 from horizonfree.rows import at_slots, coordinates, whiten
@@ -25,32 +25,28 @@ from horizonfree.valid import ValidSet
 
 
 class State(eqx.Module):
-    """The policy of the next episode."""
+    """The policy, and T: what it promises, in units of what is known."""
 
     policy: Int[Array, "H S"]
+    promise: Float[Array, ""]
 
 
 class Information(Explorer):
     """Optimal experiment design: the policy that promises the most information."""
 
-    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
-        """The design before any data: half a pseudo-count per free row."""
-        counts = jnp.zeros(valid.rows.shape[0], jnp.int32)
-        theta = predict(valid, counts, jnp.asarray(valid.center))
-        return State(design(known, valid, counts, theta)[0])
+    def init(self, known: Known, valid: ValidSet) -> State:
+        """No design yet."""
+        return State(jnp.zeros((known.horizon, known.num_states), jnp.int32), jnp.zeros(()))
+
+    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+        """The best design for what is known now."""
+        return State(*design(known, valid, jnp.asarray(evidence.rows), jnp.asarray(evidence.theta)))
 
     def update(
-        self,
-        key: Array,
-        known: Known,
-        valid: ValidSet,
-        state: State,
-        evidence: Evidence,
-        trajectory: Trajectory,
+        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """The next design; `information` is T, what the best policy promises in units of what is known."""
-        policy, promise = design(known, valid, jnp.asarray(evidence.rows), jnp.asarray(evidence.theta))
-        return State(policy), {"information": promise}
+        """All that is learnt is in the evidence."""
+        return state, {"information": state.promise}
 
     def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The predictor of the evidence."""

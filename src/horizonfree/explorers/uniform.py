@@ -27,19 +27,17 @@ class State(eqx.Module):
 class Uniform(Explorer):
     """Random actions."""
 
-    def init(self, key: Array, known: Known, valid: ValidSet) -> State:
+    def init(self, known: Known, valid: ValidSet) -> State:
         """1/A everywhere."""
         shape = (known.horizon, known.num_states, known.num_actions)
         return State(jnp.full(shape, 1.0 / known.num_actions))
 
+    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+        """Always the same."""
+        return state
+
     def update(
-        self,
-        key: Array,
-        known: Known,
-        valid: ValidSet,
-        state: State,
-        evidence: Evidence,
-        trajectory: Trajectory,
+        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Nothing to learn."""
         return state, {}

@@ -1,0 +1,258 @@
+"""HF-UCRL-RFE++ against the algorithm as printed, its theorem, and its bookkeeping."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import evidence as ev
+from horizonfree import moments, radius
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.errors import OptionError
+from horizonfree.explorers._api import begin, simulate_block
+from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE, confidence_set
+from horizonfree.simulate import Sampler
+from horizonfree.valid import valid_set
+from tests.reference import home as literal
+from tests.reference.oracle import pseudo_values
+
+PROBLEMS = {
+    "grid": lambda: hf.make("zoned-grid", size=3, zones=3, horizon=5),
+    "river": lambda: hf.make("river-swim", states=4, horizon=6),
+    "mixture": lambda: hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4),
+}
+
+
+def full_features(known):
+    S, A, _, d = known.phi.shape
+    phi = np.zeros((S, A, S, d))
+    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
+    np.add.at(phi, (s, a, known.succ), known.phi)
+    return phi
+
+
+def setting(problem, explorer, seed=0):
+    """Everything a loop needs, on the device; call inside the 64-bit scope."""
+    valid = valid_set(problem.known)
+    known = to_device(problem.known)
+    first = ev.init(valid, *ev.ladder())
+    key = jax.random.key(seed)
+    return known, to_device(valid), key, begin(explorer, known, to_device(valid), first)
+
+
+@pytest.mark.parametrize("constants", ["paper", "scaled"])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
+    """The oracle's answer (pi_k, theta_k, r_k) is taken as given, as the paper does; all else is recomputed."""
+    problem, K, M = PROBLEMS[name](), 20, 4
+    known = problem.known
+    d, H, B = known.dim, known.horizon, known.bound
+    explorer = HFUCRLRFE(constants=constants, moment_orders=M, lazy=0.0, budget=K, chains=2, sweeps=4)
+    device, valid, key, progress = setting(problem, explorer)
+    sampler = Sampler.of(problem.kernel())
+    choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
+    alpha, gamma, lam = H**-0.5, d**-0.25, d / B**2
+    phi = full_features(known)
+    hat, tilde = literal.Family.init(M, d, lam), literal.Family.init(M, d, lam)
+    state, evidence = progress.state, progress.evidence
+
+    for k in range(1, K + 1):
+        beta, beta_k = float(explorer.beta(known, K, B)), float(explorer.beta(known, k, B))
+        key_choose, key_episode = jax.random.split(jax.random.fold_in(key, k))
+        state = choose(key_choose, device, valid, state, evidence)
+        answer = state.last
+        V, V_hat, _ = pseudo_values(
+            phi,
+            np.asarray(answer.theta),
+            tilde.Sigma[0],
+            hat.Sigma[0],
+            beta,
+            np.asarray(answer.point.policy),
+            np.asarray(answer.point.reward),
+        )
+        np.testing.assert_allclose(answer.V, V, atol=1e-9)
+        np.testing.assert_allclose(answer.V_hat, V_hat, atol=1e-9)
+        assert float(answer.value) == pytest.approx(V_hat[0, known.start], abs=1e-9)
+
+        trajectory = sampler.episode(key_episode, state.policy, known.start)
+        rows, y = moments.episode_rows(device, jnp.stack([answer.V, answer.V_hat], 1), trajectory, M)
+        _, sigma_bar_sq = moments.regress(state.ridge, rows, y, beta=beta_k, alpha=alpha, gamma=gamma)
+        s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
+        (hat, tilde), (weights_hat, weights_tilde) = literal.episode(
+            hat, tilde, phi, V_hat, V, s, a, beta_k, alpha, gamma
+        )
+        np.testing.assert_allclose(sigma_bar_sq[:, HAT], weights_hat, rtol=1e-9)
+        np.testing.assert_allclose(sigma_bar_sq[:, TILDE], weights_tilde, rtol=1e-9)
+
+        state, _ = update(device, valid, state, evidence, trajectory)
+        for family, reference in ((HAT, hat), (TILDE, tilde)):
+            np.testing.assert_allclose(state.ridge.Sigma[family], reference.Sigma, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(state.ridge.b[family], reference.b, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(state.ridge.theta[family], reference.theta(), rtol=1e-9, atol=1e-9)
+
+
+def seeds(problem, explorer, episodes, count):
+    """Rows [seeds, episodes] and last states, one compiled call for all seeds."""
+    with jax.enable_x64(True):
+        valid = to_device(valid_set(problem.known))
+        known = to_device(problem.known)
+        first = ev.init(valid, *ev.ladder())
+        sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
+
+        @eqx.filter_jit
+        @eqx.filter_vmap
+        def one(seed):
+            key = jax.random.key(seed)
+            progress = begin(explorer, known, valid, first)
+            n = jnp.int32(episodes)
+            return simulate_block(explorer, known, valid, sampler, truth, key, progress, n, episodes)
+
+        return to_numpy(one(jnp.arange(count)))
+
+
+@pytest.mark.parametrize("name", ["river", "mixture"])
+def test_with_the_papers_constants_the_truth_stays_in_every_ball(name):
+    """200 seeds, all k and m. The theorem allows delta = 0.05 of them to fail; its constants are far larger."""
+    problem = PROBLEMS[name]()
+    explorer = HFUCRLRFE(constants="paper", budget=12, chains=1, sweeps=3, delta=0.05)
+    _, rows = seeds(problem, explorer, 12, 200)
+    assert rows["balls_violated"].shape == (200, 12)
+    assert int(rows["balls_violated"].sum()) == 0
+    assert float(rows["truth_ratio"].max()) < 0.2  # how conservative they are
+
+
+def test_a_radius_that_is_too_small_is_seen_to_fail():
+    explorer = HFUCRLRFE(scale=0.02, moment_orders=3, budget=12, chains=1, sweeps=3)
+    _, rows = seeds(PROBLEMS["mixture"](), explorer, 12, 50)
+    assert int((rows["balls_violated"] > 0).any(axis=1).sum()) == 50
+
+
+@pytest.fixture(scope="module")
+def grid_run():
+    return hf.explore(
+        PROBLEMS["grid"](), "hf-ucrl-rfe++", episodes=60, seed=1, chains=2, sweeps=6, moment_orders=5
+    )
+
+
+def test_theta_k_is_always_a_valid_kernel_inside_its_balls(grid_run):
+    for answer in (grid_run.progress.state.last, grid_run.progress.state.best):
+        assert grid_run.valid.contains(np.asarray(answer.theta))
+
+
+@pytest.fixture(scope="module")
+def eager_run():
+    return hf.explore(
+        PROBLEMS["grid"](),
+        "hf-ucrl-rfe++",
+        episodes=8,
+        lazy=0.0,
+        chains=1,
+        sweeps=3,
+        moment_orders=3,
+        scale=50.0,
+    )
+
+
+def test_theta_k_is_at_most_sqrt_two_times_as_far_from_both_centres_as_the_truth(eager_run):
+    """The least-squares point: the sum of both squares is no larger than at theta_star, which is feasible."""
+    rows = eager_run.rows
+    assert (rows["ball_ratio"][1:] <= np.sqrt(2) * rows["truth_ratio"][:-1] + 1e-9).all()
+
+
+def test_the_smallest_value_so_far_is_kept_and_ties_go_to_the_latest(grid_run, eager_run):
+    state, value = grid_run.progress.state, grid_run.rows["V_hat"]
+    assert float(state.best.value) <= value.min() + 1e-12
+    early = hf.explore(
+        PROBLEMS["grid"](), "hf-ucrl-rfe++", episodes=3, chains=1, sweeps=3, moment_orders=3, scale=50.0
+    )
+    assert float(early.progress.state.best.value) == 1.0
+    assert int(early.progress.state.best.episode) == int(early.progress.state.last.episode) > 0
+
+
+def test_bounds_stand_above_the_value_and_the_value_in_the_unit_interval(grid_run):
+    rows = grid_run.rows
+    assert (rows["V_hat"] <= rows["upper"] + 1e-12).all()
+    assert (rows["relaxed"] <= rows["upper"] + 1e-12).all()
+    assert (rows["V_hat"] >= 0).all()
+    assert (rows["upper"] <= 1).all()
+
+
+def test_log_dets_never_fall_and_lazy_calls_follow_them(grid_run, eager_run):
+    rows = grid_run.rows
+    assert (np.diff(rows["log_det_tilde"]) >= -1e-9).all()
+    assert (np.diff(rows["log_det_hat"]) >= -1e-9).all()
+    assert 1 < rows["oracle_calls"][-1] < 61
+
+
+np.testing.assert_array_equal(eager_run.rows["oracle_calls"], np.arange(1, 9))
+
+
+def test_the_confidence_set_holds_the_regressions_of_both_series(grid_run):
+    U = confidence_set(grid_run.valid, grid_run.progress.state)
+    calls = int(grid_run.rows["oracle_calls"][-1])
+    assert len(U.radii) == min(calls, 16) * 2 * 5
+    truth = grid_run.problem.truth
+    latest = grid_run.progress.state
+    with jax.enable_x64(True):
+        diff = truth - latest.constraints.theta
+        expected = np.sqrt(np.einsum("cfmi,cfmij,cfmj->cfm", diff, latest.constraints.Sigma, diff))
+        expected = expected[np.isfinite(latest.constraints.beta)] / 1.0
+    np.testing.assert_allclose(U.ratios(truth), expected.ravel(), rtol=1e-9)
+
+
+def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
+    claim = grid_run.certificate(method="paper")
+    assert "no guarantee" in claim.words
+    assert claim.parts["four_V_hat"] == pytest.approx(4 * claim.parts["V_hat"])
+    paper = hf.explore(
+        PROBLEMS["mixture"](),
+        "hf-ucrl-rfe++",
+        episodes=3,
+        constants="paper",
+        chains=1,
+        sweeps=3,
+        moment_orders=3,
+    )
+    vacuous = paper.certificate(method="paper")
+    assert vacuous.eps == 1.0
+    assert "vacuous" in vacuous.words
+
+
+def test_planning_in_theta_k_star_solves_the_model_it_names(grid_run):
+    reward = hf.goal(grid_run.problem, 8)
+    plan = grid_run.plan(reward, model="explorer")
+    np.testing.assert_array_equal(plan.theta, np.asarray(grid_run.progress.state.best.theta))
+    per_step = grid_run.plan(np.ones(9) * 0.5, scale="per-step", model="explorer")
+    assert per_step.value == pytest.approx(0.5 * grid_run.problem.horizon)
+    assert per_step.gap == pytest.approx(0.0, abs=1e-6)  # every policy earns the same
+
+
+def test_memory_does_not_grow_with_the_episodes(grid_run):
+    more = grid_run.resume(episodes=30)
+    before, after = (jax.tree.leaves(run.progress) for run in (grid_run, more))
+    assert [np.shape(x) for x in before] == [np.shape(x) for x in after]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"constants": "mine"}, "constants is 'mine'"),
+        ({"scale": -1.0}, "scale is -1.0"),
+        ({"delta": 1.5}, "delta is 1.5"),
+        ({"moment_orders": 0}, "moment_orders is 0"),
+        ({"sweeps": 0}, "sweeps is 0"),
+    ],
+)
+def test_options_outside_their_range_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        hf.explore(PROBLEMS["mixture"](), "hf-ucrl-rfe++", episodes=1, **options)
+
+
+def test_the_budget_sets_the_moment_orders_and_the_radius():
+    explorer = HFUCRLRFE(constants="paper", budget=100)
+    known = hf.make("river-swim", states=4, horizon=10).known
+    assert explorer.orders(known) == radius.moment_orders(100, 10) == 13
+    expected = radius.beta_hf(7, known.dim, 10, known.bound, 0.05, M=13)
+    assert float(explorer.beta(known, 7, known.bound)) == pytest.approx(float(expected))
