@@ -184,9 +184,7 @@ def test_log_dets_never_fall_and_lazy_calls_follow_them(grid_run, eager_run):
     assert (np.diff(rows["log_det_tilde"]) >= -1e-9).all()
     assert (np.diff(rows["log_det_hat"]) >= -1e-9).all()
     assert 1 < rows["oracle_calls"][-1] < 61
-
-
-np.testing.assert_array_equal(eager_run.rows["oracle_calls"], np.arange(1, 9))
+    np.testing.assert_array_equal(eager_run.rows["oracle_calls"], np.arange(1, 9))
 
 
 def test_the_confidence_set_holds_the_regressions_of_both_series(grid_run):
