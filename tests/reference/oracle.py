@@ -24,7 +24,7 @@ def pseudo_values(phi, theta, Sigma_tilde, Sigma_hat, beta, policy, reward):
 
 
 def true_pseudo_values(phi, theta, theta_star, Sigma_tilde, beta, policy, reward):
-    """Vbar [H+1, S]: as Vhat, with the true kernel in place of the hat term. Vbar_h = min(1, u_h + P_star Vbar_{h+1})."""
+    """Vbar [H+1, S], the true kernel in place of the hat term: Vbar_h = min(1, u_h + P_star Vbar_{h+1})."""
     H, S = reward.shape
     V, V_bar = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):

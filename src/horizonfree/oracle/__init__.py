@@ -6,14 +6,13 @@ from horizonfree.oracle.box import BoxMax, box_max
 from horizonfree.oracle.exhaustive import exhaustive
 from horizonfree.oracle.objective import Prepared, evaluate, prepare
 from horizonfree.oracle.result import OracleResult, Point
-from horizonfree.oracle.variance import TotalVariance, total_variance_bound
+from horizonfree.oracle.variance import total_variance_bound
 
 __all__ = [
     "BoxMax",
     "OracleResult",
     "Point",
     "Prepared",
-    "TotalVariance",
     "ascent",
     "box_max",
     "evaluate",

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from horizonfree.oracle.bounds import relaxed
-from horizonfree.oracle.objective import Path, Prepared, Weights, adjoint, evaluate, sweep_back
+from horizonfree.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
 from horizonfree.oracle.result import OracleResult, Point, conclude
 
 LEAK = 0.01  # slope of the caps above 1, in the search only
@@ -97,23 +97,25 @@ def _starts(key: Array, prepared: Prepared, radius: Scalar, warm: Point, chains:
 def _climb(key: Array, prepared: Prepared, radius: Scalar, start: Point, sweeps: int) -> _Search:
     """A fixed number of sweeps from one start; the first evaluates it."""
     none = jnp.zeros(start.policy.shape)
-    first, weights = _sweep(prepared, start, Weights(none, none), jnp.asarray(False), radius)
-    value = first.raw[0, prepared.start]
-    search = _Search(start, value, weights, start, value, jnp.int32(0))
+    lowest = jnp.asarray(-jnp.inf)
+    search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(MOVES))
     keys = jax.random.split(key, sweeps)
-    return jax.lax.fori_loop(1, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
+    return jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
 
 
 def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Search:
-    """Try the next move, or kick after three failures."""
-    is_kick = now.failures == MOVES
-    point = _where(is_kick, _kick(key, now.best, prepared.p.shape[1]), now.point)
+    """Try the next move, or kick the best after three failures; the start is taken as it is."""
+    is_start, is_kick = now.best_value == -jnp.inf, now.failures == MOVES
+    kicked = _where(is_start, now.best, _kick(key, now.best, prepared.p.shape[1]))
+    point = _where(is_kick, kicked, now.point)
     step, target = _best_reward(now.weights)
     moves_reward = (now.failures == 0) | (now.failures == 2)
     moves_policy = now.failures <= 1
     point = _where(moves_reward, Point(point.policy, step, target), point)
 
-    path, weights = _sweep(prepared, point, now.weights, moves_policy, radius)
+    # One backward pass, which moves the policy and evaluates it, and one adjoint pass.
+    path = sweep_back(prepared, point.policy, point.reward, now.weights, moves_policy, radius, LEAK)
+    weights = adjoint(prepared, path, radius, LEAK)
     value = path.raw[0, prepared.start]
     tried = Point(path.policy, point.step, point.target)
     is_kept = is_kick | (value > now.value + RISE * jnp.abs(now.value))
@@ -126,14 +128,6 @@ def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Sear
         jnp.where(is_best, value, now.best_value),
         jnp.where(is_kept, 0, now.failures + 1),
     )
-
-
-def _sweep(
-    prepared: Prepared, point: Point, weights: Weights, improve: Array, radius: Scalar
-) -> tuple[Path, Weights]:
-    """One backward pass, which moves the policy and evaluates it, and one adjoint pass."""
-    path = sweep_back(prepared, point.policy, point.reward, weights, improve, radius, LEAK)
-    return path, adjoint(prepared, path, radius, LEAK)
 
 
 def _best_reward(weights: Weights) -> tuple[Int[Array, ""], Bool[Array, " S"]]:
