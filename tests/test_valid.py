@@ -73,11 +73,12 @@ def test_padding_has_a_row_number_of_its_own():
 
 def test_the_centre_has_the_largest_smallest_probability():
     valid = valid_set(mixture_of(random_kernels(2)).known)
-    best = (valid.rows @ valid.center).min()
+    scaled = valid.rows / valid.sizes[:, None]  # probabilities relative to the size of their features
+    best = (scaled @ valid.center).min()
     rng = np.random.default_rng(0)
     for _ in range(200):
         theta = valid.center + 0.1 * valid.basis @ rng.normal(size=2)
-        assert (valid.rows @ theta).min() <= best + 1e-9
+        assert (scaled @ theta).min() <= best + 1e-9
 
 
 def test_membership_follows_the_definition():
@@ -114,3 +115,16 @@ def test_forced_rows_leave_the_others_strictly_positive():
     p = np.sort(valid.rows @ valid.center)
     assert p[:2] == pytest.approx([0, 0], abs=1e-12) and p[2] > 1e-3
     assert valid.num_free == 1
+
+
+def test_rows_of_any_size_keep_their_own_directions():
+    """A mixture of two distributions with tails down to 1e-14: nothing about it is forced, and q = 1."""
+    tail = 10.0 ** -np.arange(0, 15, 2.0)
+    p, q = tail / tail.sum(), tail * np.arange(1, 9) / (tail * np.arange(1, 9)).sum()
+    kernels = [np.broadcast_to(row, (8, 1, 8)) for row in (p, q)]
+    valid = valid_set(Mixture.from_kernels(kernels, horizon=3, weights=[0.4, 0.6]).known)
+    assert valid.num_free == 1
+    assert valid.positive.all()
+    assert valid.rows.shape[0] == 8  # no two of them are one
+    assert valid.contains(valid.center)
+    assert (valid.rows @ valid.center > 0).all()

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from horizonfree.mixture import AnyArray
-from horizonfree.valid import FORCED, ValidSet
+from horizonfree.valid import ValidSet
 
 GAP = 1e-12  # duality gap per constraint, of an objective divided by trace(A), at which `least_squares` stops
 ITERATIONS = 30  # primal-dual steps; each shrinks the gap about fivefold, 12 to 18 reach rounding
@@ -34,9 +34,8 @@ def least_squares(
     E = jnp.asarray(valid.affine)
     if E.shape[1] == 0:
         return jnp.asarray(valid.center)
-    free = jnp.asarray(valid.rows) @ valid.center > FORCED
-    X = jnp.where(free[:, None], jnp.asarray(valid.rows) @ E, 0.0)
-    p = jnp.where(free, jnp.asarray(valid.rows) @ valid.center, 1.0)
+    rows = jnp.where(jnp.asarray(valid.positive)[:, None], valid.rows / valid.sizes[:, None], 0.0)
+    X, p = rows @ E, jnp.where(valid.positive, rows @ valid.center, 1.0)
     scale = jnp.trace(A)
     H = E.T @ (A @ E) / scale
     g = E.T @ (A @ valid.center - b) / scale
@@ -174,8 +173,8 @@ class ConfidenceSet(eqx.Module):
 
 
 def _positive(valid: ValidSet, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """-sum log p over the rows that can be positive, with gradient and Hessian; inf outside."""
-    rows = np.asarray(valid.rows)[np.asarray(valid.rows) @ valid.center > FORCED]
+    """-sum log p, up to a constant, over the rows that can be positive, with gradient and Hessian; inf outside."""
+    rows = (np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None])[np.asarray(valid.positive)]
     p = rows @ theta
     if not (p > 0).all():
         return np.inf, np.zeros_like(theta), np.zeros((len(theta), len(theta)))

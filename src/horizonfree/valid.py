@@ -15,8 +15,10 @@ from horizonfree.errors import FeatureError
 from horizonfree.mixture import AnyArray, Known
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
-FORCED = 1e-9  # a probability below this at the centre of Theta is zero on all of Theta
-DIGITS = 12  # rows that agree to this many digits (relative to the largest entry) are one row
+FORCED = (
+    1e-9  # a probability below this share of its row's size, at the centre of Theta, is zero on all of Theta
+)
+DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
 class ValidSet(eqx.Module):
@@ -26,7 +28,9 @@ class ValidSet(eqx.Module):
     padding. `affine` [d, e] spans the directions along Theta, orthonormal; `basis` Z [d, q], orthonormal too, those of
     them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
     `reachable` [S]: states in which an action can be taken, under some parameter and policy. `free` [R]: rows of
-    reachable states that a direction of Z changes; the probability of any other reachable row is known.
+    reachable states that a direction of Z changes; the probability of any other reachable row is known. `positive` [R]:
+    rows that are not zero on all of Theta. Rows may be of very different sizes (tails of distributions), so every
+    judgement is relative to the row's own size, `sizes` [R].
     """
 
     rows: Float[AnyArray, "R d"]
@@ -37,6 +41,8 @@ class ValidSet(eqx.Module):
     center: Float[AnyArray, " d"]
     reachable: Bool[AnyArray, " S"]
     free: Bool[AnyArray, " R"]
+    positive: Bool[AnyArray, " R"]
+    sizes: Float[AnyArray, " R"]
 
     @property
     def num_free(self) -> int:
@@ -61,22 +67,24 @@ def valid_set(known: Known) -> ValidSet:
     row_of[possible] = inverse
     row_of = row_of.reshape(S, A, n)
     sums, _ = distinct(phi.sum(axis=2).reshape(-1, d))
-    center = relative_interior_point(rows, sums)
-    affine = kernel_of(np.vstack([sums, rows[rows @ center <= FORCED]]))
+    sizes = np.abs(rows).max(axis=1)
+    scaled = rows / sizes[:, None]
+    center = relative_interior_point(scaled, sums)
+    positive = scaled @ center > FORCED
+    affine = kernel_of(np.vstack([sums, scaled[~positive]]))
     reachable = reachable_states(known)
     seen = np.isin(np.arange(len(rows)), row_of[reachable])
-    scale = float(np.abs(rows).max())
-    basis = affine @ range_of_transpose(rows[seen] @ affine, scale)
-    free = seen & (np.linalg.norm(rows @ basis, axis=1) > RANK_TOLERANCE * scale)
-    return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free)
+    basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
+    free = seen & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
+    return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free, positive, sizes)
 
 
 def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
     """Distinct rows and the row of each entry; rows that differ by rounding only are one."""
-    scale = float(np.abs(x).max()) or 1.0
-    _, first, inverse = np.unique(
-        np.round(x / scale, DIGITS) + 0.0, axis=0, return_index=True, return_inverse=True
-    )
+    size = np.abs(x).max(axis=1, keepdims=True)
+    size = np.where(size > 0, size, 1.0)
+    digits = np.round(np.concatenate([x / size, np.log(size)], axis=1), DIGITS) + 0.0
+    _, first, inverse = np.unique(digits, axis=0, return_index=True, return_inverse=True)
     return x[first], inverse.reshape(-1)
 
 
