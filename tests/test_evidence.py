@@ -1,6 +1,6 @@
 """Evidence: the bets are honest probability assignments, start when they say, and cover the truth."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ def test_each_loss_is_that_of_the_predictor_before_the_episode():
     starts, weights = [0, 5], [0.7, 0.3]
     history = replay(valid, data, starts, weights)
     losses = np.zeros(2)
-    for k, (before, after) in enumerate(zip(history, history[1:])):
+    for k, (before, after) in enumerate(pairwise(history)):
         p = np.array(
             [problem.known.phi[s, a, j] @ before.theta for s, a, j in zip(data.s[k], data.a[k], data.j[k])]
         )
@@ -110,11 +110,12 @@ def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
     data = simulate(problem, uniform_policy(problem), episodes=6, seed=0)
     history = replay(valid, data, [0], [1.0])
     with jax.enable_x64(True):
-        for before, after in zip(history, history[1:]):
+        for before, after in pairwise(history):
             expected = predict(*to_device((valid, after.rows, before.theta)))
             np.testing.assert_allclose(after.theta, expected, atol=1e-12)
     p = valid.rows[valid.free] @ np.stack([x.theta for x in history]).T
-    assert (p > 0).all() and (p < 1).all()
+    assert (p > 0).all()
+    assert (p < 1).all()
 
 
 @pytest.mark.parametrize("j", [-1, 99])
@@ -135,7 +136,8 @@ def test_padding_and_rows_that_are_always_zero_are_impossible_transitions():
         np.full((1, H + 1), s, np.int32), np.full((1, H), a, np.int32), np.full((1, H), j, np.int32)
     )
     last = replay(valid, bad, [0], [1.0])[-1]
-    assert last.impossible == H and np.isfinite(last.loss).all()
+    assert last.impossible == H
+    assert np.isfinite(last.loss).all()
 
 
 DELTA, SEEDS, EPISODES = 0.2, 2000, 40
@@ -183,7 +185,9 @@ def test_bets_are_declared_with_weights_that_sum_to_at_most_one():
     valid = valid_set(small.dense().known)
     for budget in (None, 3, 1000):
         starts, weights = ev.ladder(budget)
-        assert starts[0] == 0 and (np.diff(starts) > 0).all() and weights.sum() <= 1 + 1e-12
+        assert starts[0] == 0
+        assert (np.diff(starts) > 0).all()
+        assert weights.sum() <= 1 + 1e-12
     for starts, weights in (([0, 5], [0.6, 0.6]), ([0], [0.0]), ([0, 1], [1.0]), ([-1], [1.0]), ([], [])):
         with jax.enable_x64(True), pytest.raises(OptionError):
             ev.init(valid, np.array(starts), np.array(weights))

@@ -12,6 +12,7 @@ boundary with multiplier lam_r has p_theta,r <= W / lam_r. docs/certificates.md 
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -20,6 +21,7 @@ from horizonfree.rows import coordinates, gram, whiten
 from horizonfree.valid import ValidSet
 
 ROUNDS = 6  # of tightening; the last ones change little
+NEWTON = 6  # steps for the inverses of psi
 SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
 
 
@@ -57,10 +59,11 @@ def curvature(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
 
 def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The x >= 0 with psi(x) = c, from above: Newton on a convex increasing function, started above the root."""
-    x = c + jnp.sqrt(c * (c + 2))  # psi(x) >= x^2 / (2 (1 + x))
-    for _ in range(6):
-        x = x - (psi(x) - c) * (1 + x) / jnp.maximum(x, 1e-300)
-    return x
+
+    def newton(_: int, x: Array) -> Array:
+        return x - (psi(x) - c) * (1 + x) / jnp.maximum(x, 1e-300)
+
+    return jax.lax.fori_loop(0, NEWTON, newton, c + jnp.sqrt(c * (c + 2)))  # as psi(x) >= x^2 / (2 (1 + x))
 
 
 def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -68,11 +71,13 @@ def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     a = jnp.minimum(
         jnp.sqrt(2 * c), -jnp.expm1(-1 - c)
     )  # psi(-a) >= a^2 / 2, and -log(1 - a) = c + a <= c + 1
-    for _ in range(6):
+
+    def newton(_: int, a: Array) -> Array:
         is_inside = (a > 0) & (a < 1)
         b = jnp.where(is_inside, a, 0.5)
-        a = jnp.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
-    return a
+        return jnp.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
+
+    return jax.lax.fori_loop(0, NEWTON, newton, a)
 
 
 def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[Array, ""]) -> Ellipsoid:
@@ -106,12 +111,14 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     above = jnp.where(is_seen, jnp.minimum(above, rho), above)
     below = jnp.where(is_seen, jnp.minimum(below, rho), below)
 
-    white = z
-    for _ in range(ROUNDS):
+    def tighten(_: int, bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        below, above, _white = bounds
         F = (1 - SHARE) / W * gram(z, N * curvature(above) / p**2) + SHARE * box
         white = whiten(F, z)
         norm = jnp.linalg.norm(white, axis=1) / p
-        above, below = jnp.minimum(above, norm), jnp.minimum(below, norm)
+        return jnp.minimum(below, norm), jnp.minimum(above, norm), white
+
+    below, above, white = jax.lax.fori_loop(0, ROUNDS, tighten, (below, above, z))
     return Ellipsoid(
         fit.theta,
         fit.p,

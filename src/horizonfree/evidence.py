@@ -80,7 +80,7 @@ def init(valid: ValidSet, starts: Int[AnyArray, " J"], weights: Float[AnyArray, 
         loss=jnp.zeros(J, jnp.float64),
         starts=jnp.asarray(starts, jnp.int32),
         weights=jnp.asarray(weights),
-        theta=predict(valid, jnp.zeros(R, jnp.int32), jnp.asarray(valid.center, jnp.float64)),
+        theta=jnp.asarray(valid.center, jnp.float64),
         episodes=jnp.int32(0),
         impossible=jnp.int32(0),
     )

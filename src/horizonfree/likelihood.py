@@ -56,10 +56,7 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]
         return theta
     at = coordinates(valid)
     c = jnp.where(valid.free, counts + PSEUDO_COUNT, 0.0)
-    y = at.y(theta)
-    for _ in range(STEPS):
-        y, _ = _newton(at, c, y)
-    return at.theta(y)
+    return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
@@ -124,8 +121,11 @@ def _multipliers(
     lam = jnp.where(free, barrier / p_free, 0.0)
     weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
     Gram = (at.z * weight[:, None]).T @ at.z
-    for _ in range(3):
-        lam = jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
+
+    def closer(_: int, lam: Array) -> Array:
+        return jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
+
+    lam = jax.lax.fori_loop(0, 3, closer, lam)
     e = g - lam @ at.z
     residual = jnp.abs(at.z @ solve(at.z.T @ at.z, e)).sum()
     return lam, lam @ p_free + residual
