@@ -1,0 +1,213 @@
+// The map: states as cells on a canvas. It draws what it is given and says which cells were painted.
+
+const ARROWS = {
+  up: [0, -1], right: [1, 0], down: [0, 1], left: [-1, 0],
+  north: [0, -1], east: [1, 0], south: [0, 1], west: [-1, 0],
+};
+const SMALL = 13; // pixels of a cell below which it holds no arrow
+const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLeft: [-1, 0] };
+
+export function makeBoard(canvas, problem, events) {
+  const { cells, actions, start } = problem;
+  const columns = Math.max(...cells.map((c) => c[0])) + 1;
+  const lines = Math.max(...cells.map((c) => c[1])) + 1;
+  const stateAt = new Int32Array(columns * lines).fill(-1);
+  cells.forEach(([x, y], s) => (stateAt[y * columns + x] = s));
+  const context = canvas.getContext("2d");
+  let size = 0, cursor = start, last = null, shown = null, colors = palette();
+
+  function fit() {
+    const room = canvas.parentElement.clientWidth;
+    const height = Math.max(240, window.innerHeight * 0.74);
+    size = Math.max(2, Math.floor(Math.min(room / columns, height / lines, 96)));
+    const ratio = window.devicePixelRatio || 1;
+    canvas.style.width = `${size * columns}px`;
+    canvas.style.height = `${size * lines}px`;
+    canvas.width = size * columns * ratio;
+    canvas.height = size * lines * ratio;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (shown) draw(shown);
+  }
+
+  function draw(view) {
+    shown = view;
+    context.clearRect(0, 0, size * columns, size * lines);
+    const gap = size > 6 ? 1 : 0;
+    cells.forEach(([x, y], s) => {
+      const share = view.shade(s);
+      context.fillStyle = mix(colors.cell, colors.accent, share);
+      context.fillRect(x * size, y * size, size - gap, size - gap);
+      if (view.weights[s] > 0) paint(x, y, view.weights[s]);
+      if (view.policy && size >= SMALL && view.values[s] > 1e-9) action(x, y, actions[view.policy[s]], share);
+    });
+    mark(cells[view.start], 0.34, colors.ink);
+    if (view.path) trail(view.path, view.at);
+    if (document.activeElement === canvas) {
+      const [x, y] = cells[cursor];
+      context.strokeStyle = colors.ink;
+      context.lineWidth = 2;
+      context.setLineDash([4, 3]);
+      context.strokeRect(x * size + 1.5, y * size + 1.5, size - 4, size - 4);
+      context.setLineDash([]);
+    }
+  }
+
+  function paint(x, y, weight) {
+    const width = Math.max(1.5, size * 0.11);
+    context.globalAlpha = 0.35 + 0.65 * weight;
+    context.strokeStyle = colors.warm;
+    context.lineWidth = width;
+    context.strokeRect(x * size + width / 2, y * size + width / 2, size - 1 - width, size - 1 - width);
+    context.globalAlpha = 1;
+    if (weight < 1 && size >= 30) {
+      const w = size * 0.44, h = size * 0.25;
+      context.fillStyle = colors.warm;
+      context.fillRect((x + 1) * size - 1 - w, (y + 1) * size - 1 - h, w, h);
+      context.fillStyle = colors.on;
+      context.font = `${Math.round(size * 0.19)}px system-ui, sans-serif`;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillText(String(weight), (x + 1) * size - 1 - w / 2, (y + 1) * size - 1 - h / 2);
+    }
+  }
+
+  function action(x, y, name, share) {
+    const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * size - 0.5;
+    context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
+    const move = ARROWS[name];
+    if (!move) {
+      const text = size > 52 ? name : name.split(" ").pop().slice(0, size > 34 ? 4 : 2);
+      context.font = `${Math.min(14, Math.round(size * 0.32))}px system-ui, sans-serif`;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillText(text, cx, cy);
+      return;
+    }
+    const [dx, dy] = move, r = size * 0.26, w = size * 0.13;
+    context.lineWidth = Math.max(1, size * 0.045);
+    context.beginPath();
+    context.moveTo(cx - dx * r, cy - dy * r);
+    context.lineTo(cx + dx * (r - w), cy + dy * (r - w));
+    context.stroke();
+    context.beginPath();
+    context.moveTo(cx + dx * r, cy + dy * r);
+    context.lineTo(cx + dx * (r - 1.5 * w) + dy * w, cy + dy * (r - 1.5 * w) + dx * w);
+    context.lineTo(cx + dx * (r - 1.5 * w) - dy * w, cy + dy * (r - 1.5 * w) - dx * w);
+    context.fill();
+  }
+
+  function mark([x, y], radius, color) {
+    context.strokeStyle = color;
+    context.lineWidth = Math.max(1, size * 0.035);
+    context.beginPath();
+    context.arc((x + 0.5) * size - 0.5, (y + 0.5) * size - 0.5, size * radius, 0, 2 * Math.PI);
+    context.stroke();
+  }
+
+  // The states passed so far and the agent, at a position that may lie between two steps.
+  function trail(path, at) {
+    const h = Math.floor(at), rest = at - h;
+    const middle = (s) => cells[s].map((c) => (c + 0.5) * size - 0.5);
+    const [ax, ay] = middle(path[h]), [bx, by] = middle(path[Math.min(h + 1, path.length - 1)]);
+    const x = ax + rest * (bx - ax), y = ay + rest * (by - ay);
+    context.strokeStyle = colors.warm;
+    context.globalAlpha = 0.85;
+    context.lineWidth = Math.max(1.5, size * 0.08);
+    context.lineJoin = "round";
+    context.beginPath();
+    path.slice(0, h + 1).forEach((s) => context.lineTo(...middle(s)));
+    context.lineTo(x, y);
+    context.stroke();
+    context.globalAlpha = 1;
+    context.fillStyle = colors.warm;
+    context.strokeStyle = colors.on;
+    context.beginPath();
+    context.arc(x, y, Math.max(2, size * 0.2), 0, 2 * Math.PI);
+    context.fill();
+    context.stroke();
+  }
+
+  function cellOf(event) {
+    const box = canvas.getBoundingClientRect();
+    return [Math.floor((event.clientX - box.left) / size), Math.floor((event.clientY - box.top) / size)];
+  }
+  const state = ([x, y]) => (x >= 0 && y >= 0 && x < columns && y < lines ? stateAt[y * columns + x] : -1);
+
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    canvas.setPointerCapture(event.pointerId);
+    last = cellOf(event);
+    const s = state(last);
+    events.begin(s);
+    if (s >= 0) events.paint((cursor = s));
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const cell = cellOf(event), s = state(cell);
+    events.look(s);
+    if (!last) return;
+    // A fast hand skips cells: every cell on the line from the last one is painted.
+    const n = Math.max(Math.abs(cell[0] - last[0]), Math.abs(cell[1] - last[1]));
+    for (let i = 1; i <= n; i++) {
+      const between = state([0, 1].map((k) => Math.round(last[k] + (i / n) * (cell[k] - last[k]))));
+      if (between >= 0) events.paint((cursor = between));
+    }
+    last = cell;
+  });
+  const finish = () => {
+    if (last) events.end();
+    last = null;
+  };
+  canvas.addEventListener("pointerup", finish);
+  canvas.addEventListener("pointercancel", finish);
+  canvas.addEventListener("pointerleave", () => last || events.look(-1));
+
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const move = MOVES[event.key];
+    if (move) {
+      const next = beyond(move);
+      if (next >= 0) cursor = next;
+      if (event.shiftKey) events.stroke([cursor]);
+      events.say(cursor);
+    } else if (event.key === " " || event.key === "Enter") {
+      events.toggle(cursor);
+      events.say(cursor);
+    } else if (event.key === "Delete" || event.key === "Backspace") {
+      events.erase(cursor);
+      events.say(cursor);
+    } else return;
+    event.preventDefault();
+    draw(shown);
+  });
+
+  // The next state in a direction; walls and gaps are stepped over.
+  function beyond([dx, dy]) {
+    let [x, y] = cells[cursor];
+    for (;;) {
+      [x, y] = [x + dx, y + dy];
+      if (x < 0 || y < 0 || x >= columns || y >= lines) return -1;
+      if (stateAt[y * columns + x] >= 0) return stateAt[y * columns + x];
+    }
+  }
+
+  canvas.addEventListener("focus", () => shown && draw(shown));
+  canvas.addEventListener("blur", () => shown && draw(shown));
+  new ResizeObserver(fit).observe(canvas.parentElement);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    colors = palette();
+    if (shown) draw(shown);
+  });
+  fit();
+  return { draw, place: (s) => (lines > 1 ? `column ${cells[s][0] + 1}, row ${cells[s][1] + 1}` : `state ${s}`) };
+}
+
+function palette() {
+  const css = getComputedStyle(document.documentElement);
+  return Object.fromEntries(["ink", "cell", "accent", "warm", "on"].map((x) => [x, css.getPropertyValue(`--${x}`).trim()]));
+}
+
+function mix(from, to, share) {
+  const channel = (color, i) => parseInt(color.slice(1 + 2 * i, 3 + 2 * i), 16);
+  const part = [0, 1, 2].map((i) => Math.round(channel(from, i) + share * (channel(to, i) - channel(from, i))));
+  return `rgb(${part.join(" ")})`;
+}

@@ -1,0 +1,406 @@
+// The playground: what is painted, what the server answers, and the controls between the two.
+
+import { makeBoard } from "/board.js";
+import * as link from "/link.js";
+
+const PAGE = 100; // rows of the table at a time
+const PATIENCE = 150; // milliseconds before the page says that it is waiting
+const PACE = 280; // milliseconds of a step when an episode is played
+const MOST_UNDO = 200;
+
+const $ = (id) => document.getElementById(id);
+const isStill = window.matchMedia("(prefers-reduced-motion: reduce)");
+let problem, world; // what was explored; the map or the table that shows it
+let painted = { weights: new Float64Array(0), when: "end", step: 0, start: 0 };
+let seed = 0, answer = null, position = null;
+let undo = [], redo = [], stroke = null;
+
+main().catch((error) => say("working", error.message, true));
+
+async function main() {
+  problem = await ask("/api/problem");
+  problem.isReachable = new Set(problem.reachable);
+  document.title = `${problem.name}: reward playground`;
+  $("name").textContent = problem.name;
+  $("about").textContent =
+    `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, explored for ` +
+    `${count(problem.episodes, "episode")} without any reward. ${promise()} ` +
+    `Paint where reward is to be found; the plan follows.`;
+  $("step").max = problem.horizon - 1;
+  $("start").max = problem.states - 1;
+  world = problem.cells ? map() : table();
+  load(link.read(location.hash, problem) ?? example());
+  listen();
+}
+
+const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const number = (x) => (x > 0 && x < 1e-6 ? "under 0.000001" : x === 0 ? "0" : x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3));
+
+function promise() {
+  const c = problem.certificate;
+  if (c.is_rejected) return `Careful, ${c.words}.`;
+  if (c.is_vacuous) return "For all rewards at once nothing is proved yet; single rewards may be.";
+  return `Proved: whatever you paint, the plan loses at most ${number(c.eps)}, with probability ${problem.confidence}.`;
+}
+
+function example() {
+  const s = problem.reachable[Math.floor(problem.reachable.length * 0.45)];
+  const weights = new Float64Array(problem.states);
+  weights[s] = 1;
+  return { weights, when: "end", step: 0, start: problem.start };
+}
+
+// ---- painting ------------------------------------------------------------------------------------------------------
+
+function remember() {
+  undo.push({ weights: painted.weights.slice(), when: painted.when });
+  if (undo.length > MOST_UNDO) undo.shift();
+  redo = [];
+}
+
+function travel(from, to) {
+  if (!from.length) return;
+  to.push({ weights: painted.weights, when: painted.when });
+  painted = { ...painted, ...from.pop() };
+  changed();
+}
+
+function change(edit) {
+  remember();
+  edit(painted.weights);
+  changed();
+}
+
+const brush = () => Number(document.querySelector("input[name=brush]:checked").value);
+const toggled = (s) => (painted.weights[s] === brush() ? 0 : brush());
+
+const events = {
+  begin(s) {
+    remember();
+    stroke = s >= 0 ? toggled(s) : brush();
+  },
+  paint(s) {
+    if (painted.weights[s] === stroke) return;
+    painted.weights[s] = stroke;
+    changed();
+  },
+  end() {
+    const before = undo[undo.length - 1].weights;
+    if (before.every((w, s) => w === painted.weights[s])) undo.pop();
+    changed(performance.now());
+  },
+  stroke: (states) => change((weights) => states.forEach((s) => (weights[s] = brush()))),
+  toggle: (s) => change((weights) => (weights[s] = toggled(s))),
+  erase: (s) => change((weights) => (weights[s] = 0)),
+  look: (s) => ($("here").textContent = s < 0 ? "\u00a0" : describe(s)),
+  say(s) {
+    $("here").setAttribute("aria-live", "polite");
+    $("here").textContent = describe(s);
+  },
+};
+
+function describe(s) {
+  const parts = [world.place(s), `reward ${number(painted.weights[s])}`];
+  if (!problem.isReachable.has(s)) parts.push("cannot be reached within an episode");
+  if (answer) parts.push(`value ${number(answer.values[s])}`, answer.values[s] > 1e-9 ? problem.actions[answer.policy[s]] : "nothing to gain");
+  return parts.join(" · ");
+}
+
+// ---- asking the server -----------------------------------------------------------------------------------------------
+
+async function ask(path, question) {
+  const options = question && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) };
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Error("The server does not answer. Is it still running in its terminal?");
+  }
+  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error ?? `The server answered ${response.status}.`);
+  return response.headers.get("content-type").startsWith("application/json") ? response.json() : response.blob();
+}
+
+const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w > 0);
+let isAsking = false, isStale = false, since = null;
+
+// Ask for the plan of what is painted. One question is under way at a time; the latest painting wins.
+async function refresh() {
+  isStale = true;
+  if (isAsking) return;
+  isAsking = true;
+  const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")} …`), PATIENCE);
+  try {
+    while (isStale) {
+      isStale = false;
+      const released = since;
+      const weights = pairs();
+      answer = weights.length
+        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed })
+        : null;
+      show();
+      if (released !== null && released === since) {
+        since = null;
+        requestAnimationFrame(() => performance.measure("repaint", { start: released, end: performance.now() }));
+      }
+    }
+    say("working", "");
+  } catch (error) {
+    answer = null;
+    show();
+    say("working", error.message, true);
+  } finally {
+    clearTimeout(timer);
+    isAsking = false;
+  }
+}
+
+// ---- showing ---------------------------------------------------------------------------------------------------------
+
+function changed(released = null) {
+  since = released;
+  history.replaceState(null, "", link.write(painted, problem.start));
+  controls();
+  draw();
+  refresh();
+}
+
+function load(state) {
+  painted = state;
+  stop();
+  changed();
+}
+
+function controls() {
+  document.querySelector(`input[name=when][value=${painted.when}]`).checked = true;
+  $("undo").disabled = !undo.length;
+  $("redo").disabled = !redo.length;
+  $("clear").disabled = $("share").disabled = $("save").disabled = !painted.weights.some((w) => w > 0);
+  $("step").value = painted.step;
+  $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
+  $("start").value = painted.start;
+  const isHome = painted.start === problem.start;
+  $("start-is").textContent = world.place(painted.start) + (isHome ? ", where episodes start" : "");
+  $("start").setAttribute("aria-valuetext", $("start-is").textContent);
+  $("start-note").textContent = isHome ? "" : "Value and episode from here, in the estimated world. What is proved is about the problem's own start.";
+}
+
+// Colours run from the lowest value to the highest, or from 0 where these are nearly equal.
+function scale() {
+  const high = answer ? Math.max(...answer.values) : 0, low = answer ? Math.min(...answer.values) : 0;
+  return { low: high - low > 0.05 * high ? low : 0, high };
+}
+
+function draw() {
+  const { low, high } = scale();
+  const shade = (s) => (high > 0 ? (answer.values[s] - low) / (high - low) : 0);
+  const path = position === null || !answer ? null : answer.episode;
+  world.draw({ ...painted, shade, values: answer?.values, policy: answer?.policy, path, at: position ?? 0 });
+}
+
+function show() {
+  draw();
+  document.querySelector(".result").classList.toggle("none", Boolean(answer && answer.is_vacuous));
+  $("play").disabled = $("another").disabled = !answer;
+  if (!answer) {
+    $("value").textContent = "–";
+    $("proof").textContent = "Paint a reward to begin.";
+    $("truth").textContent = $("episode").textContent = "\u00a0";
+    $("low").textContent = "value";
+    $("high").textContent = "";
+    return;
+  }
+  const { low, high } = scale();
+  $("low").textContent = `value ${number(low)}`;
+  $("high").textContent = number(high);
+  $("value").textContent = number(answer.value);
+  $("value-of").textContent =
+    painted.when === "end" ? "on average at the end, of at most 1" : "on average along the way, of at most 1";
+  $("proof").textContent = proof();
+  $("truth").textContent =
+    answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
+  $("episode").textContent = `This episode collects ${number(collected())}.`;
+}
+
+function proof() {
+  if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
+  if (answer.is_vacuous) return `Nothing is proved for this reward yet. ${answer.words[0].toUpperCase()}${answer.words.slice(1)}.`;
+  if (answer.gap <= 1e-9) return `Certified: no policy is better, with probability ${problem.confidence}.`;
+  return `Certified: loses at most ${number(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
+}
+
+function collected() {
+  const rewards = answer.episode.slice(0, problem.horizon).map((s) => painted.weights[s]);
+  return painted.when === "end" ? rewards.at(-1) : rewards.reduce((a, b) => a + b, 0) / problem.horizon;
+}
+
+function say(id, text, isFailure = false) {
+  $(id).textContent = text || "\u00a0";
+  $(id).classList.toggle("failed", isFailure);
+}
+
+// ---- an episode ------------------------------------------------------------------------------------------------------
+
+let frame = null;
+
+function play() {
+  if (!answer) return;
+  if (frame !== null) return stop();
+  $("play").textContent = "Stop";
+  const began = performance.now();
+  const tick = (now) => {
+    const at = Math.min(Math.max(0, now - began) / PACE, problem.horizon - 1);
+    position = isStill.matches ? Math.floor(at) : at;
+    const step = Math.floor(position);
+    if (step !== painted.step) {
+      painted.step = step;
+      controls();
+      refresh();
+    }
+    draw();
+    if (at < problem.horizon - 1) frame = requestAnimationFrame(tick);
+    else finish();
+  };
+  frame = requestAnimationFrame(tick);
+}
+
+function finish() {
+  if (frame !== null) cancelAnimationFrame(frame);
+  frame = null;
+  $("play").textContent = "Play an episode";
+  if (problem) history.replaceState(null, "", link.write(painted, problem.start));
+}
+
+function stop() {
+  finish();
+  position = null;
+}
+
+// ---- controls --------------------------------------------------------------------------------------------------------
+
+function listen() {
+  $("undo").onclick = () => travel(undo, redo);
+  $("redo").onclick = () => travel(redo, undo);
+  $("clear").onclick = () => change((weights) => weights.fill(0));
+  $("fill").onclick = () => change((weights) => weights.fill(brush()));
+  $("play").onclick = play;
+  $("another").onclick = () => {
+    stop();
+    seed += 1;
+    refresh().then(play);
+  };
+  $("share").onclick = share;
+  $("save").onclick = save;
+  document.querySelectorAll("input[name=when]").forEach((input) => (input.onchange = () => {
+    remember();
+    painted.when = input.value;
+    changed();
+  }));
+  $("step").oninput = () => {
+    stop();
+    painted.step = Number($("step").value);
+    changed();
+  };
+  $("start").oninput = () => {
+    stop();
+    painted.start = Number($("start").value);
+    changed();
+  };
+  window.addEventListener("hashchange", () => {
+    const state = link.read(location.hash, problem);
+    if (state) load(state);
+  });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input[type=number]");
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !isTyping) {
+      event.preventDefault();
+      event.shiftKey ? travel(redo, undo) : travel(undo, redo);
+    } else if (event.key === "p" && !event.ctrlKey && !event.metaKey && !isTyping) play();
+  });
+}
+
+async function share() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say("working", "The link is copied. It opens this reward on this machine while the server runs.");
+  } catch {
+    say("working", "Copy the address of this page: it holds the whole reward.");
+  }
+}
+
+async function save() {
+  try {
+    const file = await ask("/api/reward.npy", { weights: pairs(), when: painted.when });
+    const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
+    anchor.click();
+    URL.revokeObjectURL(anchor.href);
+    say("working", `Saved as ${anchor.download}: an array [H, S, A] to plan with.`);
+  } catch (error) {
+    say("working", error.message, true);
+  }
+}
+
+// ---- the two kinds of world ------------------------------------------------------------------------------------------
+
+function map() {
+  $("map").hidden = false;
+  $("board").setAttribute("aria-label", `Map of ${count(problem.states, "state")}; paint the reward here`);
+  return makeBoard($("board"), problem, events);
+}
+
+// States without coordinates: a row each, a page at a time.
+function table() {
+  let first = 0, view = null;
+  const inputs = [];
+  $("list").hidden = false;
+  $("pager").hidden = problem.states <= PAGE;
+  document.querySelector(".legend").hidden = true;
+
+  function build() {
+    const end = Math.min(first + PAGE, problem.states);
+    inputs.length = 0;
+    $("rows").replaceChildren(...Array.from({ length: end - first }, (_, i) => row(first + i)));
+    $("range").textContent = `states ${first} to ${end - 1} of ${problem.states}`;
+    $("previous").disabled = first === 0;
+    $("next").disabled = end === problem.states;
+    if (view) draw(view);
+  }
+
+  function row(s) {
+    const line = document.createElement("tr");
+    const input = Object.assign(document.createElement("input"), { type: "number", min: 0, max: 1, step: 0.05 });
+    input.setAttribute("aria-label", `reward of state ${s}`);
+    input.onchange = () => {
+      const weight = Number(input.value);
+      if (weight >= 0 && weight <= 1) change((weights) => (weights[s] = weight));
+      else {
+        say("working", `The reward of state ${s} must lie between 0 and 1.`, true);
+        input.value = painted.weights[s];
+      }
+    };
+    const cells = [s, input, "", ""].map((content) => {
+      const cell = document.createElement("td");
+      cell.append(content);
+      return cell;
+    });
+    cells[2].className = "value";
+    line.append(...cells);
+    inputs.push({ s, line, input, value: cells[2], action: cells[3] });
+    return line;
+  }
+
+  function draw(now) {
+    view = now;
+    for (const { s, line, input, value, action } of inputs) {
+      if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
+      line.classList.toggle("start", s === now.start);
+      value.textContent = now.values ? number(now.values[s]) : "";
+      value.style.setProperty("--share", `${100 * now.shade(s)}%`);
+      action.textContent = now.policy && now.values[s] > 1e-9 ? problem.actions[now.policy[s]] : "";
+    }
+  }
+
+  $("previous").onclick = () => build((first -= PAGE));
+  $("next").onclick = () => build((first += PAGE));
+  build();
+  return { draw, place: (s) => `state ${s}` };
+}

@@ -1,0 +1,208 @@
+"""The server of the playground: one page, three questions, for this machine only.
+
+Whoever may ask is decided before anything is read: the Host must be this machine (so that no other name can be pointed
+at it), the Origin, where a browser sends one, must be the page itself, and questions must be JSON of bounded size. The
+answers are plain data; nothing that arrives is executed, unpickled or written to disk.
+"""
+
+import ipaddress
+import json
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.run import Run
+from horizonfree.web.session import Painting, Session, index
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+MOST_BYTES = 2**20  # of a question
+SEEDS = 2**31
+PAGE = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/board.js": ("board.js", "text/javascript"),
+    "/link.js": ("link.js", "text/javascript"),
+}
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Refused(Exception):
+    """A request that is not answered: an HTTP status and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def app(run: Run, *, delta: float = 0.05) -> "Starlette":
+    """The playground of a run as an ASGI application."""
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    session = Session(run, delta)
+    H, S = run.problem.horizon, run.problem.num_states
+
+    def error(status: int, why: str) -> Response:
+        return JSONResponse({"error": why}, status, HEADERS)
+
+    def guarded(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def respond(request: Request) -> Response:
+            try:
+                check_sender(request)
+                return await answer(request)
+            except Refused as refused:
+                return error(refused.status, str(refused))
+            except HorizonfreeError as refused:
+                return error(422, str(refused))
+
+        return respond
+
+    async def page(request: Request) -> Response:
+        name, kind = PAGE[request.url.path]
+        return Response(files("horizonfree.web").joinpath(name).read_bytes(), 200, HEADERS, kind)
+
+    async def problem(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(session.problem), 200, HEADERS)
+
+    async def plan(request: Request) -> Response:
+        question = await read(request)
+        painting = session.painting(question)
+        step = index(question.get("step", 0), H, "step")
+        start = index(question.get("start", run.problem.start), S, "start")
+        seed = index(question.get("seed", 0), SEEDS, "seed")
+
+        def work() -> dict[str, Any]:
+            return session.answer(painting, step=step, start=start, seed=seed)
+
+        return JSONResponse(await run_in_threadpool(work), 200, HEADERS)
+
+    async def reward(request: Request) -> Response:
+        content = await run_in_threadpool(session.file, session.painting(await read(request)))
+        return Response(content, 200, HEADERS, "application/octet-stream")
+
+    async def refuse(request: Request, failure: Exception) -> Response:
+        status = failure.status_code if isinstance(failure, HTTPException) else 500
+        return error(status, {404: "there is no such page", 405: "not in this way"}.get(status, "refused"))
+
+    async def fail(request: Request, failure: Exception) -> Response:
+        return error(500, f"the server failed ({type(failure).__name__}); its terminal says more")
+
+    return Starlette(
+        routes=[
+            *(Route(path, guarded(page), methods=["GET"]) for path in PAGE),
+            Route("/api/problem", guarded(problem), methods=["GET"]),
+            Route("/api/plan", guarded(plan), methods=["POST"]),
+            Route("/api/reward.npy", guarded(reward), methods=["POST"]),
+        ],
+        exception_handlers={HTTPException: refuse, Exception: fail},
+    )
+
+
+def check_sender(request: "Request") -> None:
+    """Refuse requests that were not made by this page on this machine."""
+    host = request.headers.get("host", "")
+    if not is_loopback(_name(host)):
+        raise Refused(
+            421, f"host {host[:80]!r} is not this machine; open the address that the terminal shows"
+        )
+    origin = request.headers.get("origin")
+    if origin is not None and origin != f"http://{host}":
+        raise Refused(403, f"another page ({origin[:80]}) may not use this server")
+
+
+async def read(request: "Request") -> dict[str, Any]:
+    """The JSON object in a request, of bounded size."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "questions are JSON: send Content-Type: application/json")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise Refused(413, f"the question is larger than {MOST_BYTES} bytes")
+    try:
+        question = json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the question is not valid JSON") from None
+    if not isinstance(question, dict):
+        raise Refused(400, "the question must be a JSON object")
+    return question
+
+
+def serve(
+    run: Run, *, host: str = "127.0.0.1", port: int = 8000, open_browser: bool = False, delta: float = 0.05
+) -> None:
+    """Serve the playground of a run on this machine until interrupted; port 0 takes any that is free."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise OptionError("the playground needs a web server: pip install 'horizonfree[web]'") from None
+    if not is_loopback(host):
+        raise OptionError(
+            f"host is {host!r}; the playground is for this machine only: use 127.0.0.1 or localhost"
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise OptionError(f"port {port} cannot be used ({error}); choose another, or 0 for any") from None
+    with listener:
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listener.getsockname()[1]}/"
+        print(f"Preparing the planner for {run.problem.num_states:,} states ...", flush=True)
+        warm_up(run, delta)
+        print(f"The playground is at {address}\nStop it with Ctrl-C.", flush=True)
+        if open_browser:
+            threading.Timer(0.5, webbrowser.open, [address]).start()
+        config = uvicorn.Config(app(run, delta=delta), log_level="warning", lifespan="off", ws="none")
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            print("Stopped.", flush=True)
+
+
+def warm_up(run: Run, delta: float = 0.05) -> None:
+    """Compile what an answer needs, so that the first one is as quick as the rest."""
+    session = Session(run, delta)
+    session.problem()
+    session.answer(Painting(((run.problem.start, 1.0),), "end"), step=0, start=run.problem.start, seed=0)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host name or address is this machine."""
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,162 @@
+"""What the playground answers: painted rewards in, plans out, as plain data for JSON.
+
+A painted reward is a weight in [0, 1] for some states and a word for when it counts: "end" pays the weight of the state
+at the last step, "along" pays 1/H of it at every step. Either way the total stays within 1.
+"""
+
+import dataclasses
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree import planning
+from horizonfree.errors import RewardError, ShapeError
+from horizonfree.run import Plan, Run, true_gap
+from horizonfree.simulate import simulate
+
+KEPT = 16  # plans that are remembered: moving a slider plans nothing again
+WHEN = ("end", "along")
+
+
+class Painting(NamedTuple):
+    """A painted reward: (state, weight) in the order of the states, and when it counts."""
+
+    weights: tuple[tuple[int, float], ...]
+    when: str
+
+
+class Planned(NamedTuple):
+    """A plan, its values in the world that it was made for, and what it really loses where that is known."""
+
+    plan: Plan
+    V: Float[np.ndarray, "H+1 S"]
+    loss: float | None
+
+
+class Session:
+    """A run that answers questions about painted rewards; safe to ask from several threads."""
+
+    def __init__(self, run: Run, delta: float = 0.05) -> None:
+        self.run, self.delta = run, delta
+        self._kept: OrderedDict[Painting, Planned] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def problem(self) -> dict[str, Any]:
+        """What the page needs to draw the problem, and the certificate for every reward."""
+        problem, layout = self.run.problem, self.run.problem.layout
+        cells, walls = layout.get("cells"), layout.get("walls")
+        certificate = self.run.certificate(self.delta)
+        return {
+            "name": problem.name,
+            "states": problem.num_states,
+            "horizon": problem.horizon,
+            "start": problem.start,
+            "actions": [str(x) for x in layout.get("actions") or range(problem.num_actions)],
+            "cells": None if cells is None else np.asarray(cells).tolist(),
+            "walls": None if walls is None else np.asarray(walls).tolist(),
+            "reachable": np.flatnonzero(self.run.valid.reachable).tolist(),
+            "episodes": self.run.episodes,
+            "is_simulated": problem.truth is not None,
+            "confidence": 1 - self.delta,
+            "certificate": {"eps": certificate.eps, "is_vacuous": certificate.is_vacuous}
+            | {"is_rejected": certificate.is_rejected, "words": certificate.words},
+        }
+
+    def answer(self, painting: Painting, *, step: int, start: int, seed: int) -> dict[str, Any]:
+        """The plan at one step, its value from one state, what is proved of it, and one episode."""
+        plan, V, loss = self.planned(painting)
+        certificate = plan.certificate
+        return {
+            "step": step,
+            "policy": plan.policy[step].tolist(),
+            "values": np.round(V[step], 6).tolist(),
+            "value": float(V[0, start]),
+            "gap": plan.gap,
+            "method": certificate.method,
+            "words": certificate.words,
+            "is_vacuous": certificate.is_vacuous,
+            "is_rejected": certificate.is_rejected,
+            "loss": loss,
+            "episode": self.episode(plan, start, seed).tolist(),
+        }
+
+    def planned(self, painting: Painting) -> Planned:
+        """The plan for a painting, remembered."""
+        with self._lock:
+            if painting in self._kept:
+                self._kept.move_to_end(painting)
+                return self._kept[painting]
+            found = self._plan(painting)
+            self._kept[painting] = found
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+    def _plan(self, painting: Painting) -> Planned:
+        problem, reward = self.run.problem, self.table(painting)
+        plan = self.run.plan(reward, delta=self.delta)
+        V = planning.evaluate(problem.known.kernel(plan.theta), reward, plan.policy)
+        loss = None if problem.truth is None else max(0.0, true_gap(problem, reward, plan.policy))
+        return Planned(plan, V, loss)
+
+    def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H+1"]:
+        """The states of one episode: of the simulated truth where there is one, else of the estimated world."""
+        problem = self.run.problem
+        known = dataclasses.replace(problem.known, start=start)
+        truth = plan.theta if problem.truth is None else problem.truth
+        world = dataclasses.replace(problem, known=known, truth=truth)
+        return np.asarray(simulate(world, plan.policy, seed=seed).s[0])
+
+    def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
+        """The painted reward as an array."""
+        problem = self.run.problem
+        H, S, A = problem.horizon, problem.num_states, problem.num_actions
+        states = np.zeros(S)
+        for s, weight in painting.weights:
+            states[s] = weight
+        table = np.zeros((H, S, A))
+        if painting.when == "end":
+            table[-1] = states[:, None]
+        else:
+            table[:] = states[:, None] / H
+        return table
+
+    def file(self, painting: Painting) -> bytes:
+        """The painted reward as the bytes of an .npy file."""
+        file = io.BytesIO()
+        np.save(file, self.table(painting), allow_pickle=False)
+        return file.getvalue()
+
+    def painting(self, question: Mapping[str, Any]) -> Painting:
+        """A painting from untrusted JSON, or an error that says what is wrong with it."""
+        when, weights = question.get("when"), question.get("weights")
+        if when not in WHEN:
+            raise RewardError(f"when is {when!r}; it must be 'end' or 'along'")
+        if not isinstance(weights, list):
+            raise ShapeError("weights must be a list of [state, weight]")
+        found: dict[int, float] = {}
+        for i, pair in enumerate(weights):
+            if not (isinstance(pair, list) and len(pair) == 2):
+                raise ShapeError(f"weights[{i}] is {str(pair)[:40]!r}; it must be [state, weight]")
+            state = index(pair[0], self.run.problem.num_states, f"the state of weights[{i}]")
+            weight = pair[1]
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+                raise RewardError(
+                    f"the weight of state {state} is {str(weight)[:40]}; weights lie between 0 and 1"
+                )
+            if state in found:
+                raise ShapeError(f"state {state} has two weights; give it one")
+            found[state] = float(weight)
+        return Painting(tuple(sorted((s, w) for s, w in found.items() if w > 0)), when)
+
+
+def index(value: Any, size: int, what: str) -> int:
+    """An integer from 0 to size - 1 out of untrusted JSON."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
+        raise ShapeError(f"{what} is {str(value)[:40]}; it must be an integer from 0 to {size - 1}")
+    return value
