@@ -37,10 +37,9 @@ const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s
 const number = (x) => (x > 0 && x < 1e-6 ? "under 0.000001" : x === 0 ? "0" : x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3));
 
 function promise() {
-  const c = problem.certificate;
-  if (c.is_rejected) return `Careful, ${c.words}.`;
-  if (c.is_vacuous) return "For all rewards at once nothing is proved yet; single rewards may be.";
-  return `Proved: whatever you paint, the plan loses at most ${number(c.eps)}, with probability ${problem.confidence}.`;
+  if (problem.is_rejected) return `Careful, ${problem.words}.`;
+  if (problem.is_vacuous) return "For all rewards at once nothing is proved yet; single rewards may be.";
+  return `Proved: whatever you paint, the plan loses at most ${number(problem.eps)}, with probability ${problem.confidence}.`;
 }
 
 function example() {

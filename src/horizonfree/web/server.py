@@ -160,10 +160,12 @@ def serve(
         raise OptionError(
             f"host is {host!r}; the playground is for this machine only: use 127.0.0.1 or localhost"
         )
+    if not 0 <= port < 2**16:
+        raise OptionError(f"port is {port}; ports are 0 to 65535, and 0 takes any that is free")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise OptionError(f"port {port} cannot be used ({error}); choose another, or 0 for any") from None
     with listener:
         name = f"[{host}]" if ":" in host else host

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 
 from horizonfree import planning
 from horizonfree.errors import RewardError, ShapeError
+from horizonfree.mixture import Mixture
 from horizonfree.run import Plan, Run, true_gap
 from horizonfree.simulate import simulate
 
@@ -48,23 +49,15 @@ class Session:
 
     def problem(self) -> dict[str, Any]:
         """What the page needs to draw the problem, and the certificate for every reward."""
-        problem, layout = self.run.problem, self.run.problem.layout
-        cells, walls = layout.get("cells"), layout.get("walls")
         certificate = self.run.certificate(self.delta)
-        return {
-            "name": problem.name,
-            "states": problem.num_states,
-            "horizon": problem.horizon,
-            "start": problem.start,
-            "actions": [str(x) for x in layout.get("actions") or range(problem.num_actions)],
-            "cells": None if cells is None else np.asarray(cells).tolist(),
-            "walls": None if walls is None else np.asarray(walls).tolist(),
+        return drawing(self.run.problem) | {
             "reachable": np.flatnonzero(self.run.valid.reachable).tolist(),
             "episodes": self.run.episodes,
-            "is_simulated": problem.truth is not None,
             "confidence": 1 - self.delta,
-            "certificate": {"eps": certificate.eps, "is_vacuous": certificate.is_vacuous}
-            | {"is_rejected": certificate.is_rejected, "words": certificate.words},
+            "eps": certificate.eps,
+            "words": certificate.words,
+            "is_vacuous": certificate.is_vacuous,
+            "is_rejected": certificate.is_rejected,
         }
 
     def answer(self, painting: Painting, *, step: int, start: int, seed: int) -> dict[str, Any]:
@@ -153,6 +146,19 @@ class Session:
                 raise ShapeError(f"state {state} has two weights; give it one")
             found[state] = float(weight)
         return Painting(tuple(sorted((s, w) for s, w in found.items() if w > 0)), when)
+
+
+def drawing(problem: Mixture) -> dict[str, Any]:
+    """Sizes, places and names of a problem."""
+    cells = problem.layout.get("cells")
+    return {
+        "name": problem.name,
+        "states": problem.num_states,
+        "horizon": problem.horizon,
+        "start": problem.start,
+        "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
+        "cells": None if cells is None else np.asarray(cells).tolist(),
+    }
 
 
 def index(value: Any, size: int, what: str) -> int:
