@@ -49,6 +49,12 @@ def occupancy(problem: Problem, states: int | Sequence[int]) -> Float[np.ndarray
     return table
 
 
+def suite(problem: Problem) -> Float[np.ndarray, "2S H S A"]:
+    """For every state the rewards "be there at the end" and "stay there": a test that no single reward replaces."""
+    states = range(_known(problem).num_states)
+    return np.stack([goal(problem, s) for s in states] + [occupancy(problem, s) for s in states])
+
+
 def resolve(problem: Problem, reward: RewardLike, *, scale: str = "total") -> Reward:
     """Check a reward of any form and bring it to the scale total <= 1.
 

@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree import evidence as ev
 from horizonfree.certificates import Certificate
@@ -34,8 +34,12 @@ class Explorer(eqx.Module):
         """The state before the first episode; cheap, its policy is not run."""
 
     @abc.abstractmethod
+    def is_due(self, known: Known, state: Any) -> bool | Bool[Array, ""]:
+        """Whether a new policy must be chosen before the next episode; a plain bool where it never changes."""
+
+    @abc.abstractmethod
     def choose(self, key: Array, known: Known, valid: ValidSet, state: Any, evidence: ev.Evidence) -> Any:
-        """The state with the policy of the next episode."""
+        """The state with the policy of the next episode; called only when it is due."""
 
     @abc.abstractmethod
     def update(
@@ -79,7 +83,15 @@ def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
 
 def choose(explorer: Explorer, known: Known, valid: ValidSet, key: Array, progress: Progress) -> Progress:
     """Decide on the policy of the next episode, which is then `progress.state.policy`."""
-    state = explorer.choose(key, known, valid, progress.state, progress.evidence)
+
+    def decide(state: Any) -> Any:
+        return explorer.choose(key, known, valid, state, progress.evidence)
+
+    due = explorer.is_due(known, progress.state)
+    if isinstance(due, bool):
+        state = decide(progress.state) if due else progress.state
+    else:
+        state = jax.lax.cond(due, decide, lambda state: state, progress.state)
     return Progress(progress.episode, state, progress.evidence)
 
 

@@ -124,11 +124,50 @@ class HFUCRLRFE(Explorer):
         none = jnp.int32(0)
         return State(ridge, nothing, nothing, ridge.log_det, beta, constraints, none, none)
 
+    def is_due(self, known: Known, state: State) -> bool | Bool[Array, ""]:
+        """At first, and whenever some log det has grown by `lazy` since the last call."""
+        if self.lazy == 0:
+            return True
+        return (state.calls == 0) | ((state.ridge.log_det - state.log_det).max() >= self.lazy)
+
     def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
-        """Ask the oracle for the next policy, when it is due."""
-        grown = (state.ridge.log_det - state.log_det).max()
-        due = (state.calls == 0) | (grown >= self.lazy)
-        return jax.lax.cond(due, lambda x: self._call(key, known, valid, x), lambda x: x, state)
+        """theta_k, then the oracle at beta_K, then the constraints of its index."""
+        ridge, beta = state.ridge, self.beta(known, self.total(), known.bound)
+        theta = least_squares(valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+        beta_k = self.beta(known, state.episode + 1, known.bound)
+        prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
+        start = state.radius if self.homotopy else beta
+        found = oracle.ascent(
+            key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
+        )
+        answer = Answer(
+            found.point,
+            found.V,
+            found.V_hat,
+            found.value,
+            found.upper,
+            oracle.relaxed(prepared, beta)[1][0, known.start],
+            theta,
+            ball_ratios(ridge, theta)[:, 0].max() / beta_k,
+            state.episode,
+        )
+        is_best = answer.value <= state.best.value
+        slot = state.calls % KEPT
+        kept = state.constraints
+        return State(
+            ridge,
+            answer,
+            jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best),
+            ridge.log_det,
+            oracle.next_search_radius(found.search_value, found.radius, beta),
+            Constraints(
+                kept.theta.at[slot].set(ridge.theta),
+                kept.Sigma.at[slot].set(ridge.Sigma),
+                kept.beta.at[slot].set(beta_k),
+            ),
+            state.episode,
+            state.calls + 1,
+        )
 
     def update(
         self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
@@ -203,45 +242,6 @@ class HFUCRLRFE(Explorer):
             return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
         bias = jnp.sqrt(radius.parameters(d, H, B).lam) * B
         return jnp.asarray(self.scale + self.bias_scale * bias)
-
-    def _call(self, key: Array, known: Known, valid: ValidSet, state: State) -> State:
-        """theta_k, then the oracle at beta_K, then the constraints of index k+1."""
-        ridge, beta = state.ridge, self.beta(known, self.total(), known.bound)
-        theta = least_squares(valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
-        beta_k = self.beta(known, state.episode + 1, known.bound)
-        prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
-        start = state.radius if self.homotopy else beta
-        found = oracle.ascent(
-            key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
-        )
-        answer = Answer(
-            found.point,
-            found.V,
-            found.V_hat,
-            found.value,
-            found.upper,
-            oracle.relaxed(prepared, beta)[1][0, known.start],
-            theta,
-            ball_ratios(ridge, theta)[:, 0].max() / beta_k,
-            state.episode,
-        )
-        is_best = answer.value <= state.best.value
-        slot = state.calls % KEPT
-        kept = state.constraints
-        return State(
-            ridge,
-            answer,
-            jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best),
-            ridge.log_det,
-            oracle.next_search_radius(found.search_value, found.radius, beta),
-            Constraints(
-                kept.theta.at[slot].set(ridge.theta),
-                kept.Sigma.at[slot].set(ridge.Sigma),
-                kept.beta.at[slot].set(beta_k),
-            ),
-            state.episode,
-            state.calls + 1,
-        )
 
 
 def ball_ratios(ridge: Ridge, theta: Float[Array, " d"]) -> Float[Array, "2 M"]:

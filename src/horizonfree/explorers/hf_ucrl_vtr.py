@@ -63,6 +63,10 @@ class HFUCRLVTR(Explorer):
         ridge = Ridge.init(radius.parameters(known.dim, H, known.bound).lam, known.dim, (self.orders(known),))
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
 
+    def is_due(self, known: Known, state: State) -> bool:
+        """Every episode."""
+        return True
+
     def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
         """Q_h = [r_h + <theta_0, phi_{V_{h+1}}> + beta_k ||phi_{V_{h+1}}||]_{[0,1]}, V_h = max_a Q_h."""
         beta, first = self.beta(known, state.episode + 1), jax.tree.map(lambda x: x[0], state.ridge)

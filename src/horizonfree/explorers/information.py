@@ -38,6 +38,10 @@ class Information(Explorer):
         """No design yet."""
         return State(jnp.zeros((known.horizon, known.num_states), jnp.int32), jnp.zeros(()))
 
+    def is_due(self, known: Known, state: State) -> bool:
+        """Every episode."""
+        return True
+
     def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
         """The best design for what is known now."""
         return State(*design(known, valid, jnp.asarray(evidence.rows), jnp.asarray(evidence.theta)))

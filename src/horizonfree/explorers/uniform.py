@@ -32,6 +32,10 @@ class Uniform(Explorer):
         shape = (known.horizon, known.num_states, known.num_actions)
         return State(jnp.full(shape, 1.0 / known.num_actions))
 
+    def is_due(self, known: Known, state: State) -> bool:
+        """Never: the policy stays."""
+        return False
+
     def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
         """Always the same."""
         return state
