@@ -1,0 +1,82 @@
+"""The command line: `horizonfree --help`. Commands import what is heavy when they run, so that help comes at once."""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from horizonfree.cli import answers, explore, lists
+from horizonfree.errors import HorizonfreeError
+
+app = typer.Typer(
+    name="horizonfree",
+    help="Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is.",
+    epilog="New here? `horizonfree tour` shows everything in a minute.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (
+    explore.tour,
+    lists.problems,
+    lists.explorers,
+    explore.explore,
+    answers.plan,
+    answers.certify,
+    answers.report,
+    answers.compare,
+    answers.serve,
+    lists.theory,
+):
+    app.command(no_args_is_help=command in (answers.plan, answers.certify, answers.report, answers.compare))(
+        command
+    )
+
+
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        from horizonfree import __version__
+
+        print(f"horizonfree {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Say which version."
+    ),
+) -> None:
+    """Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is."""
+
+
+def main() -> None:
+    """Run a command: 0 if all went well, 2 on bad input (one line says why), 130 on Ctrl-C."""
+    warnings.showwarning = _say_warning
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except HorizonfreeError as error:
+        _say(f"error: {error}")
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        _say("stopped")
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a mistake of ours: show it in full
+            raise
+        _say(f"error: {error.format_message()}")
+        sys.exit(2)
+
+
+def _say(text: str) -> None:
+    print(f"horizonfree: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"note: {message}")

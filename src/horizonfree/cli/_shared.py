@@ -1,0 +1,139 @@
+"""What the commands share: options, output for people and for machines, a cache of compiled programs."""
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from horizonfree.errors import OptionError
+
+if TYPE_CHECKING:
+    from horizonfree import Certificate, Mixture, Run
+
+Folder = Annotated[Path, typer.Argument(help="Folder of a run, as `explore --out` wrote it.", metavar="RUN")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Delta = Annotated[float, typer.Option(help="Failure probability of the certificate.")]
+GoalStates = Annotated[
+    list[int] | None, typer.Option("--goal", help="Reward 1 for ending in this state; repeat for several.")
+]
+RewardFile = Annotated[
+    Path | None,
+    typer.Option("--reward", help="Reward from a .npy file: [S], [S, A] or [H, S, A].", metavar="FILE"),
+]
+
+console = Console(highlight=False)
+
+
+def start() -> None:
+    """Keep compiled programs between commands, in the user's cache folder; to be called before JAX is loaded."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horizonfree" / "jax"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def open_run(folder: Path) -> "Run":
+    """The run in a folder."""
+    start()
+    from horizonfree import load
+
+    return load(folder)
+
+
+def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """Print a value for machines, or let it be shown to people."""
+    if as_json:
+        print(json.dumps(plain(value), allow_nan=False))
+    else:
+        show()
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold; numbers that are not finite become words."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(x) for key, x in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(x) for x in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+
+def table(*columns: str, rows: Iterable[Iterable[Any]] = (), title: str | None = None) -> Table:
+    """A quiet table; numbers stand to the right."""
+    lines = [list(row) for row in rows]
+    made = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, header_style="dim", padding=(0, 3, 0, 0)
+    )
+    for i, column in enumerate(columns):
+        is_number = bool(lines) and all(
+            isinstance(line[i], (int, float)) or line[i] is None for line in lines
+        )
+        made.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for line in lines:
+        made.add_row(*(number(x) for x in line))
+    return made
+
+
+def number(x: Any) -> str:
+    """A number in a few digits; anything else as it is."""
+    if x is None:
+        return "-"
+    if isinstance(x, bool) or not isinstance(x, (int, float)):
+        return str(x)
+    if isinstance(x, int) or x == int(x) if math.isfinite(x) else False:
+        return f"{x:,.0f}" if abs(x) < 1e15 else f"{x:.3g}"
+    return f"{x:.4g}"
+
+
+def certificate(found: "Certificate") -> dict[str, Any]:
+    """A certificate as plain data."""
+    fields = ("eps", "delta", "method", "words", "is_rejected", "is_vacuous")
+    return {name: getattr(found, name) for name in fields} | {"parts": dict(found.parts)}
+
+
+def reward_of(problem: "Mixture", goal: list[int] | None, reward: str | Path | None) -> Any:
+    """The reward that --goal or --reward asks for; None without either."""
+    if goal and reward:
+        raise OptionError("--goal and --reward are two ways to say the same; give one of them")
+    if goal:
+        from horizonfree import goal as ending_in
+
+        return ending_in(problem, goal)
+    return None if reward is None else read_array(Path(reward))
+
+
+def read_array(path: Path) -> Any:
+    """An array from a .npy file; nothing is unpickled."""
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise OptionError(f"reward {path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise OptionError(f"reward {path} is not a .npy file of numbers: {error}") from None
+
+
+def free_name(path: Path) -> Path:
+    """The path itself, or with the first number that makes it new."""
+    return next(x for x in (path, *(Path(f"{path}-{i}") for i in range(2, 10**6))) if not x.exists())
+
+
+def problem_line(problem: "Mixture") -> str:
+    """A problem in a few words."""
+    from horizonfree.valid import valid_set
+
+    known = problem.known
+    return (
+        f"{problem.name}: {known.num_states:,} states, {known.num_actions} actions, {known.horizon} steps, "
+        f"{valid_set(known).num_free} unknown numbers"
+    )

@@ -1,0 +1,250 @@
+"""`horizonfree explore` and `horizonfree tour`."""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horizonfree import settings as config
+from horizonfree.cli._shared import (
+    GoalStates,
+    Json,
+    RewardFile,
+    answer,
+    certificate,
+    console,
+    free_name,
+    problem_line,
+    reward_of,
+    start,
+)
+from horizonfree.errors import OptionError
+
+if TYPE_CHECKING:
+    from horizonfree import Run
+
+
+def _problem_names(incomplete: str) -> list[str]:
+    from horizonfree.problems import problems
+
+    return [name for name in problems() if name.startswith(incomplete)]
+
+
+def _explorer_names(incomplete: str) -> list[str]:
+    from horizonfree.explorers import EXPLORERS
+
+    return [name for name in EXPLORERS if name.startswith(incomplete)]
+
+
+def explore(
+    problem: Annotated[
+        str | None,
+        typer.Argument(
+            help="A name (see `horizonfree problems`) or gymnasium:ID.",
+            autocompletion=_problem_names,
+        ),
+    ] = None,
+    explorer: Annotated[
+        str | None,
+        typer.Option(
+            help="See `horizonfree explorers`.  [default: information]", autocompletion=_explorer_names
+        ),
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(help="How many; with --until-eps, at most how many.")
+    ] = None,
+    until_eps: Annotated[
+        float | None, typer.Option(help="Stop when the certified gap is at most this, for every reward.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run.  [default: 0]")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="New folder for the run.  [default: runs/PROBLEM-EXPLORER-SEED]")
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
+    ] = None,
+    opt: Annotated[
+        list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Failure probability of certificates.  [default: 0.05]")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Declare the episodes beforehand: sharper certificates around them.")
+    ] = None,
+    goal: GoalStates = None,
+    reward: RewardFile = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="Settings from a TOML file; flags overrule it.", metavar="FILE.toml")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder.", metavar="RUN")
+    ] = None,
+    save_episodes: Annotated[
+        int | None, typer.Option(help="Write a checkpoint at least every so many episodes.")
+    ] = None,
+    save_seconds: Annotated[
+        float | None, typer.Option(help="Write a checkpoint at least every so many seconds.  [default: 10]")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Explore a problem without a reward and keep the run in a folder.
+
+    Ctrl-C stops and saves; `--resume` goes on, to the same result as if it had never been stopped.
+
+    Examples:
+
+        horizonfree explore zoned-grid --episodes 300 --seed 1 --out runs/a
+
+        horizonfree explore zoned-grid --param size=8 --explorer hf-ucrl-rfe++ --opt scale=0.5 --episodes 100
+
+        horizonfree explore gymnasium:FrozenLake-v1 --param horizon=60 --until-eps 0.2
+
+        horizonfree explore --resume runs/a
+
+        horizonfree explore --resume runs/a --episodes 200
+    """
+    flags: dict[str, Any] = {
+        "problem": problem,
+        "explorer": explorer,
+        "episodes": episodes,
+        "until_eps": until_eps,
+        "delta": delta,
+        "budget": budget,
+        "seed": seed,
+        "out": out,
+        "goal": goal,
+        "reward": None if reward is None else str(reward),
+        "param": config.entries(param or [], "--param"),
+        "opt": config.entries(opt or [], "--opt"),
+        "save_episodes": save_episodes,
+        "save_seconds": save_seconds,
+    }
+    chosen = config.merge(config.read(settings) if settings else {}, flags)
+    run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags)
+    found = run.certificate(chosen.delta)
+    folder = _short(run.folder)
+    value = {
+        "folder": str(run.folder),
+        "problem": run.problem.name,
+        "episodes": run.episodes,
+        "theta_hat": run.theta_hat / run.problem.known.unit,
+        "certificate": certificate(found),
+    }
+
+    def show() -> None:
+        console.print(f"[bold]{run.episodes:,} episodes[/] in {folder}", soft_wrap=True)
+        console.print(f"For every reward: [bold]{found.words}[/]", soft_wrap=True)
+        state = run.problem.num_states - 1
+        console.print(
+            f"\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}", soft_wrap=True
+        )
+        console.print(f"[dim]See it all:[/]         horizonfree report {folder}", soft_wrap=True)
+        console.print(f"[dim]Paint rewards:[/]      horizonfree serve {folder}", soft_wrap=True)
+
+    answer(value, json, show)
+
+
+def _begin(chosen: config.Settings) -> "Run":
+    if chosen.problem is None:
+        raise OptionError(
+            "say what to explore: horizonfree explore zoned-grid --episodes 300 (or --resume RUN)"
+        )
+    if chosen.episodes is None and chosen.until_eps is None:
+        raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
+    start()
+    from horizonfree import explore as run_explorer
+    from horizonfree import make
+
+    own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
+    if own:
+        name = sorted(own)[0]
+        raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
+    problem = make(chosen.problem, **chosen.param)
+    name = f"{problem.name}-{chosen.explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
+    folder = Path(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
+    print(f"{problem_line(problem)}; explorer {chosen.explorer}, into {folder}", file=sys.stderr)
+    with _saying_how_to_go_on(folder):
+        return run_explorer(
+            problem,
+            chosen.explorer,
+            episodes=chosen.episodes,
+            until_eps=chosen.until_eps,
+            delta=chosen.delta,
+            budget=chosen.budget,
+            seed=chosen.seed,
+            reward=reward_of(problem, chosen.goal, chosen.reward),
+            out=folder,
+            progress=True,
+            save_episodes=chosen.save_episodes,
+            save_seconds=chosen.save_seconds,
+            **chosen.opt,
+        )
+
+
+def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
+    allowed = ("episodes", "until_eps", "delta", "goal", "reward", "save_episodes", "save_seconds")
+    settled = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
+    if settled:
+        raise OptionError(
+            f"--resume goes on with the run as it was begun; {', '.join(settled)} cannot change now"
+        )
+    start()
+    from horizonfree import load
+
+    run = load(folder)
+    until = {"episodes": chosen.episodes, "until_eps": chosen.until_eps}
+    if chosen.episodes is not None or chosen.until_eps is not None:
+        until |= {"delta": chosen.delta, "reward": reward_of(run.problem, chosen.goal, chosen.reward)}
+    print(
+        f"{problem_line(run.problem)}; going on after episode {run.episodes:,}, in {folder}", file=sys.stderr
+    )
+    with _saying_how_to_go_on(folder):
+        save = {"save_episodes": chosen.save_episodes, "save_seconds": chosen.save_seconds}
+        return run.resume(progress=True, **until, **save)
+
+
+class _saying_how_to_go_on:
+    """Ctrl-C: the exploration has saved itself; say where, and how to go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not KeyboardInterrupt:
+            return
+        if not self.folder.is_dir():
+            print("stopped before the first episode; nothing was saved", file=sys.stderr)
+            raise typer.Exit(130)
+        from horizonfree import load
+
+        run = load(self.folder)
+        print(f"stopped after episode {run.episodes:,}, saved in {self.folder}; go on with:", file=sys.stderr)
+        print(f"  horizonfree explore --resume {self.folder}", file=sys.stderr)
+        raise typer.Exit(130)
+
+
+def tour(
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and report.  [default: out/tour]")] = None,
+    json: Json = False,
+) -> None:
+    """See it all in a minute: explore a grid twice, plan three rewards, check the certificates against the truth."""
+    start()
+    from horizonfree import tour as guide
+
+    folder = free_name(Path("out/tour")) if out is None else out
+    found = guide.run(folder, is_silent=json)
+    answer(found, json, lambda: None)
+
+
+def _short(folder: Path | None) -> str:
+    """A folder as one would type it from here."""
+    if folder is None:
+        return ""
+    here = Path.cwd()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)

@@ -1,0 +1,142 @@
+"""What there is: problems, explorers, and what the theorems promise."""
+
+from typing import Annotated, Any
+
+import typer
+
+from horizonfree.cli._shared import Json, answer, console, number, table
+from horizonfree.errors import UnknownNameError
+
+
+def problems(
+    name: Annotated[str | None, typer.Argument(help="Show the parameters of this one.")] = None,
+    json: Json = False,
+) -> None:
+    """List the named problems, or the parameters of one.
+
+    Examples:
+
+        horizonfree problems
+
+        horizonfree problems zoned-grid
+    """
+    from horizonfree.problems import problems as all_problems
+    from horizonfree.problems._registry import closest
+
+    found = all_problems()
+    if name is not None and name not in found:
+        raise UnknownNameError(f"there is no problem {name!r}; {closest(name, found)}")
+    chosen = found if name is None else {name: found[name]}
+    value: dict[str, Any] = {
+        key: {
+            "description": spec.description,
+            "source": spec.source,
+            "parameters": {
+                p.name: {
+                    "type": p.type.__name__,
+                    "default": p.default,
+                    "low": p.low,
+                    "high": p.high,
+                    "meaning": p.meaning,
+                }
+                for p in spec.parameters
+            },
+        }
+        for key, spec in chosen.items()
+    }
+
+    def show() -> None:
+        if name is None:
+            console.print(table("problem", "what it is", rows=[(x, value[x]["description"]) for x in value]))
+            console.print("\n[dim]Parameters of one:[/] horizonfree problems NAME", soft_wrap=True)
+            console.print(
+                "[dim]Any toy-text environment:[/] gymnasium:FrozenLake-v1 --param horizon=60", soft_wrap=True
+            )
+            return
+        spec = value[name]
+        console.print(f"[bold]{name}[/]: {spec['description']}\n[dim]Source: {spec['source']}[/]\n")
+        rows = [(x, p["default"], _reach(p), p["meaning"]) for x, p in spec["parameters"].items()]
+        console.print(table("parameter", "default", "range", "meaning", rows=rows))
+        first = next(iter(spec["parameters"].items()), None)
+        param = f" --param {first[0]}={first[1]['default']}" if first else ""
+        console.print(f"\nhorizonfree explore {name}{param} --episodes 300", soft_wrap=True)
+
+    answer(value if name is None else value[name], json, show)
+
+
+def explorers(
+    name: Annotated[str | None, typer.Argument(help="Show the options of this one.")] = None,
+    json: Json = False,
+) -> None:
+    """List the explorers, or the options of one.
+
+    Examples:
+
+        horizonfree explorers
+
+        horizonfree explorers hf-ucrl-rfe++
+    """
+    from dataclasses import MISSING
+
+    from horizonfree.explorers import explorers as all_explorers
+    from horizonfree.explorers import find
+
+    found = all_explorers()
+    if name is not None:
+        find(name)
+
+    def options(key: str) -> dict[str, Any]:
+        return {x: "required" if y is MISSING else y for x, y in found[key]["options"].items()}
+
+    value = {key: {"about": x["about"], "options": options(key)} for key, x in found.items()}
+
+    def show() -> None:
+        if name is None:
+            console.print(table("explorer", "what it is", rows=[(x, value[x]["about"]) for x in value]))
+            console.print("\n[dim]Options of one:[/] horizonfree explorers NAME", soft_wrap=True)
+            return
+        console.print(f"[bold]{name}[/]: {value[name]['about']}\n")
+        text = (find(name).kind.__doc__ or "").strip().split("\n\n", 1)
+        if len(text) > 1:
+            console.print(" ".join(text[1].split()) + "\n")
+        rows = [(x, str(y)) for x, y in value[name]["options"].items()]
+        console.print(table("option", "default", rows=rows) if rows else "It has no options.")
+
+    answer(value if name is None else value[name], json, show)
+
+
+def theory(
+    d: Annotated[int, typer.Option("--d", help="Dimension of the features.")] = 4,
+    H: Annotated[int, typer.Option("--H", help="Steps in an episode.")] = 10,
+    B: Annotated[float, typer.Option("--B", help="Bound on the norm of the parameter.")] = 2.0,
+    eps: Annotated[float, typer.Option("--eps", help="Accuracy wanted.")] = 0.1,
+    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 0.1,
+    K: Annotated[
+        float | None, typer.Option("--K", help="Episodes; without it, as many as are enough.")
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="Rewards add up to at most 1 (total), or to H (per-step).")
+    ] = "total",
+    json: Json = False,
+) -> None:
+    """What the theorems of HF-UCRL-RFE++ promise, in numbers.
+
+    Example:
+
+        horizonfree theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1
+    """
+    from horizonfree import theory as promises
+
+    rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
+
+    def show() -> None:
+        console.print(
+            table("symbol", "value", "meaning", rows=[(x.name, number(x.value), x.meaning) for x in rows])
+        )
+
+    answer({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)
+
+
+def _reach(parameter: dict[str, Any]) -> str:
+    low, high = parameter["low"], parameter["high"]
+    return f"{low:g} and up" if high >= 10**6 else f"{low:g} to {high:g}"

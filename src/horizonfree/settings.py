@@ -1,0 +1,78 @@
+"""What to explore and how, from a TOML file and from flags; flags win."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from horizonfree.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that `horizonfree explore` can be told. `param` belongs to the problem, `opt` to the explorer."""
+
+    problem: str | None = None
+    explorer: str = "information"
+    episodes: int | None = None
+    until_eps: float | None = None
+    delta: float = 0.05
+    budget: int | None = None
+    seed: int = 0
+    out: str | None = None
+    goal: list[int] = field(default_factory=list)
+    reward: str | None = None
+    param: dict[str, Any] = field(default_factory=dict)
+    opt: dict[str, Any] = field(default_factory=dict)
+    save_episodes: int | None = None
+    save_seconds: float = 10.0
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; unknown names and values of the wrong type are refused."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise OptionError(f"settings {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OptionError(f"settings {path} is not TOML: {error}") from None
+    hints = get_type_hints(Settings)
+    for name, value in found.items():
+        if name not in hints:
+            raise OptionError(
+                f"settings {path}: there is no setting {name!r}; choose from {', '.join(hints)}"
+            )
+        hint = hints[name]
+        kinds = (get_origin(hint),) if get_origin(hint) in (dict, list) else get_args(hint) or (hint,)
+        if type(value) not in kinds and not (type(value) is int and float in kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+            raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {wanted}")
+    return found
+
+
+def merge(found: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
+    """Settings of a file, overruled by the flags that were given; tables are merged entry by entry."""
+    given = {name: value for name, value in flags.items() if value not in (None, [], {})}
+    tables: dict[str, Any] = {x: {**found.get(x, {}), **given.get(x, {})} for x in ("param", "opt")}
+    return Settings(**{**found, **given, **tables})
+
+
+def entries(texts: list[str], flag: str) -> dict[str, Any]:
+    """`name=value` as a dictionary: values are numbers, true, false, or else text."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise OptionError(f"{flag} {text}: write it as {flag} name=value")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -1,0 +1,149 @@
+"""The main job in one go: explore a grid with two explorers, plan three rewards, compare with the truth, report."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from horizonfree import planning
+from horizonfree.exploration import explore
+from horizonfree.mixture import Mixture
+from horizonfree.problems import make
+from horizonfree.report import write_comparison, write_report
+from horizonfree.rewards import goal, occupancy
+from horizonfree.run import Run, true_gap
+
+SIZE = 8
+EPISODES = {"information": 300, "hf-ucrl-rfe++": 100}
+ARROWS = np.array(["↑", "→", "↓", "←"])
+
+
+def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
+    """Do it, tell it on standard output unless silent, and return the numbers told."""
+    console = Console(highlight=False, quiet=is_silent)
+    problem = make("zoned-grid", size=SIZE)
+    _introduce(console, problem)
+    runs: dict[str, Run] = {}
+    for name, episodes in EPISODES.items():
+        console.print(
+            f"\n[bold]{len(runs) + 1}. Explore[/] {episodes} episodes with [cyan]{name}[/], no reward in sight"
+        )
+        runs[name] = explore(
+            problem, name, episodes=episodes, out=folder / name, progress=None if not is_silent else False
+        )
+        console.print(f"   {_learnt(runs[name])}")
+    console.print("\n[bold]3. Plan[/] for three rewards that nobody had in mind while exploring")
+    answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
+    console.print(_plans(answers))
+    console.print(
+        "   The certified gap is computed without the truth and holds with probability 0.95. Beside it stands\n"
+        "   what the plan really loses."
+    )
+    _draw(console, runs["information"], problem)
+    certificates = {name: x.certificate() for name, x in runs.items()}
+    console.print("\n[bold]4. Certify[/] once for every reward at the same time")
+    for name, found in certificates.items():
+        console.print(f"   [cyan]{name:<14}[/] {found.words}")
+    page = write_report(runs["information"], folder / "report.html")
+    beside = write_comparison(runs, folder / "comparison.html")
+    console.print(
+        f"\n[bold]5. Read[/] the report: [green]{page}[/]\n   both explorers beside each other: [green]{beside}[/]",
+        soft_wrap=True,
+    )
+    kept = folder / "information"
+    console.print(
+        f"\nThe runs are kept. Go on with one, or paint your own reward:\n"
+        f"   horizonfree explore --resume {kept} --episodes 200\n"
+        f"   horizonfree plan {kept} --goal 20\n"
+        f"   horizonfree serve {kept} --open",
+        soft_wrap=True,
+    )
+    return {
+        "problem": problem.name,
+        "plans": answers,
+        "certificates": {name: {"eps": x.eps, "words": x.words} for name, x in certificates.items()},
+        "runs": {name: str(folder / name) for name in runs},
+        "report": str(page),
+        "comparison": str(beside),
+    }
+
+
+def rewards_of(problem: Mixture) -> dict[str, np.ndarray]:
+    """Three rewards on the grid, by what they ask for."""
+    middle = SIZE // 2
+    block = [r * SIZE + c for r in (middle - 1, middle) for c in (middle - 1, middle)]
+    return {
+        "end in the far corner": goal(problem, SIZE * SIZE - 1),
+        "end in the top right corner": goal(problem, SIZE - 1),
+        "stay in the middle": occupancy(problem, block),
+    }
+
+
+def _introduce(console: Console, problem: Mixture) -> None:
+    zones = problem.known.dim // 2
+    console.print(
+        Panel(
+            f"A robot walks on a grid of {SIZE} x {SIZE} cells, from the top left, {problem.horizon} moves per episode.\n"
+            f"The floor has {zones} strips, and in each a move goes astray with a probability that nobody knows.\n\n"
+            "First it explores [bold]without any reward[/]. Then it gets rewards, one after the other, and plans for\n"
+            "each at once, with a [bold]proof[/] of how much the plan can lose against the best one.",
+            title="horizonfree",
+            title_align="left",
+            border_style="cyan",
+            padding=(1, 2),
+            expand=False,
+        )
+    )
+
+
+def _learnt(run: Run) -> str:
+    """How well each strip is known, beside the truth."""
+    theta, truth = run.theta_hat, run.problem.truth
+    assert truth is not None
+    unit = run.problem.known.unit
+    pairs = (f"{x:.2f} [dim](truth {y:.2f})[/]" for x, y in zip(theta[::2] / unit, truth[::2] / unit))
+    return f"moves that go as intended, by strip: {', '.join(pairs)}"
+
+
+def _answers(problem: Mixture, runs: Mapping[str, Run], reward: np.ndarray) -> dict[str, Any]:
+    """The plans of every run for one reward, and the truth."""
+    best = float(planning.optimal(problem.kernel(), reward).V[0, problem.start])
+    found: dict[str, Any] = {"best": best}
+    for name, run in runs.items():
+        plan = run.plan(reward)
+        loss = max(0.0, true_gap(problem, reward, plan.policy))
+        found[name] = {"value": plan.value, "gap": plan.gap, "true_loss": loss}
+    return found
+
+
+def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 1))
+    table.add_column("  reward")
+    table.add_column("explored with", style="cyan")
+    for title in ("value", "best there is", "certified gap", "true loss"):
+        table.add_column(title, justify="right")
+    for title, found in answers.items():
+        for i, name in enumerate(EPISODES):
+            x = found[name]
+            cells = (
+                f"{x['value']:.3f}",
+                f"{found['best']:.3f}",
+                f"[bold]{x['gap']:.3f}[/]",
+                f"{x['true_loss']:.4f}",
+            )
+            table.add_row(f"  {title}" if i == 0 else "", name, *cells)
+    return table
+
+
+def _draw(console: Console, run: Run, problem: Mixture) -> None:
+    """The first policy, as arrows."""
+    reward = rewards_of(problem)["end in the far corner"]
+    arrows = ARROWS[run.plan(reward).policy[0]].reshape(SIZE, SIZE)
+    arrows[-1, -1] = "★"
+    console.print("\n   First moves towards the far corner:\n")
+    for row in arrows:
+        console.print("     " + " ".join(row).replace("★", "[yellow]★[/]"))
