@@ -14,7 +14,7 @@ from horizonfree import planning, report
 from horizonfree.errors import OptionError
 from horizonfree.report import facts as ft
 from horizonfree.report import history
-from horizonfree.report.page import number
+from horizonfree.report.page import bound, number
 from horizonfree.run import Run
 
 RIVER = hf.make("river-swim", states=8, horizon=4)
@@ -151,6 +151,11 @@ def test_numbers_are_written_for_people(x: float | None, text: str) -> None:
     assert number(x) == text
 
 
+@pytest.mark.parametrize("x", [1e-9, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0])
+def test_bounds_are_never_rounded_down(x: float) -> None:
+    assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6)
+
+
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +239,7 @@ def test_a_report_says_what_matters_and_stands_alone(
 def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:
     text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
     lead = Page(text[: text.index("<h2>")]).text
-    assert f"no plan loses more than {number(run.certificate().eps)} " in lead
+    assert f"no plan loses more than {bound(run.certificate().eps)} " in lead
     assert "With probability 0.95" in lead
 
 

@@ -93,7 +93,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"svg": Markup, "number": number, "setting": setting}
+    made.filters |= {"svg": Markup, "number": number, "bound": bound, "setting": setting}
     return made
 
 
@@ -106,6 +106,14 @@ def number(x: float | None) -> str:
     if abs(x) >= 100 or x == int(x):
         return f"{x:,.0f}"
     return f"{x:.{max(0, 2 - math.floor(math.log10(abs(x))))}f}" if abs(x) >= 1e-3 else f"{x:.6f}".rstrip("0")
+
+
+def bound(x: float) -> str:
+    """A bound for people: three digits, rounded up, so that what is said stays true."""
+    if x < 1e-6:
+        return "0.000001"
+    unit = 10.0 ** max(-6, math.floor(math.log10(x)) - 2)
+    return number(min(1.0, math.ceil(x / unit - 1e-9) * unit))
 
 
 def setting(x: Any) -> str:

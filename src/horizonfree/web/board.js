@@ -9,8 +9,7 @@ const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLe
 
 export function makeBoard(canvas, problem, events) {
   const { cells, actions, start } = problem;
-  const columns = Math.max(...cells.map((c) => c[0])) + 1;
-  const lines = Math.max(...cells.map((c) => c[1])) + 1;
+  const [columns, lines] = cells.reduce(([a, b], [x, y]) => [Math.max(a, x + 1), Math.max(b, y + 1)], [1, 1]);
   const stateAt = new Int32Array(columns * lines).fill(-1);
   cells.forEach(([x, y], s) => (stateAt[y * columns + x] = s));
   const context = canvas.getContext("2d");

@@ -34,12 +34,27 @@ async function main() {
 }
 
 const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-const number = (x) => (x > 0 && x < 1e-6 ? "under 0.000001" : x === 0 ? "0" : x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3));
+const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+const least = (numbers) => numbers.reduce((a, b) => Math.min(a, b), Infinity);
+
+// A number for people: three digits, no exponents.
+function number(x) {
+  if (x > 0 && x < 1e-6) return "under 0.000001";
+  if (Number.isInteger(x)) return String(x);
+  return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
+}
+
+// A bound for people: rounded up, so that what is said stays true.
+function bound(x) {
+  if (x < 1e-6) return "0.000001";
+  const unit = 10 ** Math.max(-6, Math.floor(Math.log10(x)) - 2);
+  return number(Math.min(1, Math.ceil(x / unit - 1e-9) * unit));
+}
 
 function promise() {
   if (problem.is_rejected) return `Careful, ${problem.words}.`;
   if (problem.is_vacuous) return "For all rewards at once nothing is proved yet; single rewards may be.";
-  return `Proved: whatever you paint, the plan loses at most ${number(problem.eps)}, with probability ${problem.confidence}.`;
+  return `Proved: whatever you paint, the plan loses at most ${bound(problem.eps)}, with probability ${problem.confidence}.`;
 }
 
 function example() {
@@ -127,6 +142,7 @@ async function refresh() {
   isStale = true;
   if (isAsking) return;
   isAsking = true;
+  busy(true);
   const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")} …`), PATIENCE);
   try {
     while (isStale) {
@@ -150,8 +166,11 @@ async function refresh() {
   } finally {
     clearTimeout(timer);
     isAsking = false;
+    busy(false);
   }
 }
+
+const busy = (is) => document.querySelector(".result").setAttribute("aria-busy", is);
 
 // ---- showing ---------------------------------------------------------------------------------------------------------
 
@@ -178,14 +197,14 @@ function controls() {
   $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
   $("start").value = painted.start;
   const isHome = painted.start === problem.start;
-  $("start-is").textContent = world.place(painted.start) + (isHome ? ", where episodes start" : "");
+  $("start-is").textContent = world.place(painted.start) + (isHome ? " (the start)" : "");
   $("start").setAttribute("aria-valuetext", $("start-is").textContent);
   $("start-note").textContent = isHome ? "" : "Value and episode from here, in the estimated world. What is proved is about the problem's own start.";
 }
 
 // Colours run from the lowest value to the highest, or from 0 where these are nearly equal.
 function scale() {
-  const high = answer ? Math.max(...answer.values) : 0, low = answer ? Math.min(...answer.values) : 0;
+  const high = answer ? most(answer.values) : 0, low = answer ? least(answer.values) : 0;
   return { low: high - low > 0.05 * high ? low : 0, high };
 }
 
@@ -224,7 +243,7 @@ function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
   if (answer.is_vacuous) return `Nothing is proved for this reward yet. ${answer.words[0].toUpperCase()}${answer.words.slice(1)}.`;
   if (answer.gap <= 1e-9) return `Certified: no policy is better, with probability ${problem.confidence}.`;
-  return `Certified: loses at most ${number(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
+  return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
 }
 
 function collected() {
@@ -352,7 +371,7 @@ function table() {
   const inputs = [];
   $("list").hidden = false;
   $("pager").hidden = problem.states <= PAGE;
-  document.querySelector(".legend").hidden = true;
+  for (const part of [".legend", ".brushes", "#fill", "#map-keys"]) document.querySelector(part).hidden = true;
 
   function build() {
     const end = Math.min(first + PAGE, problem.states);
@@ -392,6 +411,7 @@ function table() {
     for (const { s, line, input, value, action } of inputs) {
       if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
       line.classList.toggle("start", s === now.start);
+      line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
       value.textContent = now.values ? number(now.values[s]) : "";
       value.style.setProperty("--share", `${100 * now.shade(s)}%`);
       action.textContent = now.policy && now.values[s] > 1e-9 ? problem.actions[now.policy[s]] : "";

@@ -1,0 +1,133 @@
+"""A real Chromium, and playgrounds for it to visit."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+import horizonfree as hf
+from horizonfree import report, web
+from horizonfree.run import Run
+from horizonfree.web.server import warm_up
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+MISSING = "no Chromium found; install it with: apt-get install -y --no-install-recommends chromium"
+SCREENSHOTS = Path(__file__).parents[2] / "out" / "screenshots"
+
+
+class Playground(NamedTuple):
+    """A run that is being served."""
+
+    run: Run
+    address: str
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip(MISSING)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
+    """Open an address in a tab of its own; anything that goes wrong inside the page fails the test."""
+    wrong: list[str] = []
+    contexts = []
+
+    def open_tab(address: str, is_failing: bool = False, **settings: object) -> "Page":
+        context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | settings))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if not is_failing:  # Chromium reports every refused request on the console
+            page.on("console", lambda x: wrong.append(x.text) if x.type in ("error", "warning") else None)
+        home = address.split("#")[0]
+        page.on(
+            "request", lambda x: None if x.url.startswith((home, "data:", "blob:")) else wrong.append(x.url)
+        )
+        page.goto(address)
+        if address.startswith("http"):
+            settled(page)
+        return page
+
+    yield open_tab
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def settled(page: "Page") -> None:
+    """Wait until the page has the answer to its last question."""
+    page.wait_for_selector(".result[aria-busy=false]")
+
+
+def until(page: "Page", condition: str) -> None:
+    """Wait for a condition in the page; its policy forbids Playwright's own way, which evaluates text there."""
+    while not page.evaluate(condition):
+        page.wait_for_timeout(20)
+
+
+@pytest.fixture
+def picture() -> Callable[["Page", str], None]:
+    """Keep a screenshot to look at."""
+
+    def take(page: "Page", name: str) -> None:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+    return take
+
+
+@pytest.fixture(scope="session")
+def grid() -> Iterator[Playground]:
+    problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
+    yield from _served(hf.explore(problem, "information", episodes=150, progress=False))
+
+
+@pytest.fixture(scope="session")
+def page_of_report(grid: Playground, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report.write_report(grid.run, tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture(scope="session")
+def mixture() -> Iterator[Playground]:
+    yield from _served(hf.explore(hf.make("random-mixture"), "uniform", episodes=30, progress=False))
+
+
+def _served(run: Run) -> Iterator[Playground]:
+    """Serve a run from a thread, as `web.serve` does."""
+    import socket
+
+    import uvicorn
+
+    warm_up(run)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(uvicorn.Config(web.app(run), log_level="warning", lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield Playground(run, f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        server.should_exit = True
+        thread.join(10)
