@@ -23,12 +23,16 @@ from horizonfree.mixture import Kernel, Known
 from horizonfree.rows import at_slots
 from horizonfree.valid import ValidSet
 
+CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
 TINY = 1e-3  # a row below this that theta may set to zero is left out
 STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
 
 
 class Steps(eqx.Module):
-    """One transition: theta_hat's kernel, the KL it can cost at most, the mass left out."""
+    """One transition: theta_hat's kernel, the KL it can cost at most, the mass left out.
+
+    Without the rows left out, theta_hat's transitions are at most kernel / (1 - leak).
+    """
 
     kernel: Kernel
     cost: Float[Array, "S A"]
@@ -53,7 +57,7 @@ def steps(known: Known, valid: ValidSet, ball: Ellipsoid) -> Steps:
     k = curvature(-ball.below)
     square = k / p * (ball.z**2).sum(-1)
     box = p * jnp.maximum(psi(ball.above), ball.below**2 * k)
-    is_box = free & ~is_out & ((box < square) | is_open)
+    is_box = free & ~is_out & ((box < CLEARLY * square) | is_open)
     vector = jnp.where((free & ~is_out & ~is_box)[:, None], jnp.sqrt(k / p)[:, None] * ball.z, 0.0)
     extra = jnp.where(is_out, p * ball.above, jnp.where(is_box, box, 0.0))
 
@@ -78,7 +82,7 @@ def divergence(known: Known, step: Steps) -> Divergence:
 
         def back(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
             kappa, hit = carry
-            kappa = jnp.where(stop, 0.0, cost + step.kernel.expect(kappa)).max(-1)
+            kappa = jnp.where(stop, 0.0, cost + step.kernel.expect(kappa) / (1 - step.leak)).max(-1)
             hit = jnp.where(stop, 1.0, step.leak + step.kernel.expect(hit)).max(-1)
             return (kappa, hit), None
 

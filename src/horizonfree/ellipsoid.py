@@ -6,9 +6,13 @@ W = Lq + log(1/(delta w)) - L(theta_hat) + gap and psi(x) = x - log(1 + x), opti
     sum_r N_r psi(x_r) + sum_r lam_r p_theta,r <= W                                                          (1)
 
 (lam: likelihood.Fit). psi(x)/x^2 decreases, so from -a_r <= x_r <= b_r follow N_r psi(x_r) >= N_r k(b_r) x_r^2, k(x) =
-psi(x)/x^2, and an ellipsoid; the ellipsoid tightens a and b in turn. Every round is valid by itself. Two more facts
-enter: probabilities lie in [0,1], which also bounds directions that no data have shown, and by (1) a row on the
-boundary with multiplier lam_r has p_theta,r <= W / lam_r. docs/certificates.md has the proofs.
+psi(x)/x^2. The second sum is at least the norm of (lam_r z_r'Delta)_r, up to the gap of the fit: rows on the boundary
+are known at the rate 1/N. Together, with W increased by that gap,
+
+    Delta' [ sum_r N_r k(b_r) z_r z_r' / (p_r^2 W) + sum_r lam_r^2 z_r z_r' / W^2 ] Delta <= 1                (2)
+
+The ellipsoid (2) tightens a and b in turn; every round is valid by itself. Probabilities lie in [0,1], which also
+bounds the directions that no data have shown. docs/certificates.md has the proofs.
 """
 
 import equinox as eqx
@@ -90,7 +94,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     p = jnp.where(free, fit.p, 1.0)
     N = jnp.where(free, counts, 0)
     is_seen = N > 0
-    W = jnp.maximum(slack, 1e-9)
+    W = jnp.maximum(slack, 1e-9) + fit.gap
 
     own = W / jnp.maximum(N, 1)
     most = jnp.where(
@@ -113,7 +117,8 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
 
     def tighten(_: int, bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         below, above, _white = bounds
-        F = (1 - SHARE) / W * gram(z, N * curvature(above) / p**2) + SHARE * box
+        F = gram(z, N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2)  # (2)
+        F = (1 - SHARE) * F + SHARE * box
         white = whiten(F, z)
         norm = jnp.linalg.norm(white, axis=1) / p
         return jnp.minimum(below, norm), jnp.minimum(above, norm), white

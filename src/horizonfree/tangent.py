@@ -109,7 +109,8 @@ def reward_bounds(
         advantage = jnp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
         advantage = jnp.where(jnp.arange(A) == pi[:, None], 0.0, advantage)
         D = (advantage + jnp.minimum(1.0, pf.D + norm(zf.D))).max(-1)
-        kappa, hit = jnp.where(stop, 0.0, step.cost + pf.kappa), jnp.where(stop, 1.0, step.leak + pf.hit)
+        kappa = jnp.where(stop, 0.0, step.cost + pf.kappa / (1 - step.leak))
+        hit = jnp.where(stop, 1.0, step.leak + pf.hit)
         values = Values(
             V=V,
             V_star=(r + pf.V_star).max(-1),
