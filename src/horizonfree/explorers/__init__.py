@@ -9,9 +9,14 @@ import numpy as np
 
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers._api import Explorer
+from horizonfree.explorers.chen2022 import Chen2022
+from horizonfree.explorers.goal_cycling import GoalCycling
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
 from horizonfree.explorers.information import Information
+from horizonfree.explorers.ucrl_rfe import UCRLRFE
+from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
+from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.problems._registry import closest
 
@@ -30,10 +35,15 @@ class Entry(NamedTuple):
 
 
 EXPLORERS: dict[str, Entry] = {
+    "chen2022": Entry(Chen2022),
+    "goal-cycling": Entry(GoalCycling),
     "hf-ucrl-rfe++": Entry(HFUCRLRFE),
     "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
     "information": Entry(Information),
+    "ucrl-rfe": Entry(UCRLRFE),
+    "ucrl-rfe+": Entry(UCRLRFEPlus),
     "ucrl-vtr": Entry(HFUCRLVTR, {"is_weighted": False}),
+    "ucrl-vtr+": Entry(UCRLVTRPlus),
     "uniform": Entry(Uniform),
 }
 

@@ -24,6 +24,7 @@ from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.mixture import Known
+from horizonfree.optimism import optimistic
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
@@ -68,18 +69,11 @@ class HFUCRLVTR(Explorer):
         return True
 
     def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
-        """Q_h = [r_h + <theta_0, phi_{V_{h+1}}> + beta_k ||phi_{V_{h+1}}||]_{[0,1]}, V_h = max_a Q_h."""
-        beta, first = self.beta(known, state.episode + 1), jax.tree.map(lambda x: x[0], state.ridge)
-        theta = first.theta
-
-        def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
-            phi_V = known.phi_V(V)
-            Q = jnp.clip(r + phi_V @ theta + beta * first.norm_inv(phi_V), 0.0, 1.0)
-            return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
-
-        end = jnp.zeros(known.num_states)
-        _, (policy, V) = jax.lax.scan(step, end, jnp.asarray(self.reward), reverse=True)
-        return State(policy, jnp.concatenate([V, end[None]]), state.ridge, state.episode)
+        """Optimistic value iteration with the regression of order 0."""
+        first = jax.tree.map(lambda x: x[0], state.ridge)
+        beta, reward = self.beta(known, state.episode + 1), jnp.asarray(self.reward)
+        policy, V = optimistic(known, first, beta, reward, 1.0)
+        return State(policy, V, state.ridge, state.episode)
 
     def update(
         self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory

@@ -1,0 +1,38 @@
+"""Optimistic value iteration on a regression: the planner of UCRL-VTR and all that came after it.
+
+    Q_h(s,a) = [r_h(s,a) + <phi_{V_{h+1}}(s,a), theta> + beta ||phi_{V_{h+1}}(s,a)||_{Sigma^{-1}}]_{[0,cap]},
+    V_h(s) = max_a Q_h(s,a),  V_{H+1} = 0                (Zhang, Zhou, Gu 2021, Algorithm 2; Ayoub et al. 2020)
+
+While ||theta - theta_star||_Sigma <= beta, and no total of r exceeds cap, V_h is at least the optimal value under
+theta_star, in every state: phi_V' theta + beta ||phi_V|| >= P_star V, and P_star is monotone.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from horizonfree.mixture import Known
+from horizonfree.radius import Number
+from horizonfree.ridge import Ridge, times
+
+
+def optimistic(
+    known: Known, ridge: Ridge, beta: Number, reward: Float[Array, "H S A"], cap: float
+) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+    """The greedy policy (lowest action of equals) and V; traceable.
+
+    `ridge` is one regression for all steps, or has a leading axis H.
+    """
+    H, d = known.horizon, known.dim
+    theta, W = jnp.broadcast_to(ridge.theta, (H, d)), jnp.broadcast_to(jnp.asarray(ridge.W), (H, d, d))
+
+    def step(V: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        r, theta, W = inputs
+        phi_V = known.phi_V(V)
+        bonus = jnp.sqrt((times(W, phi_V) ** 2).sum(-1))
+        Q = jnp.clip(r + phi_V @ theta + beta * bonus, 0.0, cap)
+        return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
+
+    end = jnp.zeros(known.num_states)
+    _, (policy, V) = jax.lax.scan(step, end, (reward, theta, W), reverse=True)
+    return policy, jnp.concatenate([V, end[None]])
