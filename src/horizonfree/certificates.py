@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.divergence import Divergence, Steps, divergence, gap, steps
+from horizonfree.divergence import Divergence, Steps, divergence, steps
 from horizonfree.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
@@ -154,20 +154,14 @@ def for_reward(
     """
     bounds: RewardBounds = to_numpy(
         _reward_bounds(
-            *to_device((known, valid, confidence.ball, confidence.step, confidence.divergence.stop)),
+            *to_device((known, valid, confidence.ball, confidence.step, confidence.divergence)),
             jnp.asarray(reward, jnp.float64),
             None if policy is None else jnp.asarray(policy, jnp.int32),
         )
     )
     if confidence.is_rejected:
         return bounds, _rejected(confidence)
-    found = confidence.divergence
-    regret = float(bounds.best - bounds.value) + float(bounds.hit) + float(found.hit)
-    gaps = {
-        "uniform": float(gap(jnp.asarray(regret), jnp.asarray(found.kappa), jnp.asarray(bounds.kappa))),
-        "interval": float(bounds.interval),
-        "tangent": float(bounds.tangent),
-    }
+    gaps = {name: float(getattr(bounds, name)) for name in ("uniform", "interval", "tangent")}
     method = min(gaps, key=lambda name: (gaps[name], name))
     eps = min(1.0, max(0.0, gaps[method]))
     words = _words(confidence, eps)

@@ -16,9 +16,9 @@ which sharpens the uniform bound. docs/certificates.md has the proofs.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from horizonfree.divergence import Steps
+from horizonfree.divergence import Divergence, Steps, gap
 from horizonfree.ellipsoid import Ellipsoid, opnorm
 from horizonfree.mixture import Known
 from horizonfree.rows import at_slots
@@ -35,8 +35,7 @@ class RewardBounds(eqx.Module):
     best: Float[Array, ""]
     tangent: Float[Array, ""]
     interval: Float[Array, ""]
-    kappa: Float[Array, ""]
-    hit: Float[Array, ""]
+    uniform: Float[Array, ""]
 
 
 class Values(eqx.Module):
@@ -59,11 +58,14 @@ def reward_bounds(
     valid: ValidSet,
     ball: Ellipsoid,
     step: Steps,
-    stop: Bool[Array, "S A"],
+    worst: Divergence,
     reward: Float[Array, "H S A"],
     policy: Int[Array, "H S"] | None = None,
 ) -> RewardBounds:
-    """The bounds of one reward; without a policy, those of the best policy under theta_hat; traceable."""
+    """The bounds of one reward; without a policy, those of the best policy under theta_hat; traceable.
+
+    `worst` holds the divergence over all policies, to which that of the policy itself is joined.
+    """
     S, A, H, q = known.num_states, known.num_actions, known.horizon, ball.z.shape[1]
     has_B = q <= SECOND_ORDER
     z = at_slots(ball.z, jnp.asarray(valid.row_of)) * jnp.asarray(valid.reachable)[:, None, None, None]
@@ -98,7 +100,7 @@ def reward_bounds(
             bQ = bQ + pf.B
             B = at_pi(bQ)
             rest = jnp.sqrt((zf.B**2).sum((-3, -2, -1)))  # of the cubic form
-            most = most + opnorm(bQ)
+            most = most + jnp.sqrt((bQ**2).sum((-2, -1)))
             unsure = norm(gQ - J[:, None]) + opnorm(bQ - B[:, None])
         else:
             B = after.B
@@ -109,8 +111,8 @@ def reward_bounds(
         advantage = jnp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
         advantage = jnp.where(jnp.arange(A) == pi[:, None], 0.0, advantage)
         D = (advantage + jnp.minimum(1.0, pf.D + norm(zf.D))).max(-1)
-        kappa = jnp.where(stop, 0.0, step.cost + pf.kappa / (1 - step.leak))
-        hit = jnp.where(stop, 1.0, step.leak + pf.hit)
+        kappa = jnp.where(worst.stop, 0.0, step.cost + pf.kappa / (1 - step.leak))
+        hit = jnp.where(worst.stop, 1.0, step.leak + pf.hit)
         values = Values(
             V=V,
             V_star=(r + pf.V_star).max(-1),
@@ -135,8 +137,7 @@ def reward_bounds(
         best=at.V_star,
         tangent=at.D,
         interval=at.upper - at.lower,
-        kappa=at.kappa,
-        hit=jnp.minimum(at.hit, 1.0),
+        uniform=gap(at.V_star - at.V + at.hit + worst.hit, worst.kappa, at.kappa),
     )
 
 
