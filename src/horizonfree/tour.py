@@ -18,7 +18,8 @@ from horizonfree.rewards import goal, occupancy
 from horizonfree.run import Run, true_gap
 
 SIZE = 8
-EPISODES = {"information": 300, "hf-ucrl-rfe++": 100}
+EPISODES = 300
+EXPLORERS = ("information", "hf-ucrl-rfe++")
 ARROWS = np.array(["↑", "→", "↓", "←"])
 
 
@@ -28,14 +29,11 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     problem = make("zoned-grid", size=SIZE)
     _introduce(console, problem)
     runs: dict[str, Run] = {}
-    for name, episodes in EPISODES.items():
-        console.print(
-            f"\n[bold]{len(runs) + 1}. Explore[/] {episodes} episodes with [cyan]{name}[/], no reward in sight"
-        )
-        runs[name] = explore(
-            problem, name, episodes=episodes, out=folder / name, progress=None if not is_silent else False
-        )
-        console.print(f"   {_learnt(runs[name])}")
+    for i, name in enumerate(EXPLORERS, 1):
+        console.print(f"\n[bold]{i}. Explore[/] {EPISODES} episodes with [cyan]{name}[/], no reward in sight")
+        progress = False if is_silent else None
+        runs[name] = explore(problem, name, episodes=EPISODES, out=folder / name, progress=progress)
+        console.print(_learnt(runs[name]))
     console.print("\n[bold]3. Plan[/] for three rewards that nobody had in mind while exploring")
     answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
     console.print(_plans(answers))
@@ -77,8 +75,8 @@ def rewards_of(problem: Mixture) -> dict[str, np.ndarray]:
     middle = SIZE // 2
     block = [r * SIZE + c for r in (middle - 1, middle) for c in (middle - 1, middle)]
     return {
-        "end in the far corner": goal(problem, SIZE * SIZE - 1),
-        "end in the top right corner": goal(problem, SIZE - 1),
+        "end in the bottom left corner": goal(problem, SIZE * (SIZE - 1)),
+        "end in the right half": goal(problem, [s for s in range(SIZE * SIZE) if s % SIZE >= middle]),
         "stay in the middle": occupancy(problem, block),
     }
 
@@ -87,7 +85,7 @@ def _introduce(console: Console, problem: Mixture) -> None:
     zones = problem.known.dim // 2
     console.print(
         Panel(
-            f"A robot walks on a grid of {SIZE} x {SIZE} cells, from the top left, {problem.horizon} moves per episode.\n"
+            f"A robot walks on a grid of {SIZE} x {SIZE} cells, {problem.horizon} moves from the top left.\n"
             f"The floor has {zones} strips, and in each a move goes astray with a probability that nobody knows.\n\n"
             "First it explores [bold]without any reward[/]. Then it gets rewards, one after the other, and plans for\n"
             "each at once, with a [bold]proof[/] of how much the plan can lose against the best one.",
@@ -102,11 +100,12 @@ def _introduce(console: Console, problem: Mixture) -> None:
 
 def _learnt(run: Run) -> str:
     """How well each strip is known, beside the truth."""
-    theta, truth = run.theta_hat, run.problem.truth
+    truth = run.problem.truth
     assert truth is not None
     unit = run.problem.known.unit
-    pairs = (f"{x:.2f} [dim](truth {y:.2f})[/]" for x, y in zip(theta[::2] / unit, truth[::2] / unit))
-    return f"moves that go as intended, by strip: {', '.join(pairs)}"
+    rows = {"estimated": run.theta_hat / unit, "truth": truth / unit}
+    lines = [f"{name:<10}" + "".join(f"{x:8.3f}" for x in theta[::2]) for name, theta in rows.items()]
+    return "   moves that go as intended, strip by strip:\n      " + "\n      ".join(lines)
 
 
 def _answers(problem: Mixture, runs: Mapping[str, Run], reward: np.ndarray) -> dict[str, Any]:
@@ -127,7 +126,7 @@ def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
     for title in ("value", "best there is", "certified gap", "true loss"):
         table.add_column(title, justify="right")
     for title, found in answers.items():
-        for i, name in enumerate(EPISODES):
+        for i, name in enumerate(EXPLORERS):
             x = found[name]
             cells = (
                 f"{x['value']:.3f}",
@@ -141,9 +140,9 @@ def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
 
 def _draw(console: Console, run: Run, problem: Mixture) -> None:
     """The first policy, as arrows."""
-    reward = rewards_of(problem)["end in the far corner"]
+    reward = rewards_of(problem)["end in the bottom left corner"]
     arrows = ARROWS[run.plan(reward).policy[0]].reshape(SIZE, SIZE)
-    arrows[-1, -1] = "★"
-    console.print("\n   First moves towards the far corner:\n")
+    arrows[-1, 0] = "★"
+    console.print("\n   First moves towards the bottom left corner, wherever the robot stands:\n")
     for row in arrows:
         console.print("     " + " ".join(row).replace("★", "[yellow]★[/]"))

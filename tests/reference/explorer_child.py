@@ -1,0 +1,70 @@
+"""A process that explores into a folder, to be killed at any moment.
+
+It reads tasks from standard input, one JSON object per line, and works on each in a forked child. JAX starts its
+threads in the child only, so that a hundred children cost one import. Lines that it prints: "child PID", "began" when a
+child starts to explore, and "ended STATUS" (negative: the signal that killed it).
+"""
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def work(task: dict[str, Any]) -> None:
+    """Explore into the folder, or go on with what is there."""
+    import jax
+
+    import horizonfree as hf
+
+    jax.config.update("jax_compilation_cache_dir", task["cache"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+    hf.explore(
+        problem, task["explorer"], episodes=1
+    )  # compiles; what follows is mostly the writing of checkpoints
+    say("began")
+    folder, save = Path(task["folder"]), {"save_episodes": task["save_episodes"]}
+    if "limit" in task:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (task["limit"], task["limit"]))
+    if folder.exists():
+        hf.load(folder).resume(**save)
+    else:
+        problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+        hf.explore(
+            problem, task["explorer"], episodes=task["episodes"], seed=task["seed"], out=folder, **save
+        )
+
+
+def say(text: str) -> None:
+    """One line to whoever is listening."""
+    os.write(1, f"{text}\n".encode())
+
+
+def main() -> None:
+    """Serve tasks until the input ends."""
+    import horizonfree.exploration  # what takes long, once
+    import horizonfree.store  # noqa: F401
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            say(f"child {os.getpid()}")
+            try:
+                work(json.loads(line))
+            except BaseException as error:
+                say(f"error {type(error).__name__}: {error}")
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        say(f"ended {os.waitstatus_to_exitcode(status)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Runs that are killed, starved of disk, or locked out: nothing is lost, and the end is the same to the bit."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import RunError
+from tests.test_store import assert_same
+
+CHILD = Path(__file__).parent / "reference" / "explorer_child.py"
+KILLS = 50
+EPISODES = 100
+
+
+class Child:
+    """The process that forks a child per task."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self.process = subprocess.Popen(
+            [sys.executable, str(CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        )
+
+    def begin(self, folder: Path, **task: Any) -> int:
+        """Hand a task to a new child; its process number."""
+        defaults = {"explorer": "information", "episodes": EPISODES, "seed": 0, "save_episodes": 1}
+        text = json.dumps(defaults | {"folder": str(folder), "cache": str(self.cache)} | task)
+        self.process.stdin.write(text + "\n")  # type: ignore[union-attr]
+        self.process.stdin.flush()  # type: ignore[union-attr]
+        return int(self.line("child"))
+
+    def line(self, word: str) -> str:
+        """What follows a word, in the next line that begins with it."""
+        while text := self.process.stdout.readline():  # type: ignore[union-attr]
+            if text.startswith(word):
+                return text.removeprefix(word).strip()
+        raise AssertionError(f"the child is gone: {self.process.stderr.read()}")  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Child]:
+    child = Child(tmp_path / "cache")
+    yield child
+    child.process.stdin.close()  # type: ignore[union-attr]
+    child.process.wait(30)
+    child.process.stdout.close()  # type: ignore[union-attr]
+    child.process.stderr.close()  # type: ignore[union-attr]
+
+
+def whole(seed: int) -> hf.Run:
+    """The run that nobody stops."""
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+    return hf.explore(problem, "information", episodes=EPISODES, seed=seed)
+
+
+def test_killed_at_fifty_moments_and_resumed_a_run_ends_with_the_same_bits(
+    child: Child, tmp_path: Path
+) -> None:
+    """A checkpoint after every episode, so that most moments fall into the writing of one."""
+    moments = random.Random(0)
+    kills = seed = 0
+    stands: set[tuple[int, int]] = set()
+    while kills < KILLS:
+        folder = tmp_path / f"run-{seed}"
+        pid = child.begin(folder, seed=seed)
+        if kills % 5:  # most kills while it explores, one in five while it starts
+            child.line("began")
+        time.sleep(moments.uniform(0.0, 0.4))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        status = int(child.line("ended"))
+        assert status in (0, -signal.SIGKILL)
+        if status:
+            kills += 1
+            if folder.exists():
+                stands.add((seed, hf.load(folder).episodes))
+        else:
+            assert_same(hf.load(folder), whole(seed))
+            seed += 1
+    if (tmp_path / f"run-{seed}").exists():
+        assert_same(hf.load(tmp_path / f"run-{seed}").resume(), whole(seed))
+    assert len(stands) > KILLS / 10  # it was not killed at the same place each time
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kB in memory, which may be enlarged."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount: run the tests as root to have this one")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+    whole = hf.explore(problem, "information", episodes=4_000)
+    with pytest.raises(RunError, match="the disk is full: free some space and resume"):
+        hf.explore(problem, "information", episodes=4_000, out=small_disk / "a", save_episodes=100)
+    run = hf.load(small_disk / "a")
+    assert 0 < run.episodes < 4_000
+    with pytest.raises(RunError, match="the disk is full"):
+        run.resume(save_episodes=100)
+    with pytest.raises(RunError, match="the disk is full"):
+        run.save(small_disk / "b")
+    assert [x.name for x in small_disk.iterdir()] == ["a"]
+    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+    assert_same(hf.load(small_disk / "a").resume(), whole)
+
+
+def test_a_limit_on_file_sizes_loses_nothing(child: Child, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    child.begin(folder, limit=8_192, episodes=1_000, save_episodes=20)
+    assert "raise the limit on file sizes" in child.line("error RunError:")
+    child.line("ended")
+    run = hf.load(folder)
+    assert 0 < run.episodes < 1_000
+    assert not (folder / ".partial").exists()
+    assert_same(run.resume(), hf.explore(run.problem, "information", episodes=1_000))
+
+
+def test_a_folder_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+    run = hf.explore(problem, "uniform", episodes=2, out=tmp_path / "a")
+    hold = (
+        "import fcntl, os, sys, time\n"
+        "lock = os.open(sys.argv[1], os.O_RDWR)\n"
+        "fcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "os.pwrite(lock, str(os.getpid()).encode().ljust(20), 0)\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / "a" / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match=rf"in use by another exploration \(process {holder.pid}"):
+            run.resume(episodes=1)
+        assert hf.load(tmp_path / "a").episodes == 2  # reading is always allowed
+        holder.kill()
+    assert run.resume(episodes=1).episodes == 3
+
+
+def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle: the folder holds every episode that was finished, and its rows."""
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
+    whole = hf.explore(problem, "information", episodes=30)
+    from horizonfree import exploration
+
+    engine, blocks = exploration._simulated, 0
+
+    def interrupted(*args: Any) -> Any:
+        block = engine(*args)
+
+        def once(state: Any, count: int) -> Any:
+            nonlocal blocks
+            blocks += 1
+            if blocks == 4:
+                raise KeyboardInterrupt
+            return block(state, count)
+
+        return once
+
+    monkeypatch.setattr(exploration, "_simulated", interrupted)
+    monkeypatch.setattr(exploration, "BLOCK", 3)
+    with pytest.raises(KeyboardInterrupt):
+        hf.explore(problem, "information", episodes=30, out=tmp_path / "a")
+    monkeypatch.undo()
+    run = hf.load(tmp_path / "a")
+    assert 3 <= run.episodes == len(run.rows["information"]) < 30
+    assert run.goal is not None
+    assert dataclasses.asdict(run.goal)["last"] == 30
+    assert_same(run.resume(), whole)
