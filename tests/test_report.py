@@ -12,6 +12,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import planning, report
 from horizonfree.errors import OptionError
+from horizonfree.explorers import make_explorer
 from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.page import bound, number
@@ -43,10 +44,9 @@ def rejected() -> Run:
 
 
 def logged() -> Run:
-    """Honest episodes gathered by somebody else, in a world whose truth nobody knows."""
+    """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
     seen = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
-    blind = hf.Mixture(RIVER.known, None, "river", layout=RIVER.layout)
-    return hf.from_episodes(blind, seen.s, seen.a)
+    return hf.from_episodes(RIVER, seen.s, seen.a)
 
 
 def unlabelled() -> Run:
@@ -231,7 +231,7 @@ def test_a_report_says_what_matters_and_stands_alone(
     ]:
         assert words in page.text
     assert list(path.parent.iterdir()) == [path]
-    if run.problem.truth is None:
+    if not run.is_simulated:
         assert "really lost" not in page.text
         assert "truth" not in page.text
 
@@ -241,6 +241,16 @@ def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> N
     lead = Page(text[: text.index("<h2>")]).text
     assert f"no plan loses more than {bound(run.certificate().eps)} " in lead
     assert "With probability 0.95" in lead
+
+
+def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path: Path, run: Run) -> None:
+    guided = replace(run, explorer=make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3)))
+    text = report.write_report(guided, tmp_path / "r.html").read_text(encoding="utf-8")
+    page = stands_alone(text)
+    assert "A reward guided it" in page.text
+    assert "never saw" not in page.text
+    assert "without a reward" not in page.text
+    assert "array [8, 16, 4]" in page.text
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, run: Run) -> None:
@@ -290,7 +300,7 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
     page = stands_alone(text)
     assert "different problems" in page.text
     assert "rejected" in page.text
-    assert "really lost" in page.text  # both worlds are simulated
+    assert "really lost" not in page.text  # the truth of logged episodes is not known
 
 
 def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:

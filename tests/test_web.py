@@ -3,7 +3,10 @@
 import asyncio
 import io
 import json
+import signal
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -92,9 +95,9 @@ def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, ru
     assert answer == client.post("/api/plan", json=question(start=5)).json()
 
 
-def test_a_run_without_truth_simulates_the_estimated_world(run: Run) -> None:
+def test_logged_episodes_show_no_truth_and_play_in_the_estimated_world(run: Run) -> None:
     seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
-    blind = hf.from_episodes(hf.Mixture(run.problem.known, None, "grid"), seen.s, seen.a)
+    blind = hf.from_episodes(run.problem, seen.s, seen.a)
     answer = Client(blind).post("/api/plan", json=question()).json()
     assert answer["loss"] is None
     assert len(answer["episode"]) == 9
@@ -289,3 +292,29 @@ def test_a_port_in_use_is_named(run: Run) -> None:
             web.serve(run, port=port)
     with pytest.raises(OptionError, match="port is 99999"):
         web.serve(run, port=99999)
+
+
+SERVE = """
+import horizonfree as hf
+from horizonfree import web
+run = hf.explore(hf.make("river-swim", states=4, horizon=4), "uniform", episodes=5, progress=False)
+web.serve(run, port=0)
+"""
+
+
+def test_it_serves_until_interrupted() -> None:
+    """A process of its own says where it is, answers there and nowhere else, and stops quietly at Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    address = next(line for line in lines if "http://" in line).split()[-1]
+    assert httpx.get(address).status_code == 200
+    answer = httpx.post(f"{address}api/plan", json={"weights": [[2, 1]], "when": "end"}).json()
+    assert 0 < answer["value"] <= 1
+    assert httpx.get(address, headers={"Host": "evil.example"}).status_code == 421
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.strip().endswith("Stopped.")

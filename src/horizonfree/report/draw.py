@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.mixture import Mixture
-from horizonfree.report.facts import Example, Facts
+from horizonfree.report.facts import Example, Facts, is_wide
 from horizonfree.report.history import Moment
 from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap
 
@@ -101,7 +101,7 @@ def plan(problem: Mixture, example: Example) -> "Figure | None":
     """The first step of a plan: value as colour, action as arrow; None where states have no cells."""
     if problem.layout.get("cells") is None:
         return None
-    width = WIDTH / 3 if _is_plane(problem) else WIDTH
+    width = WIDTH if is_wide(problem) else WIDTH / 3
     fig, ((ax,),) = figure(_height(problem, width), width=width)
     top = float(example.V.max()) or 1.0
     board(ax, problem, example.V / top, ACCENT)
@@ -200,10 +200,6 @@ def _mark(ax: Any, columns: int) -> float:
 def _height(problem: Mixture, width: float) -> float:
     columns, lines = np.asarray(problem.layout["cells"]).max(axis=0) + 1
     return float(np.clip(width * lines / columns, 0.7, 12))
-
-
-def _is_plane(problem: Mixture) -> bool:
-    return bool(np.asarray(problem.layout["cells"])[:, 1].any())
 
 
 def _spread(ticks: list[int]) -> list[int]:

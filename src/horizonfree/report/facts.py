@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from horizonfree.mixture import Mixture
 from horizonfree.report.history import Moment, moments
 from horizonfree.run import Run, true_gap
 
+MOST_COLUMNS = 12  # of a map on a third of the page
 PACKAGES = ("horizonfree", "jax", "equinox", "numpy", "scipy", "numba")
 
 
@@ -76,9 +77,14 @@ class Facts:
         return self.problem.layout.get("cells") is not None
 
     @property
-    def is_line(self) -> bool:
-        """Whether those places are all in one row."""
-        return self.has_cells and not np.asarray(self.problem.layout["cells"])[:, 1].any()
+    def is_wide(self) -> bool:
+        """Whether a map of the states needs the width of the page."""
+        return self.has_cells and is_wide(self.problem)
+
+    @property
+    def saw_reward(self) -> bool:
+        """Whether the explorer was guided by a reward."""
+        return "reward" in self.options
 
     @property
     def has_truth(self) -> bool:
@@ -88,6 +94,7 @@ class Facts:
 
 def facts(run: Run, delta: float = 0.05) -> Facts:
     """All of it, computed once."""
+    run = as_known(run)
     name, options = ("logged episodes", {}) if run.explorer is None else describe(run.explorer)
     confidence = run.confidence(delta)
     return Facts(
@@ -107,6 +114,13 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
         versions=versions(),
     )
+
+
+def as_known(run: Run) -> Run:
+    """The run, without a truth that is only supposed: a real environment need not have the one of its class."""
+    if run.is_simulated or run.problem.truth is None:
+        return run
+    return replace(run, problem=replace(run.problem, truth=None))
 
 
 def doubts(run: Run, confidence: Confidence) -> Float[np.ndarray, " S"]:
@@ -146,7 +160,7 @@ def samples(problem: Mixture) -> list[tuple[str, list[int], Float[np.ndarray, "H
     return [
         (f"End in {place(problem, a)}", [a], rewards.goal(problem, a)),
         (f"End in {place(problem, b)}", [b], rewards.goal(problem, b)),
-        (f"Spend time in {place(problem, a)}", [a], rewards.occupancy(problem, a)),
+        (f"Stay in {place(problem, a)}", [a], rewards.occupancy(problem, a)),
     ]
 
 
@@ -161,6 +175,12 @@ def example(
         best = float(planning.optimal(problem.kernel(), table).V[0, problem.start])
         loss = max(0.0, true_gap(problem, table, plan.policy))
     return Example(title, states, plan.value, plan.gap, plan.certificate.words, plan.policy[0], V, best, loss)
+
+
+def is_wide(problem: Mixture) -> bool:
+    """Whether the cells are a single row, or more columns than fit beside each other three times."""
+    cells = np.asarray(problem.layout["cells"])
+    return bool(cells[:, 0].max() >= MOST_COLUMNS or not cells[:, 1].any())
 
 
 def place(problem: Mixture, state: int) -> str:

@@ -93,7 +93,13 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"svg": Markup, "number": number, "bound": bound, "setting": setting}
+    made.filters |= {
+        "svg": Markup,
+        "number": number,
+        "bound": bound,
+        "sentence": sentence,
+        "setting": setting,
+    }
     return made
 
 
@@ -114,6 +120,12 @@ def bound(x: float) -> str:
         return "0.000001"
     unit = 10.0 ** max(-6, math.floor(math.log10(x)) - 2)
     return number(min(1.0, math.ceil(x / unit - 1e-9) * unit))
+
+
+def sentence(words: str) -> str:
+    """The words of a certificate as a sentence after "nothing is proved"."""
+    words = words.removeprefix("vacuous: ")
+    return words[:1].upper() + words[1:]
 
 
 def setting(x: Any) -> str:

@@ -241,7 +241,7 @@ function show() {
 
 function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
-  if (answer.is_vacuous) return `Nothing is proved for this reward yet. ${answer.words[0].toUpperCase()}${answer.words.slice(1)}.`;
+  if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
   if (answer.gap <= 1e-9) return `Certified: no policy is better, with probability ${problem.confidence}.`;
   return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
 }

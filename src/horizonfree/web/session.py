@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from horizonfree import planning
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Mixture
+from horizonfree.report.facts import as_known
 from horizonfree.run import Plan, Run, true_gap
 from horizonfree.simulate import simulate
 
@@ -43,7 +44,7 @@ class Session:
     """A run that answers questions about painted rewards; safe to ask from several threads."""
 
     def __init__(self, run: Run, delta: float = 0.05) -> None:
-        self.run, self.delta = run, delta
+        self.run, self.delta = as_known(run), delta
         self._kept: OrderedDict[Painting, Planned] = OrderedDict()
         self._lock = threading.Lock()
 
