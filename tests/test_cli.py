@@ -182,7 +182,7 @@ BAD = {
     "explore": "say what to explore",
     "explore zoned-grid": "say how long to explore: --episodes",
     "explore zoned-grid --episodes 0": "episodes is 0; it must be a whole number of at least 1",
-    "explore zoned-grid --episodes many": "many",
+    "explore zoned-grid --episodes many": "'--episodes': Input should be a valid integer",
     "explore zoned-grid --episodes 3 --seed -1": "seed is -1",
     "explore zoned-grid --episodes 3 --explorer informaton": "did you mean 'information'",
     "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",

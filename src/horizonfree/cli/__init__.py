@@ -55,23 +55,29 @@ def _main(
 
 def main() -> None:
     """Run a command: 0 if all went well, 2 on bad input (one line says why), 130 on Ctrl-C."""
-    warnings.showwarning = _say_warning
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = _say_warning
+        sys.exit(_run())
+
+
+def _run() -> int:
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        return app(standalone_mode=False) or 0
     except HorizonfreeError as error:
         _say(f"error: {error}")
-        sys.exit(2)
+        return 2
     except (KeyboardInterrupt, typer.Abort):
         _say("stopped")
-        sys.exit(130)
+        return 130
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
     except Exception as error:
         if not hasattr(error, "format_message"):  # a mistake of ours: show it in full
             raise
         _say(f"error: {error.format_message()}")
-        sys.exit(2)
+        return 2
 
 
 def _say(text: str) -> None:

@@ -125,7 +125,10 @@ def read_array(path: Path) -> Any:
 
 def free_name(path: Path) -> Path:
     """The path itself, or with the first number that makes it new."""
-    return next(x for x in (path, *(Path(f"{path}-{i}") for i in range(2, 10**6))) if not x.exists())
+    i = 1
+    while (name := path if i == 1 else Path(f"{path}-{i}")).exists():
+        i += 1
+    return name
 
 
 def problem_line(problem: "Mixture") -> str:

@@ -157,7 +157,9 @@ def _begin(chosen: config.Settings) -> "Run":
     start()
     from horizonfree import explore as run_explorer
     from horizonfree import make
+    from horizonfree.explorers import find
 
+    find(chosen.explorer)
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
     if own:
         name = sorted(own)[0]
