@@ -13,8 +13,8 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.divergence import TINY, divergence, gap
 from horizonfree.ellipsoid import curvature, opnorm, psi, psi_inverse, psi_inverse_below
 from horizonfree.errors import OptionError
-from horizonfree.likelihood import log_loss
 from horizonfree.mixture import Mixture
+from horizonfree.tangent import SECOND_ORDER
 from horizonfree.valid import valid_set
 from tests.reference import certificates as ref
 from tests.reference import small
@@ -43,11 +43,14 @@ class Case:
         return evidence.loss[bet] - np.log(float(self.confidences[i].delta) * evidence.weights[bet])
 
     def excess(self, i, theta):
-        with jax.enable_x64(True):
-            p = jnp.asarray(self.valid.rows @ theta)
-            return float(
-                log_loss(jnp.asarray(self.counts(i)), jnp.where(self.valid.free, p, 1.0)) - self.level(i)
-            )
+        """L(theta) - Lq - log(1/(delta w)) on the free rows; the others cancel."""
+        free = self.valid.free & (self.counts(i) > 0)
+        p = self.valid.rows[free] @ theta
+        if (p <= 0).any():
+            return np.inf
+        fixed = ~self.valid.free & (self.counts(i) > 0)
+        known = self.counts(i)[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center)
+        return -self.counts(i)[free] @ np.log(p) - known - self.level(i)
 
     def points_of_U(self, i, rng, count):
         """Parameters of U: on the way from theta_hat to random points of Theta, half of them on the boundary of U."""
@@ -240,6 +243,23 @@ def test_no_parameter_of_U_makes_a_policy_lose_more_than_its_certificate(case):
             parts = {"uniform", "interval", "tangent"}
             assert worst <= min(1.0, min(certificate.parts[name] for name in parts)) + 1e-9
             assert certificate.eps == pytest.approx(min(1.0, min(certificate.parts[name] for name in parts)))
+
+
+def test_many_directions_are_bounded_without_the_second_order():
+    """q = 18: the expansion stops at the first order, whose remainder is bounded without any q x q matrix."""
+    case = Case(small.tabular(A=3), episodes=2000, seeds=2)
+    assert case.valid.num_free > SECOND_ORDER
+    for i in range(2):
+        rng = np.random.default_rng(i)
+        reward = random_reward(rng, 3, 3, 3)
+        for policy in (None, rng.integers(3, size=(3, 3))):
+            bounds, _ = ct.for_reward(case.known, case.valid, case.confidences[i], reward, policy)
+            points = case.points_of_U(i, rng, 30)
+            worst = max(
+                ref.regret(case.kernel(theta), reward, bounds.policy, case.known.start) for theta in points
+            )
+            assert worst <= bounds.tangent + 1e-9
+        assert bounds.tangent < 1
 
 
 @pytest.mark.parametrize("name", ["dense", "slips"])

@@ -25,6 +25,7 @@ from horizonfree.rows import at_slots
 from horizonfree.valid import ValidSet
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
+TILTED = 5  # of the scalars carried back, the last five are also summed against z
 
 
 class RewardBounds(eqx.Module):
@@ -39,16 +40,16 @@ class RewardBounds(eqx.Module):
 
 
 class Values(eqx.Module):
-    """What is carried back from step to step, for each state."""
+    """What is carried back from step to step, for each state; or the sums of all that over next states, per (s,a)."""
 
+    V_star: Float[Array, "*S"]  # the best value under theta_hat
+    kappa: Float[Array, "*S"]  # divergence of the policy
+    hit: Float[Array, "*S"]  # probability that the policy leaves the comparison
     V: Float[Array, "*S"]  # of the policy under theta_hat
-    V_star: Float[Array, "*S"]  # the best under theta_hat
     R: Float[Array, "*S"]  # remainder of the expansion
     D: Float[Array, "*S"]  # regret of the policy
     upper: Float[Array, "*S"]  # best value of any theta and policy
     lower: Float[Array, "*S"]  # smallest value of the policy
-    kappa: Float[Array, "*S"]  # divergence of the policy
-    hit: Float[Array, "*S"]  # probability that the policy leaves the comparison
     J: Float[Array, "*S q"]
     B: Float[Array, "*S q q"]
 
@@ -68,60 +69,66 @@ def reward_bounds(
     """
     S, A, H, q = known.num_states, known.num_actions, known.horizon, ball.z.shape[1]
     has_B = q <= SECOND_ORDER
+    p = jnp.asarray(step.kernel.prob)
     z = at_slots(ball.z, jnp.asarray(valid.row_of)) * jnp.asarray(valid.reachable)[:, None, None, None]
-    p_and_z = jnp.concatenate([jnp.asarray(step.kernel.prob)[..., None], z], axis=-1)
     succ, states = jnp.asarray(known.succ), jnp.arange(S)
 
-    def sums(after: Values) -> tuple[Values, Values]:
-        """sum_s' p f and sum_s' z f of everything carried, the latter with q as its last axis; one contraction."""
+    def sums(after: Values) -> tuple[Values, Array]:
+        """sum_s' p f of everything carried, and sum_s' z f of the last columns, q as its last axis."""
         leaves = jax.tree.leaves(after)
         flat = jnp.concatenate([f.reshape(S, -1) for f in leaves], axis=1)
+        tilted = slice(8 - TILTED, None if has_B else 8)
         if known.is_dense:
-            both = jnp.einsum("sanx,nm->samx", p_and_z, flat)
+            pf, zf = jnp.einsum("san,nm->sam", p, flat), jnp.einsum("sanq,nm->samq", z, flat[:, tilted])
         else:
-            both = jnp.einsum("sanx,sanm->samx", p_and_z, flat[succ])
+            after_slot = flat[succ]
+            pf = jnp.einsum("san,sanm->sam", p, after_slot)
+            zf = jnp.einsum("sanq,sanm->samq", z, after_slot[..., tilted])
         cuts = [sum(f[0].size for f in leaves[:i]) for i in range(1, len(leaves))]
-        parts = [x.reshape(S, A, *f.shape[1:], 1 + q) for x, f in zip(jnp.split(both, cuts, axis=2), leaves)]
-        return Values(*[x[..., 0] for x in parts]), Values(*[x[..., 1:] for x in parts])
+        return Values(*[x.reshape(S, A, *f.shape[1:]) for x, f in zip(jnp.split(pf, cuts, 2), leaves)]), zf
 
     def back(after: Values, inputs: tuple[Array, Array, Array | None]) -> tuple[Values, Array]:
         is_last, r, chosen = inputs
         pf, zf = sums(after)
+        zV, tilts = zf[:, :, 0], norm(zf[:, :, 1:TILTED])
         Q = r + pf.V
         pi = jnp.argmax(Q, axis=-1) if chosen is None else chosen
 
         def at_pi(x: Array) -> Array:
             return x[states, pi]
 
-        V, gQ, bQ = at_pi(Q), zf.V + pf.J, (zf.J + zf.J.swapaxes(-1, -2)) / 2
+        V, gQ = at_pi(Q), zV + pf.J
         J = at_pi(gQ)
         most = 1 + norm(gQ)  # of a remainder, as values lie in [0,1]
+        unsure = norm(gQ - J[:, None])
         if has_B:
-            bQ = bQ + pf.B
+            zJ, zB = zf[:, :, TILTED : TILTED + q], zf[:, :, TILTED + q :]
+            bQ = (zJ + zJ.swapaxes(-1, -2)) / 2 + pf.B
             B = at_pi(bQ)
-            rest = jnp.sqrt((zf.B**2).sum((-3, -2, -1)))  # of the cubic form
+            rest = jnp.sqrt((zB**2).sum((-2, -1)))  # of the cubic form
             most = most + jnp.sqrt((bQ**2).sum((-2, -1)))
-            unsure = norm(gQ - J[:, None]) + opnorm(bQ - B[:, None])
+            unsure = unsure + opnorm(bQ - B[:, None])
         else:
             B = after.B
-            rest = opnorm(bQ)
-            unsure = norm(gQ - J[:, None])
-        rQ = jnp.minimum(rest + pf.R + norm(zf.R), most)
+            # u'(sum z J')u = sum (z'u)((J - mean J)'u), since the z of one pair sum to zero
+            J_slot = after.J if known.is_dense else after.J[succ]
+            rest = (norm(z) * norm(J_slot - pf.J[:, :, None])).sum(-1)
+        rQ = jnp.minimum(rest + pf.R + tilts[..., 0], most)
         R = at_pi(rQ)
         advantage = jnp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
         advantage = jnp.where(jnp.arange(A) == pi[:, None], 0.0, advantage)
-        D = (advantage + jnp.minimum(1.0, pf.D + norm(zf.D))).max(-1)
+        D = (advantage + jnp.minimum(1.0, pf.D + tilts[..., 1])).max(-1)
         kappa = jnp.where(worst.stop, 0.0, step.cost + pf.kappa / (1 - step.leak))
         hit = jnp.where(worst.stop, 1.0, step.leak + pf.hit)
         values = Values(
-            V=V,
             V_star=(r + pf.V_star).max(-1),
-            R=R,
-            D=jnp.clip(D, 0.0, 1.0),
-            upper=jnp.minimum(1.0, r + pf.upper + norm(zf.upper)).max(-1),
-            lower=jnp.maximum(0.0, at_pi(r + pf.lower - norm(zf.lower))),
             kappa=jnp.where(is_last, 0.0, at_pi(kappa)),  # the last transition touches no reward
             hit=jnp.where(is_last, 0.0, at_pi(hit)),
+            V=V,
+            R=R,
+            D=jnp.clip(D, 0.0, 1.0),
+            upper=jnp.minimum(1.0, r + pf.upper + tilts[..., 2]).max(-1),
+            lower=jnp.maximum(0.0, at_pi(r + pf.lower - tilts[..., 3])),
             J=J,
             B=B,
         )
