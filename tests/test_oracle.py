@@ -42,7 +42,7 @@ class Draw(eqx.Module):
 
     @property
     def prepared(self):
-        return jax.jit(oracle.prepare)(to_device(self.problem.known), *self.inputs[1:])
+        return oracle.prepare(to_device(self.problem.known), *self.inputs[1:])
 
     @property
     def phi(self):
@@ -94,8 +94,7 @@ def warm_start(problem):
 
 
 @jax.jit
-def ascend(key, known, theta, inv_tilde, inv_hat, beta, beta_search, warm):
-    prepared = oracle.prepare(known, theta, inv_tilde, inv_hat)
+def ascend(key, prepared, beta, beta_search, warm):
     return oracle.ascent(key, prepared, beta, beta_search, warm, chains=3, sweeps=60)
 
 
@@ -240,14 +239,7 @@ def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
     for i in range(100):
         x = draw(rng, sizes)
         best = oracle.exhaustive(*x.inputs, beta=x.beta)
-        found = ascend(
-            jax.random.key(i),
-            to_device(x.problem.known),
-            *x.inputs[1:],
-            x.beta,
-            x.beta,
-            warm_start(x.problem),
-        )
+        found = ascend(jax.random.key(i), x.prepared, x.beta, x.beta, warm_start(x.problem))
         assert found.raw <= best.raw * (1 + 1e-12)
         assert best.value <= best.upper * (1 + 1e-12)
         assert found.upper == pytest.approx(best.upper, rel=1e-12)
@@ -258,9 +250,7 @@ def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
 def test_the_answer_is_evaluated_at_the_true_radius():
     rng = np.random.default_rng(7)
     x = draw(rng, (4, 2, 4, 3, 4), beta=0.3)
-    found = ascend(
-        jax.random.key(0), to_device(x.problem.known), *x.inputs[1:], x.beta, 0.1, warm_start(x.problem)
-    )
+    found = ascend(jax.random.key(0), x.prepared, x.beta, 0.1, warm_start(x.problem))
     V, V_hat, raw = pseudo_values(
         x.phi,
         x.problem.truth,
@@ -278,10 +268,10 @@ def test_the_answer_is_evaluated_at_the_true_radius():
 
 def test_a_smaller_search_radius_stands_only_while_the_value_is_capped():
     x = draw(np.random.default_rng(8), (4, 2, 4, 3, 4))
-    known, warm = to_device(x.problem.known), warm_start(x.problem)
+    prepared, warm = x.prepared, warm_start(x.problem)
 
     def search(beta):
-        return ascend(jax.random.key(0), known, *x.inputs[1:], beta, beta / 2, warm)
+        return ascend(jax.random.key(0), prepared, beta, beta / 2, warm)
 
     capped = search(50.0)
     assert capped.value == 1
@@ -303,11 +293,11 @@ def test_the_search_radius_follows_the_value():
 def test_a_batch_of_searches_is_a_loop_of_searches():
     rng = np.random.default_rng(9)
     x = draw(rng, (4, 2, 4, 3, 4), beta=1.0)
-    known, warm = to_device(x.problem.known), warm_start(x.problem)
+    prepared, warm = x.prepared, warm_start(x.problem)
     keys, betas = jax.random.split(jax.random.key(3), 3), jnp.array([0.05, 0.3, 50.0])
 
     def one(key, beta):
-        return ascend(key, known, *x.inputs[1:], beta, 0.5 * beta, warm)
+        return ascend(key, prepared, beta, 0.5 * beta, warm)
 
     batch = jax.vmap(one)(keys, betas)
     for i in range(3):
@@ -319,9 +309,7 @@ def test_a_batch_of_searches_is_a_loop_of_searches():
 
 def test_one_step_leaves_nothing_to_explore():
     x = draw(np.random.default_rng(10), (3, 2, 1, 2, 3))
-    found = ascend(
-        jax.random.key(0), to_device(x.problem.known), *x.inputs[1:], 1.0, 1.0, warm_start(x.problem)
-    )
+    found = ascend(jax.random.key(0), x.prepared, 1.0, 1.0, warm_start(x.problem))
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0

@@ -25,7 +25,8 @@ from horizonfree.oracle.objective import Prepared
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
 SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
-MAX_CELLS = 1 << 14  # open cells of the branch and bound; beyond it what is left open keeps its bound
+MAX_VERTICES = 1 << 21  # of the open cells of a branch and bound; beyond it what is left open keeps its bound
+DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
 
 _upper_bound = jax.jit(upper_bound)
 
@@ -79,25 +80,37 @@ def penalised_max(
     kappa: float,
     box: Float[AnyArray, "A S"],
 ) -> Float[np.ndarray, "A S"]:
-    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`.
-
-    On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
-    function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point found by more than
-    SLACK is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
-    """
+    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`."""
     m, n, A, S = F.shape
     if n > ENUMERATE:
         return np.asarray(box)
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
+    G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
+    key = np.c_[G / (G.max() or 1.0), p]
+    _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
+    bound = _branch_and_bound(F[first], p[first], kappa)
+    return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS
+
+
+def _branch_and_bound(
+    F: Float[np.ndarray, "X m n"], p: Float[np.ndarray, "X n"], kappa: float
+) -> Float[np.ndarray, " X"]:
+    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), one per row.
+
+    On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
+    function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point found by more than
+    SLACK is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
+    """
+    X, n = p.shape
     vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    owner, low, width = np.arange(A * S), np.zeros((A * S, n)), np.ones((A * S, n))
-    found, bound = np.zeros(A * S), np.zeros(A * S)  # f = 0 gives 0
+    owner, low, width = np.arange(X), np.zeros((X, n)), np.ones((X, n))
+    found, bound = np.zeros(X), np.zeros(X)  # f = 0 gives 0
     while owner.size:
         value, above, split = _cells(F[owner], p[owner], low, width, vertices, kappa)
         np.maximum.at(found, owner, value)
         is_open = above > (1 + SLACK) * found[owner] + 1e-15
-        if 2 * is_open.sum() > MAX_CELLS:
+        if 2 * is_open.sum() * len(vertices) > MAX_VERTICES:
             np.maximum.at(bound, owner, above)
             break
         owner, low, width, split = owner[is_open], low[is_open], width[is_open], split[is_open]
@@ -105,7 +118,7 @@ def penalised_max(
         upper_half = low.copy()
         upper_half[np.arange(owner.size), split] += width[np.arange(owner.size), split]
         owner, low, width = np.tile(owner, 2), np.r_[low, upper_half], np.tile(width, (2, 1))
-    return np.maximum(bound, (1 + SLACK) * found + 1e-15).reshape(A, S)
+    return np.maximum(bound, (1 + SLACK) * found + 1e-15)
 
 
 def _cells(
