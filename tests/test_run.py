@@ -1,0 +1,97 @@
+"""A run: plans are optimal in their model, gaps hold in the truth, units come back."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import planning
+from horizonfree.errors import OptionError, ShapeError
+
+
+@pytest.fixture(scope="module")
+def problem() -> hf.Mixture:
+    return hf.make("zoned-grid", size=3, zones=3, horizon=5)
+
+
+@pytest.fixture(scope="module")
+def run(problem: hf.Mixture) -> hf.Run:
+    return hf.explore(problem, "information", episodes=60, seed=2)
+
+
+def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Mixture) -> None:
+    reward = hf.goal(problem, 8)
+    plan = run.plan(reward)
+    kernel = problem.known.kernel(plan.theta)
+    assert plan.value == pytest.approx(planning.optimal(kernel, reward).V[0, problem.start], abs=1e-12)
+    assert plan.value == pytest.approx(
+        planning.evaluate(kernel, reward, plan.policy)[0, problem.start], abs=1e-12
+    )
+
+
+def test_no_plan_loses_more_than_was_certified(problem: hf.Mixture) -> None:
+    """Three runs at delta = 1e-8, nine goals each: a false alarm has probability at most 3e-8."""
+    for seed in range(3):
+        run = hf.explore(problem, "information", episodes=80, seed=seed)
+        everywhere = run.certificate(1e-8).eps
+        for state in range(9):
+            reward = hf.goal(problem, state)
+            plan = run.plan(reward, delta=1e-8)
+            loss = hf.true_gap(problem, reward, plan.policy)
+            assert -1e-12 <= loss <= plan.gap + 1e-9
+            assert loss <= everywhere + 1e-9
+            assert plan.gap <= everywhere + 1e-9
+
+
+def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: hf.Mixture) -> None:
+    table = np.random.default_rng(0).uniform(size=(5, 9, 4))
+    one, per_step = run.plan(table / 5), run.plan(table, scale="per-step")
+    np.testing.assert_array_equal(one.policy, per_step.policy)
+    assert per_step.value == pytest.approx(5 * one.value)
+    assert per_step.gap == pytest.approx(5 * one.gap)
+    cost = hf.rescale(problem, -3 * table)
+    kernel = problem.known.kernel(run.plan(cost).theta)
+    best = planning.optimal(kernel, cost.table)
+    total = planning.evaluate(kernel, table, best.policy)[0, problem.start]
+    assert run.plan(cost).value == pytest.approx(-3 * total, abs=1e-9)
+
+
+def test_a_plan_acts_in_every_state_and_step_and_nowhere_else(run: hf.Run, problem: hf.Mixture) -> None:
+    plan = run.plan(hf.goal(problem, 8))
+    assert plan.act(4, 8) == plan.policy[4, 8]
+    for h, s in ((5, 0), (0, 9), (-1, 0)):
+        with pytest.raises(ShapeError, match="steps are 0 to 4, states 0 to 8"):
+            plan.act(h, s)
+
+
+def test_more_episodes_make_a_new_certificate(run: hf.Run) -> None:
+    before = run.certificate()
+    after = run.resume(episodes=200).certificate()
+    assert after.eps < before.eps
+    assert after.parts["episodes"] == 260
+    assert run.certificate() == before
+
+
+def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, problem: hf.Mixture) -> None:
+    plan = run.plan(hf.goal(problem, 8), model="explorer")
+    np.testing.assert_array_equal(plan.theta, run.theta_hat)
+
+
+def test_logged_episodes_give_the_certificate_of_the_run_that_gathered_them(problem: hf.Mixture) -> None:
+    batch = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=40, seed=3)
+    run = hf.from_episodes(problem, batch.s, batch.a)
+    assert run.episodes == 40
+    assert run.evidence.counts.sum() == 200
+    assert hf.certify(problem, batch.s, batch.a) == run.certificate()
+
+
+def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
+    with pytest.raises(OptionError, match="'uniform' or 'paper'"):
+        run.certificate(method="magic")
+    with pytest.raises(OptionError, match="no certificate of its own"):
+        run.certificate(method="paper")
+    with pytest.raises(OptionError, match="'likelihood' or 'explorer'"):
+        run.plan(hf.goal(problem, 8), model="magic")
+    with pytest.raises(ShapeError, match=r"states has shape \(3, 4\)"):
+        hf.from_episodes(problem, np.zeros((3, 4), int), np.zeros((3, 5), int))
+    with pytest.raises(ShapeError, match="integers from 0 to 3"):
+        hf.from_episodes(problem, np.zeros((3, 6), int), np.full((3, 5), 4))
