@@ -78,7 +78,7 @@ def tangent(p, z, reward, policy, start):
                 cubic = sum(z[s, a, t][:, None, None] * B[t] for t in range(S))
                 zR = sum(z[s, a, t] * R[t] for t in range(S))
                 rQ[s, a] = np.sqrt((cubic**2).sum()) + p[s, a] @ R + np.linalg.norm(zR)
-                rQ[s, a] = min(rQ[s, a], 1 + np.linalg.norm(gQ[s, a]) + opnorm(bQ[s, a]))
+                rQ[s, a] = min(rQ[s, a], 1 + np.linalg.norm(gQ[s, a]) + np.sqrt((bQ[s, a] ** 2).sum()))
         D_next = np.zeros(S)
         for s in range(S):
             i = policy[h, s]
