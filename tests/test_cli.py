@@ -262,7 +262,7 @@ def test_on_a_terminal_progress_is_live_and_control_c_saves(tmp_path: Path) -> N
         f"{COMMAND} {line}", cwd=tmp_path, env=env, encoding="utf-8", timeout=120, dimensions=(30, 140)
     )
     child.expect(r"64 states|9 states")
-    child.expect(r"exploring.*episodes.*certified gap \d\.\d+ \(goal 0\.0001\)")
+    child.expect(r"\d+/~?\d+ episodes.*certified gap \d\.\d+, goal 0\.0001.*left")
     child.sendintr()
     child.expect(r"stopped after episode [\d,]+, saved in a; go on with:\s+horizonfree explore --resume a")
     child.expect(pexpect.EOF)
@@ -301,6 +301,32 @@ def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> No
     for line in lines:
         code, _, err = shell(line)
         assert code == 0, f"{line}: {err}"
+
+
+def test_the_python_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "runs.md").read_text(), re.DOTALL)
+    assert blocks
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["run"].episodes == hf.load("runs/copy").episodes == 50
+
+
+@pytest.mark.slow
+def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
+    """A plan beyond its gap would have probability at most 0.05 for each of the two explorers; the seeds are fixed."""
+    found = shell.json("tour --out t")
+    for plans in found["plans"].values():
+        for name in ("information", "hf-ucrl-rfe++"):
+            assert plans[name]["true_loss"] <= plans[name]["gap"] + 1e-9
+            assert abs(plans[name]["value"] - plans["best"]) < 0.1
+    assert Path(found["report"]).stat().st_size > 10_000
+    assert Path(found["comparison"]).stat().st_size > 10_000
+    assert hf.load(found["runs"]["information"]).episodes == 300
+    code, out, _ = shell("tour --out u")
+    assert code == 0
+    assert all(word in out for word in ("certified gap", "true loss", "report.html", "horizonfree serve"))
 
 
 def toml_block() -> str:

@@ -34,16 +34,14 @@ def meter(first: int, goal: Goal, wanted: bool | None) -> Iterator[Meter]:
 def _live(first: int, goal: Goal) -> Iterator[Meter]:
     """One line that is redrawn."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("[bold]exploring"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=12),
         TextColumn("{task.completed}/{task.fields[end]} episodes"),
         TextColumn("[cyan]{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=goal.last, completed=first, end=goal.last, note="compiling")
@@ -54,7 +52,7 @@ def _live(first: int, goal: Goal) -> Iterator[Meter]:
             told = eps if eps is not None else told
             end = _end(episode, goal, eps)
             if end is not None:
-                about = "" if goal.until_eps is None else "about "
+                about = "" if end in (episode, goal.last) else "~"
                 bar.update(task, total=end, end=f"{about}{end}")
             if episode > first:
                 bar.update(task, completed=episode, note=_note(rows, told, goal))
@@ -88,8 +86,9 @@ def _plain(first: int, goal: Goal) -> Meter:
 
 def _note(rows: Mapping[str, np.ndarray], eps: float | None, goal: Goal) -> str:
     """The numbers to watch: the certified gap if it is the goal, else the explorer's own uncertainty."""
-    parts = [] if eps is None else [f"certified gap {eps:.3f} (goal {goal.until_eps:g})"]
-    return ", ".join(parts + [form.format(rows[name][-1]) for name, form in SHOWN.items() if name in rows])
+    if eps is not None:
+        return f"certified gap {eps:.3f}, goal {goal.until_eps:g}"
+    return ", ".join(form.format(rows[name][-1]) for name, form in SHOWN.items() if name in rows)
 
 
 def _end(episode: int, goal: Goal, eps: float | None) -> int | None:

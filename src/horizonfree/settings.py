@@ -26,7 +26,13 @@ class Settings:
     param: dict[str, Any] = field(default_factory=dict)
     opt: dict[str, Any] = field(default_factory=dict)
     save_episodes: int | None = None
-    save_seconds: float = 10.0
+    save_seconds: float | None = None
+
+    @property
+    def saving(self) -> dict[str, Any]:
+        """When checkpoints are written, where that was said."""
+        said = {"save_episodes": self.save_episodes, "save_seconds": self.save_seconds}
+        return {name: value for name, value in said.items() if value is not None}
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,12 +39,20 @@ def start() -> None:
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Say on a terminal what takes a moment."""
+    with Console(stderr=True).status(text, spinner="dots"):
+        yield
+
+
 def open_run(folder: Path) -> "Run":
     """The run in a folder."""
     start()
-    from horizonfree import load
+    with working(f"reading {folder}"):
+        from horizonfree import load
 
-    return load(folder)
+        return load(folder)
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ from horizonfree.cli._shared import (
     plain,
     reward_of,
     table,
+    working,
 )
 from horizonfree.errors import OptionError, RunError
 
@@ -62,7 +63,8 @@ def plan(
     table_of = occupancy(run.problem, stay) if stay else reward_of(run.problem, goal, reward)
     if table_of is None:
         raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
-    found = run.plan(table_of, scale=scale, delta=delta, model=model)
+    with working("planning"):
+        found = run.plan(table_of, scale=scale, delta=delta, model=model)
     if policy is not None:
         np.save(policy, found.policy)
     value: dict[str, Any] = {
@@ -103,7 +105,8 @@ def certify(
         horizonfree certify runs/a --delta 0.01
     """
     run = open_run(folder)
-    found = run.certificate(delta, method=method)
+    with working("certifying"):
+        found = run.certificate(delta, method=method)
 
     def show() -> None:
         console.print(
@@ -132,8 +135,9 @@ def report(
     run = open_run(folder)
     from horizonfree.report import write_figures, write_report
 
-    page = write_report(run, out or folder / "report.html", delta=delta)
-    drawn = [] if figures is None else [str(x) for x in write_figures(run, figures)]
+    with working("drawing"):
+        page = write_report(run, out or folder / "report.html", delta=delta)
+        drawn = [] if figures is None else [str(x) for x in write_figures(run, figures, delta=delta)]
 
     def show() -> None:
         console.print(f"report: {page}", soft_wrap=True)
@@ -161,8 +165,9 @@ def compare(
     from horizonfree.report import compare as rows_of
     from horizonfree.report import write_comparison
 
-    rows = [plain(row) for row in rows_of(runs, delta=delta)]
-    page = None if out is None else write_comparison(runs, out, delta=delta)
+    with working("comparing"):
+        rows = [plain(row) for row in rows_of(runs, delta=delta)]
+        page = None if out is None else write_comparison(runs, out, delta=delta)
 
     def show() -> None:
         columns = list(rows[0])

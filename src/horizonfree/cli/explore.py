@@ -2,6 +2,8 @@
 
 import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +21,7 @@ from horizonfree.cli._shared import (
     problem_line,
     reward_of,
     start,
+    working,
 )
 from horizonfree.errors import OptionError
 
@@ -124,7 +127,8 @@ def explore(
     }
     chosen = config.merge(config.read(settings) if settings else {}, flags)
     run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags)
-    found = run.certificate(chosen.delta)
+    with working("certifying"):
+        found = run.certificate(chosen.delta if run.goal is None else run.goal.delta)
     folder = _short(run.folder)
     value = {
         "folder": str(run.folder),
@@ -180,8 +184,7 @@ def _begin(chosen: config.Settings) -> "Run":
             reward=reward_of(problem, chosen.goal, chosen.reward),
             out=folder,
             progress=True,
-            save_episodes=chosen.save_episodes,
-            save_seconds=chosen.save_seconds,
+            **chosen.saving,
             **chosen.opt,
         )
 
@@ -204,31 +207,26 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
         f"{problem_line(run.problem)}; going on after episode {run.episodes:,}, in {folder}", file=sys.stderr
     )
     with _saying_how_to_go_on(folder):
-        save = {"save_episodes": chosen.save_episodes, "save_seconds": chosen.save_seconds}
-        return run.resume(progress=True, **until, **save)
+        return run.resume(progress=True, **until, **chosen.saving)
 
 
-class _saying_how_to_go_on:
+@contextmanager
+def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
     """Ctrl-C: the exploration has saved itself; say where, and how to go on."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not KeyboardInterrupt:
-            return
-        if not self.folder.is_dir():
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not folder.is_dir():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)
-            raise typer.Exit(130)
+            raise typer.Exit(130) from None
         from horizonfree import load
 
-        run = load(self.folder)
-        print(f"stopped after episode {run.episodes:,}, saved in {self.folder}; go on with:", file=sys.stderr)
-        print(f"  horizonfree explore --resume {self.folder}", file=sys.stderr)
-        raise typer.Exit(130)
+        print(
+            f"stopped after episode {load(folder).episodes:,}, saved in {folder}; go on with:",
+            file=sys.stderr,
+        )
+        print(f"  horizonfree explore --resume {folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def tour(
