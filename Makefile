@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install tour test test-all check lint bench constraints clean
+.PHONY: install tour test test-all check lint bench browser constraints clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -16,10 +16,16 @@ $(STAMP): pyproject.toml constraints.txt
 tour: $(STAMP)  ## the main job: explore, plan, certify, draw
 	$(BIN)/horizonfree tour
 
-test: $(STAMP)  ## every test that is not marked slow
+browser:  ## Chromium for the browser tests, where we are root and have apt; else they are skipped, and say so
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	  echo "No Chromium here: browser tests will be skipped. Install the package chromium to run them."
+
+test: $(STAMP) browser  ## every test that is not marked slow
 	$(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: $(STAMP)  ## every test
+test-all: $(STAMP) browser  ## every test
 	$(BIN)/pytest -n 2
 
 lint: $(STAMP)  ## format, lint, types
