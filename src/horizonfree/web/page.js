@@ -2,8 +2,9 @@
 
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
+import { makeTable } from "/table.js";
+import { bound, count, least, most, number } from "/words.js";
 
-const PAGE = 100; // rows of the table at a time
 const PATIENCE = 150; // milliseconds before the page says that it is waiting
 const PACE = 280; // milliseconds of a step when an episode is played
 const MOST_UNDO = 200;
@@ -31,24 +32,6 @@ async function main() {
   world = problem.cells ? map() : table();
   load(link.read(location.hash, problem) ?? example());
   listen();
-}
-
-const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), -Infinity);
-const least = (numbers) => numbers.reduce((a, b) => Math.min(a, b), Infinity);
-
-// A number for people: three digits, no exponents.
-function number(x) {
-  if (x > 0 && x < 1e-6) return "under 0.000001";
-  if (Number.isInteger(x)) return String(x);
-  return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
-}
-
-// A bound for people: rounded up, so that what is said stays true.
-function bound(x) {
-  if (x < 1e-6) return "0.000001";
-  const unit = 10 ** Math.max(-6, Math.floor(Math.log10(x)) - 2);
-  return number(Math.min(1, Math.ceil(x / unit - 1e-9) * unit));
 }
 
 function promise() {
@@ -365,61 +348,11 @@ function map() {
   return makeBoard($("board"), problem, events);
 }
 
-// States without coordinates: a row each, a page at a time.
 function table() {
-  let first = 0, view = null;
-  const inputs = [];
   $("list").hidden = false;
-  $("pager").hidden = problem.states <= PAGE;
   for (const part of [".legend", ".brushes", "#fill", "#map-keys"]) document.querySelector(part).hidden = true;
-
-  function build() {
-    const end = Math.min(first + PAGE, problem.states);
-    inputs.length = 0;
-    $("rows").replaceChildren(...Array.from({ length: end - first }, (_, i) => row(first + i)));
-    $("range").textContent = `states ${first} to ${end - 1} of ${problem.states}`;
-    $("previous").disabled = first === 0;
-    $("next").disabled = end === problem.states;
-    if (view) draw(view);
-  }
-
-  function row(s) {
-    const line = document.createElement("tr");
-    const input = Object.assign(document.createElement("input"), { type: "number", min: 0, max: 1, step: 0.05 });
-    input.setAttribute("aria-label", `reward of state ${s}`);
-    input.onchange = () => {
-      const weight = Number(input.value);
-      if (weight >= 0 && weight <= 1) change((weights) => (weights[s] = weight));
-      else {
-        say("working", `The reward of state ${s} must lie between 0 and 1.`, true);
-        input.value = painted.weights[s];
-      }
-    };
-    const cells = [s, input, "", ""].map((content) => {
-      const cell = document.createElement("td");
-      cell.append(content);
-      return cell;
-    });
-    cells[2].className = "value";
-    line.append(...cells);
-    inputs.push({ s, line, input, value: cells[2], action: cells[3] });
-    return line;
-  }
-
-  function draw(now) {
-    view = now;
-    for (const { s, line, input, value, action } of inputs) {
-      if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
-      line.classList.toggle("start", s === now.start);
-      line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
-      value.textContent = now.values ? number(now.values[s]) : "";
-      value.style.setProperty("--share", `${100 * now.shade(s)}%`);
-      action.textContent = now.policy && now.values[s] > 1e-9 ? problem.actions[now.policy[s]] : "";
-    }
-  }
-
-  $("previous").onclick = () => build((first -= PAGE));
-  $("next").onclick = () => build((first += PAGE));
-  build();
-  return { draw, place: (s) => `state ${s}` };
+  return makeTable($("list"), problem, {
+    set: (s, weight) => change((weights) => (weights[s] = weight)),
+    refuse: (text) => say("working", text, true),
+  });
 }

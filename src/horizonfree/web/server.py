@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2**20  # of a question
 SEEDS = 2**31
+SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "words.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/board.js": ("board.js", "text/javascript"),
-    "/link.js": ("link.js", "text/javascript"),
-}
+} | {f"/{name}": (name, "text/javascript") for name in SCRIPTS}
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

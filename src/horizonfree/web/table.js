@@ -1,0 +1,62 @@
+// States without places: a row each, a page at a time.
+
+import { number } from "/words.js";
+
+const PAGE = 100; // rows at a time
+
+export function makeTable(list, problem, events) {
+  let first = 0, view = null;
+  const inputs = [];
+  const $ = (id) => list.querySelector(`#${id}`);
+  $("pager").hidden = problem.states <= PAGE;
+
+  function build() {
+    const end = Math.min(first + PAGE, problem.states);
+    inputs.length = 0;
+    $("rows").replaceChildren(...Array.from({ length: end - first }, (_, i) => row(first + i)));
+    $("range").textContent = `states ${first} to ${end - 1} of ${problem.states}`;
+    $("previous").disabled = first === 0;
+    $("next").disabled = end === problem.states;
+    if (view) draw(view);
+  }
+
+  function row(s) {
+    const line = document.createElement("tr");
+    const input = Object.assign(document.createElement("input"), { type: "number", min: 0, max: 1, step: 0.05 });
+    input.setAttribute("aria-label", `reward of state ${s}`);
+    input.onchange = () => {
+      const weight = Number(input.value);
+      if (weight >= 0 && weight <= 1) events.set(s, weight);
+      else {
+        events.refuse(`The reward of state ${s} must lie between 0 and 1.`);
+        input.value = view.weights[s];
+      }
+    };
+    const cells = [s, input, "", ""].map((content) => {
+      const cell = document.createElement("td");
+      cell.append(content);
+      return cell;
+    });
+    cells[2].className = "value";
+    line.append(...cells);
+    inputs.push({ s, line, input, value: cells[2], action: cells[3] });
+    return line;
+  }
+
+  function draw(now) {
+    view = now;
+    for (const { s, line, input, value, action } of inputs) {
+      if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
+      line.classList.toggle("start", s === now.start);
+      line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
+      value.textContent = now.values ? number(now.values[s]) : "";
+      value.style.setProperty("--share", `${100 * now.shade(s)}%`);
+      action.textContent = now.policy && now.values[s] > 1e-9 ? problem.actions[now.policy[s]] : "";
+    }
+  }
+
+  $("previous").onclick = () => build((first -= PAGE));
+  $("next").onclick = () => build((first += PAGE));
+  build();
+  return { draw, place: (s) => `state ${s}` };
+}
