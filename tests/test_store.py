@@ -352,6 +352,20 @@ def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
         hf.load(folder)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"goal": {"first": 0}}, {"rows": None}, {"rows": {"size": "x"}}, {"versions": 3}, {"goal": [1]}],
+)
+def test_a_checkpoint_that_makes_no_sense_is_passed_over(change: dict[str, object], folder: Path) -> None:
+    path = folder / "checkpoint-0000000009.npz"
+    header, arrays, _ = sealed.read_npz(path)
+    if "versions" in change:  # looked at only where something else is wrong
+        arrays.pop("state.policy")
+    sealed.write_npz(path, header | change, arrays)
+    with pytest.warns(store.RunWarning, match="not a checkpoint of ours"):
+        assert hf.load(folder).episodes == 6
+
+
 # Attacks
 
 

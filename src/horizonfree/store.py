@@ -31,7 +31,7 @@ import numpy as np
 from horizonfree import evidence as ev
 from horizonfree import recipes, sealed
 from horizonfree._x64 import to_device, x64
-from horizonfree.errors import HorizonfreeError, RunError
+from horizonfree.errors import RunError
 from horizonfree.explorers import EXPLORERS, describe, make_explorer
 from horizonfree.explorers._api import Progress, begin
 from horizonfree.run import Run
@@ -243,17 +243,19 @@ def _restored(run: Run, seal: str, path: Path) -> Run:
 
 def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
     """What the newest checkpoint that is whole says."""
-    refused: list[HorizonfreeError] = []
+    refused: list[Exception] = []
     for path in _checkpoints(folder):
         try:
             found = read(path)
-        except RunError as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             if not path.exists():  # an exploration that is under way has put newer ones in its place
                 return _newest(folder, read, is_told=is_told)
-            refused.append(error)
+            is_clear = isinstance(error, RunError)
+            refused.append(error if is_clear else RunError(f"{path} is not a checkpoint of ours ({error!r})"))
             continue
         if refused and is_told:
-            warnings.warn(RunWarning(f"{refused[0]} (read up to episode {_episode(path)})"), stacklevel=4)
+            words = f"{refused[0]}; read up to episode {_episode(path)}, and resuming makes the rest again"
+            warnings.warn(RunWarning(words), stacklevel=4)
         return found
     raise (
         refused[0] if refused else RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
