@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from horizonfree import theory
+    from horizonfree.batch import Batch, explore_many
     from horizonfree.certificates import Certificate
     from horizonfree.exploration import explore
     from horizonfree.explorers import explorers
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Certificate",
     "Mixture",
     "Plan",
     "Run",
     "certify",
     "explore",
+    "explore_many",
     "explorers",
     "from_episodes",
     "from_gymnasium",
@@ -44,12 +47,14 @@ __all__ = [
 
 # Where each public name lives. It is loaded when it is first used: the command line answers --help at once.
 _HOME = {
+    "Batch": "batch",
     "Certificate": "certificates",
     "Mixture": "mixture",
     "Plan": "run",
     "Run": "run",
     "certify": "run",
     "explore": "exploration",
+    "explore_many": "batch",
     "explorers": "explorers",
     "from_episodes": "run",
     "from_gymnasium": "problems",

@@ -86,17 +86,9 @@ def explore(
         raise OptionError("to explore a real environment say which class it belongs to: known=problem")
     mixture = problem if is_simulated else known if isinstance(known, Mixture) else Mixture(known)  # type: ignore[arg-type]
     stopping.check(episodes, until_eps, delta, budget)
-    if isinstance(seed, bool) or int(seed) != seed or not 0 <= seed < 2**63:
-        raise OptionError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
-    if isinstance(explorer, Explorer):
-        kind = explorer
-        if options:
-            raise OptionError(
-                f"options {sorted(options)} belong to a named explorer; this one is already built"
-            )
-    else:
-        total = budget or episodes or MOST
-        kind = _make(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
+    check_seed(seed)
+    total = budget or episodes or MOST
+    kind = build_explorer(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
     valid = valid_set(mixture.known)
     bets = ev.init(valid, *ev.ladder(budget))
     first = _begin(kind, to_device(mixture.known), to_device(valid), bets)
@@ -227,14 +219,28 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
     return engine
 
 
-def _make(name: str, problem: Mixture, options: dict[str, Any], given: dict[str, Any]) -> Explorer:
-    """A named explorer, told the budget, delta and the reward where it wants them."""
-    fields = find(name).options
+def check_seed(seed: Any) -> None:
+    """Refuse what is not a seed."""
+    if isinstance(seed, bool) or int(seed) != seed or not 0 <= seed < 2**63:
+        raise OptionError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
+
+
+def build_explorer(
+    explorer: str | Explorer, problem: Mixture, options: dict[str, Any], given: dict[str, Any]
+) -> Explorer:
+    """A named explorer, told the budget, delta and the reward where it wants them; or the one that is already built."""
+    if isinstance(explorer, Explorer):
+        if options:
+            raise OptionError(
+                f"options {sorted(options)} belong to a named explorer; this one is already built"
+            )
+        return explorer
+    fields = find(explorer).options
     if "reward" in fields:
         if given["reward"] is None:
-            raise OptionError(f"explorer {name!r} needs reward=: it explores for one reward, not for all")
+            raise OptionError(f"explorer {explorer!r} needs reward=: it explores for one reward, not for all")
         given = given | {"reward": rewards.resolve(problem, given["reward"]).table}
-    return make_explorer(name, **options, **{key: x for key, x in given.items() if key in fields})
+    return make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
 
 
 def _goal(run: Run, episodes: int | None, until_eps: float | None, delta: float, reward: Any) -> Goal:

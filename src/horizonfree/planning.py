@@ -35,12 +35,16 @@ class Solution(NamedTuple):
 
 
 def optimal_jax(
-    kernel: Kernel, reward: Float[Array, "H S A"]
+    kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
 ) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
-    """The greedy policy and V of one reward; traceable, vmap over rewards."""
+    """The greedy policy and V of one reward; traceable, vmap over rewards.
+
+    Actions that fall short of the best by a share `slack` of its value count as equal: above the size of rounding, the
+    policy is the same on every device where symmetries make true ties.
+    """
 
     def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
-        V, a = _backup(kernel, r, V)
+        V, a = _backup(kernel, r, V, slack)
         return V, (a, V)
 
     end = jnp.zeros(kernel.num_states)
@@ -49,13 +53,14 @@ def optimal_jax(
 
 
 def _backup(
-    kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"]
+    kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"], slack: float = 0.0
 ) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
     """V_h and the greedy action from V_{h+1}: the lowest action that attains the maximum (XLA's argmax is slow)."""
     Q = r + kernel.expect(V)
     V = Q.max(axis=-1)
     action = jnp.arange(kernel.num_actions, dtype=jnp.int32)
-    return V, jnp.where(V[:, None] == Q, action, kernel.num_actions).min(axis=-1)
+    least = V - slack * jnp.abs(V) if slack else V
+    return V, jnp.where(Q >= least[:, None], action, kernel.num_actions).min(axis=-1)
 
 
 def evaluate_jax(

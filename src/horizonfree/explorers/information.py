@@ -23,6 +23,8 @@ from horizonfree.rows import at_slots, coordinates, whiten
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
 
+TIE = 1e-10  # promises that differ by this share are equal: symmetries make ties that rounding must not break
+
 
 class State(eqx.Module):
     """The policy, and T: what it promises, in units of what is known."""
@@ -78,5 +80,5 @@ def design(
     row_of = jnp.asarray(valid.row_of)
     kernel = Kernel(known.succ, at_slots(p, row_of), known.is_dense)
     gain = at_slots(promise, row_of).sum(-1) * jnp.asarray(valid.reachable)[:, None]
-    policy, V = optimal_jax(kernel, jnp.broadcast_to(gain, (known.horizon, *gain.shape)))
+    policy, V = optimal_jax(kernel, jnp.broadcast_to(gain, (known.horizon, *gain.shape)), TIE)
     return policy, V[0, known.start]

@@ -1,0 +1,152 @@
+"""Explore many times at once, and look at every member as at an ordinary run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree import evidence as ev
+from horizonfree import stopping
+from horizonfree._x64 import x64
+from horizonfree.batch import cast as casting
+from horizonfree.batch import chunks
+from horizonfree.batch.cast import Cast
+from horizonfree.batch.job import Job, judge
+from horizonfree.batch.many import CURVES
+from horizonfree.errors import OptionError
+from horizonfree.exploration import build_explorer
+from horizonfree.explorers._api import Explorer, Progress
+from horizonfree.mixture import Mixture
+from horizonfree.progress import meter
+from horizonfree.run import Run
+from horizonfree.stopping import Goal
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Explorations of a cast of members. batch[i] is an ordinary run; member i has row i of every array.
+
+    `rows` [N, K] holds what the explorer reports after every episode, `curves` [N, C] what `explore_many` computed at
+    the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
+    """
+
+    cast: Cast
+    progress: Progress
+    rows: Mapping[str, np.ndarray]
+    checkpoints: Int[np.ndarray, " C"]
+    curves: Mapping[str, Float[np.ndarray, "N C"]]
+
+    def __len__(self) -> int:
+        return len(self.cast)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many problems, explorers and seeds."""
+        return self.cast.shape
+
+    def __getitem__(self, i: int) -> Run:
+        """Member i as a run: plan, certify, report, resume, save."""
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"member {i} does not exist; members are 0 to {len(self) - 1}")
+        i %= len(self)
+        member = self.cast[i]
+        progress = jax.tree.map(lambda x: x[i], self.progress)
+        return Run(
+            self.cast.problems[member.problem],
+            self.cast.explorers[member.explorer],
+            member.seed,
+            self.cast.valids[member.problem],
+            progress,
+            {name: x[i] for name, x in self.rows.items()},
+            goal=Goal(0, int(progress.episode)),
+        )
+
+    def __iter__(self) -> Iterator[Run]:
+        return (self[i] for i in range(len(self)))
+
+
+@x64
+def explore_many(
+    problem: Mixture | Sequence[Mixture],
+    explorer: str | Explorer = "information",
+    *,
+    episodes: int,
+    seeds: int | Sequence[int],
+    truths: Any = None,
+    over: Mapping[str, Sequence[float]] | None = None,
+    checkpoints: Sequence[int] = (),
+    curves: Sequence[str] = CURVES,
+    rewards: Any = None,
+    budget: int | None = None,
+    delta: float = 0.05,
+    reward: Any = None,
+    memory: int | None = None,
+    progress: bool | None = None,
+    out: str | PathLike[str] | None = None,
+    **options: Any,
+) -> Batch:
+    """Explore every problem with every explorer and every seed; each member has the numbers that `explore` gives it.
+
+    problem: one problem with its truth, or several of one shape.
+    explorer, budget, delta, reward, options: as for `explore`.
+    seeds: how many (0, 1, 2, ...), or which.
+    truths: parameters to be the truth of the problem, one after the other.
+    over: one number of the explorer and its values, e.g. {"scale": [0.1, 1.0]}.
+    checkpoints: numbers of episodes after which `curves` are computed: "gap" and "own_gap", the most that plans lose
+        over `rewards` (by default, for every state, to be there at the end and to stay there), in the
+        maximum-likelihood model and in the explorer's own; "eps", the uniform certificate; "efficiency", K T / q;
+        "excess", above 0 if the truth is outside the likelihood set.
+    memory: bytes that a chunk of members may take on the device; by default half of what it has.
+    out: a folder for the batch. Members are explored in chunks and each is stored when it is finished; the same call
+        with the same folder goes on after an interruption, or reads what is there.
+    """
+    stopping.check(episodes, None, delta, budget)
+    problems = casting.problems_of(problem, truths)
+    given = {"budget": budget or episodes, "delta": delta, "reward": reward}
+    kind = build_explorer(explorer, problems[0], options, given)
+    cast = casting.gather(problems, casting.explorers_of(kind, over), seeds)
+    looks = _checkpoints(checkpoints, episodes)
+    what = judge(cast, looks, curves, rewards, delta)
+    job = Job(cast, episodes, ev.ladder(budget), looks, what, is_wide())
+    size, N, parts = job.fitting(memory), len(cast), []
+    with chunks.opened(out, job.settings(), size) as store, meter(0, Goal(0, N * episodes), progress) as show:
+
+        def tell(done: int) -> None:
+            show(done, {}, None)
+
+        for first in range(0, N, store.size):
+            arrays = store.load(first)
+            if arrays is None:
+                try:
+                    arrays = job.run(first, store.size, tell)
+                except jax.errors.ConcretizationTypeError as error:
+                    if over is None:
+                        raise
+                    raise OptionError(
+                        f"{next(iter(over))!r} decides which programme is compiled, so it cannot vary within a batch; "
+                        "explore one batch for each value"
+                    ) from error
+                store.save(first, arrays)
+            parts.append(arrays)
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Batch(cast, job.progress(joined), _under(joined, "rows."), looks, _under(joined, "curves."))
+
+
+def is_wide() -> bool:
+    """Which arrangement suits the device (batch/many.py)."""
+    return jax.default_backend() != "cpu"
+
+
+def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, " C"]:
+    for k in checkpoints:
+        if int(k) != k or not 1 <= k <= episodes:
+            raise OptionError(f"checkpoint {k} is not a number of episodes from 1 to {episodes}")
+    return np.unique(np.asarray(checkpoints, np.int64))
+
+
+def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}

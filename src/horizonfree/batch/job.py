@@ -1,0 +1,192 @@
+"""The work of a batch: its members in chunks, blocks of episodes, curves at the checkpoints."""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree import evidence as ev
+from horizonfree import planning, rewards
+from horizonfree._x64 import to_device
+from horizonfree.batch.cast import Cast
+from horizonfree.batch.chunks import Arrays
+from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
+from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.exploration import BLOCK, SECONDS
+from horizonfree.explorers import describe
+from horizonfree.explorers._api import Progress
+from horizonfree.recipes import fingerprint, versions
+from horizonfree.simulate import Sampler
+
+MEMORY = 2 * 2**30  # bytes for a chunk where the device does not say what it has
+SHARE = 0.5  # of the device's memory for a chunk
+MOST = {
+    True: 16_384,
+    False: 256,
+}  # members of a chunk, wide and narrow: an interruption loses one chunk at most
+SUITE = 2**30  # bytes of rewards that are made without being asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What is computed at the checkpoints: curves, over rewards with the optimal values `best` of each problem."""
+
+    curves: tuple[str, ...]
+    rewards: Float[np.ndarray, "T H S A"]
+    best: tuple[Float[np.ndarray, " T"], ...]
+    delta: float
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Everything that a batch depends on."""
+
+    cast: Cast
+    episodes: int
+    bets: tuple[np.ndarray, np.ndarray]
+    checkpoints: Int[np.ndarray, " C"]
+    judge: Judge
+    is_wide: bool
+
+    def settings(self) -> dict[str, Any]:
+        """The same as plain data."""
+        said = [describe(explorer) for explorer in self.cast.explorers]
+        return {
+            "problems": [fingerprint(problem) for problem in self.cast.problems],
+            "explorers": [[name, {key: _plain(x) for key, x in options.items()}] for name, options in said],
+            "seeds": list(self.cast.seeds),
+            "episodes": self.episodes,
+            "bets": self.bets[0].tolist(),
+            "checkpoints": self.checkpoints.tolist(),
+            "curves": list(self.judge.curves),
+            "rewards": _plain(self.judge.rewards),
+            "delta": self.judge.delta,
+            "versions": versions(),
+        }
+
+    def worlds(self, members: Sequence[int]) -> tuple[World, World]:
+        """(shared, own) of some members."""
+        cast = self.cast
+        made = [
+            World(
+                explorer,
+                to_device(problem.known),
+                to_device(valid),
+                Sampler.of(to_device(problem.kernel())),
+                jnp.asarray(problem.truth),
+                ev.init(valid, *self.bets),
+                jnp.asarray(best),
+                None,  # type: ignore[arg-type]  # keys follow
+            )
+            for problem, valid, best in zip(cast.problems, cast.valids, self.judge.best)
+            for explorer in cast.explorers
+        ]
+        places = [cast[i] for i in members]
+        which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
+        shared, own = stack(made, which)
+        keys = jax.vmap(jax.random.key)(np.array([x.seed for x in places], np.int64))
+        return shared, eqx.tree_at(lambda world: world.key, own, keys, is_leaf=lambda x: x is None)
+
+    def one(self) -> tuple[World, Progress]:
+        """The own part of the first member, and the shapes of its state."""
+        shared, own = self.worlds([0])
+        return own, jax.eval_shape(lambda: begin_many(shared, own, is_wide=self.is_wide))
+
+    def fitting(self, memory: int | None) -> int:
+        """How many members make a chunk: as many as fit, and chunks of nearly one size.
+
+        A member takes its own part of the world, its state (read, written, and once more while it changes), a block of
+        rows, and as workspace about 64 numbers for every successor and for every state of every step.
+        """
+        own, state = self.one()
+        known = self.cast.problems[0].known
+        work = 64 * 8 * (known.phi[..., 0].size + known.horizon * known.num_states)
+        each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK) + work
+        if memory is None:
+            limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+            memory = MEMORY if limit is None else int(SHARE * limit)
+        if memory < each:
+            raise OptionError(f"memory is {memory}; one member takes about {each} bytes")
+        N = len(self.cast)
+        number = -(-N // min(N, MOST[self.is_wide], memory // each))
+        return -(-N // number)
+
+    def run(self, first: int, size: int, show: Callable[[int], None]) -> Arrays:
+        """A chunk of members through all episodes; `show` is told how many of the batch are done.
+
+        A last chunk that is smaller is filled up, so that all are one compiled programme.
+        """
+        N, K = min(size, len(self.cast) - first), self.episodes
+        shared, own = self.worlds([min(first + i, len(self.cast) - 1) for i in range(size)])
+        rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
+        state = begin_many(shared, own, is_wide=self.is_wide)
+        marks, rows, found, k, count = [*self.checkpoints, K], [], [], 0, 1
+        while k < K:
+            count = min(count, next(x for x in marks if x > k) - k)
+            began = time.perf_counter()
+            state, info = simulate_many(
+                shared, own, state, jnp.int32(count), min(BLOCK, K), is_wide=self.is_wide
+            )
+            rows.append({name: np.asarray(x)[:N, :count] for name, x in info.items()})
+            state.episode.block_until_ready()
+            seconds = (time.perf_counter() - began) / count
+            k += count
+            count = int(np.clip(SECONDS / max(seconds, 1e-9), 1, BLOCK))
+            if k in self.checkpoints:
+                curves = judge_many(
+                    shared, own, state, rewards, delta, self.judge.curves, is_wide=self.is_wide
+                )
+                found.append({name: np.asarray(x)[:N, None] for name, x in curves.items()})
+            show(first * K + N * k)
+        return (
+            {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
+            | {f"rows.{name}": np.concatenate([x[name] for x in rows], 1) for name in rows[0]}
+            | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
+        )
+
+    def progress(self, arrays: Arrays) -> Progress:
+        """The states among the arrays of `run`."""
+        leaves, shape = jax.tree.flatten(self.one()[1])
+        return jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
+
+
+def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delta: float) -> Judge:
+    """Rewards are resolved, and solved in the truth, only where a curve needs them."""
+    for name in curves:
+        if name not in CURVES:
+            raise UnknownNameError(f"no curve is called {name!r}; there are {', '.join(CURVES)}")
+    names = tuple(curves) if len(looks) else ()
+    known = cast.problems[0].known
+    sizes = (known.horizon, known.num_states, known.num_actions)
+    if not {"gap", "own_gap"} & set(names):
+        return Judge(names, np.zeros((0, *sizes)), (np.zeros(0),) * len(cast.problems), delta)
+    if given is None:
+        if 16 * known.num_states * np.prod(sizes) > SUITE:
+            raise OptionError(
+                "the problem is too large for the default rewards; give rewards=[...] to judge by"
+            )
+        table = rewards.suite(known)
+    else:
+        table = np.stack([rewards.resolve(cast.problems[0], x).table for x in given])
+    start = known.start
+    best = tuple(planning.optimal(problem.kernel(), table).V[:, 0, start] for problem in cast.problems)
+    return Judge(names, table, best, delta)
+
+
+def _bytes(tree: Any) -> int:
+    """Of the arrays in a tree; keys count as what they are made of."""
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
+def _plain(x: Any) -> Any:
+    """An array as its digest."""
+    if not isinstance(x, np.ndarray):
+        return x
+    return [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()]

@@ -1,0 +1,274 @@
+"""Many explorations at once have the numbers that each has alone."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.batch import explore as batch_explore
+from horizonfree.batch import job as batch_job
+from horizonfree.batch import many
+from horizonfree.batch.cast import gather
+from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
+from horizonfree.evidence import excess, ladder
+from horizonfree.explorers._api import Explorer
+from horizonfree.explorers.information import design
+
+K = 9
+SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
+EXPLORERS = {"information": {}, "uniform": {}, "hf-ucrl-rfe++": SMALL}
+
+
+def mixture(seed=0, **sizes):
+    return hf.make(
+        "random-mixture",
+        **{"states": 5, "actions": 2, "dim": 3, "successors": 3, "horizon": 4, "seed": seed} | sizes,
+    )
+
+
+def leaves(run):
+    """Every number of a run, under a name."""
+    named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
+    return {jax.tree_util.keystr(where): np.asarray(x) for where, x in named} | dict(run.rows)
+
+
+def assert_same_bits(run, other):
+    a, b = leaves(run), leaves(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """The arrangement for a GPU, on whatever device there is."""
+    monkeypatch.setattr(batch_explore, "is_wide", lambda: True)
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
+    batch = hf.explore_many(mixture(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
+    assert [run.seed for run in batch] == [3, 0, 7]
+    for run in batch:
+        assert_same_bits(run, hf.explore(mixture(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+
+
+@pytest.mark.parametrize("name", ["information", "hf-ucrl-rfe++"])
+def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
+    """The symmetric grid has ties, which `information` breaks alike; the search of HF-UCRL-RFE++ need not."""
+    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4) if name == "information" else mixture()
+    batch = hf.explore_many(problem, name, episodes=K, seeds=5, **EXPLORERS[name])
+    for run in batch:
+        alone = leaves(hf.explore(problem, name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        for key, x in leaves(run).items():
+            np.testing.assert_allclose(x, alone[key], rtol=1e-9, atol=1e-9, err_msg=key)
+
+
+class State(eqx.Module):
+    policy: jax.Array
+    due: jax.Array
+    choices: jax.Array
+
+
+class NowAndThen(Explorer):
+    """Chooses a random policy with probability 1/4 per episode, and remains due until the episode is over."""
+
+    def init(self, known, valid):
+        policy = jnp.zeros((known.horizon, known.num_states), jnp.int32)
+        return State(policy, jnp.asarray(True), jnp.int32(0))
+
+    def is_due(self, known, state):
+        return state.due
+
+    def choose(self, key, known, valid, state, evidence):
+        jax.debug.callback(lambda _: CHOICES.append(1), state.choices)
+        policy = jax.random.randint(key, state.policy.shape, 0, known.num_actions, jnp.int32)
+        return State(policy, state.due, state.choices + 1)
+
+    def update(self, known, valid, state, evidence, trajectory):
+        due = (trajectory.s.sum() + evidence.episodes) % 4 == 0
+        return State(state.policy, due, state.choices), {"choices": state.choices}
+
+    def estimate(self, known, valid, state, evidence):
+        return evidence.theta
+
+    def audit(self, known, state, truth):
+        return {}
+
+    def claim(self, known, state):
+        return None
+
+
+CHOICES = []
+
+
+def test_no_member_pays_for_the_choices_of_another():
+    """Choices are made in full groups, but for the last of a block; in step, all 960 would be made for 270 needed."""
+    N, K = 40, 24
+    cast = gather((mixture(),), (NowAndThen(),), N)
+    with jax.enable_x64(True):
+        job = batch_job.Job(cast, K, ladder(), np.zeros(0), no_judge(1), True)
+        shared, own = job.worlds(range(N))
+        first = many.begin_many(shared, own, is_wide=True)
+        CHOICES.clear()
+        _, rows = many.simulate_many(shared, own, first, jnp.int32(K), K, is_wide=True)
+        jax.effects_barrier()
+    choices, made = np.asarray(rows["choices"]), len(CHOICES)
+    needed, group = int(choices[:, -1].sum()), round(many.GROUP * N)
+    assert made % group == 0
+    assert needed <= made <= needed + 2 * group < N * K / 2
+    alone = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
+    np.testing.assert_array_equal(choices[17], alone.rows["choices"])
+
+
+def no_judge(problems):
+    return batch_job.Judge((), np.zeros((0, 4, 5, 2)), (np.zeros(0),) * problems, 0.05)
+
+
+def test_curves_are_what_each_run_says_of_itself():
+    problems = [mixture(0), mixture(1)]
+    rewards = [hf.goal(problems[0], 4), hf.occupancy(problems[0], 2), hf.goal(problems[0], 1, step=2)]
+    batch = hf.explore_many(
+        problems,
+        "hf-ucrl-rfe++",
+        episodes=K,
+        seeds=2,
+        checkpoints=[K, 2],
+        rewards=rewards,
+        delta=0.1,
+        **SMALL,
+    )
+    assert batch.checkpoints.tolist() == [2, K]
+    assert set(batch.curves) == set(many.CURVES)
+    for i, run in enumerate(batch):
+        said = {name: x[i, -1] for name, x in batch.curves.items()}
+        for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
+            gaps = [hf.true_gap(run.problem, r, run.plan(r, delta=0.1, model=model).policy) for r in rewards]
+            assert said[name] == pytest.approx(max(gaps), abs=1e-9)
+        assert said["eps"] == pytest.approx(run.certificate(0.1).eps, abs=1e-9)
+        with jax.enable_x64(True):
+            promise = design(run.problem.known, run.valid, run.evidence.rows, run.evidence.theta)[1]
+            outside = excess(run.valid, run.evidence, run.problem.truth, 0.1).max()
+        assert said["efficiency"] == pytest.approx(K * float(promise) / run.valid.num_free, rel=1e-9)
+        assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
+    earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
+    assert batch.curves["eps"][2, 0] == pytest.approx(earlier.certificate(0.1).eps, abs=1e-9)
+
+
+def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
+    problem, scales = mixture(), [0.3, 2.0]
+    truths = np.random.default_rng(0).dirichlet(np.ones(3), size=2)
+    reward = hf.goal(problem, 4)
+    batch = hf.explore_many(
+        problem, "ucrl-vtr", episodes=K, seeds=2, truths=truths, over={"scale": scales}, reward=reward
+    )
+    assert batch.shape == (2, 2, 2)
+    assert len(batch) == 8
+    for i, run in enumerate(batch):
+        place, value, seed = np.unravel_index(i, (2, 2, 2))
+        assert (run.explorer.scale, run.seed) == (scales[value], seed)
+        np.testing.assert_allclose(run.problem.truth / run.problem.known.unit, truths[place], rtol=1e-12)
+    ratios = batch.rows["truth_ratio"][:, 0].reshape(batch.shape)
+    np.testing.assert_allclose(ratios[:, 0] / ratios[:, 1], scales[1] / scales[0])
+    alone = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
+    for name, x in leaves(batch[6]).items():
+        np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_member_goes_on_like_any_run():
+    batch = hf.explore_many(mixture(), "uniform", episodes=4, seeds=2)
+    assert_same_bits(batch[1].resume(episodes=3), hf.explore(mixture(), "uniform", episodes=7, seed=1))
+    assert batch[-1].seed == 1
+    with pytest.raises(IndexError, match="members are 0 to 1"):
+        batch[2]
+
+
+@pytest.fixture
+def in_pairs(monkeypatch):
+    monkeypatch.setattr(batch_job, "MOST", {True: 2, False: 2})
+
+
+def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
+    settings = {"episodes": 3, "seeds": 5, "checkpoints": [3], "curves": ["excess"]}
+    whole = hf.explore_many(mixture(), "uniform", **settings)
+    began, run = [], batch_job.Job.run
+
+    def interrupted(self, first, size, show):
+        began.append(first)
+        if first == 2 and len(began) == 2:
+            raise KeyboardInterrupt
+        return run(self, first, size, show)
+
+    monkeypatch.setattr(batch_job.Job, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    batch = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    assert began == [0, 2, 2, 4]
+    again = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    assert began == [0, 2, 2, 4]
+    for other in (batch, again):
+        for a, b in zip(other, whole):
+            assert_same_bits(a, b)
+        np.testing.assert_array_equal(other.curves["excess"], whole.curves["excess"])
+
+    with pytest.raises(RunError, match="begun with other episodes"):
+        hf.explore_many(mixture(), "uniform", **settings | {"episodes": 4}, out=tmp_path / "batch")
+    file = tmp_path / "batch" / "chunk-00000002.npz"
+    file.write_bytes(file.read_bytes()[:-200] + b"x" * 200)
+    with pytest.raises(RunError, match="damaged"):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunError, match="holds no batch"):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "other")
+
+
+def test_chunks_fill_the_memory_and_no_more():
+    with jax.enable_x64(True):
+        batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)
+        work = batch_job.Job(
+            batch.cast, 1, (np.zeros(1, np.int32), np.ones(1)), np.zeros(0), no_judge(1), False
+        )
+        assert work.fitting(None) == 10
+        with pytest.raises(OptionError, match="one member takes about") as refused:
+            work.fitting(1)
+        each = int(str(refused.value).split()[-2])
+        assert work.fitting(each) == 1
+        assert work.fitting(4 * each) == 4  # 4, 4, 2
+        assert work.fitting(6 * each) == 5  # two chunks of one size
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "change"),
+    [
+        (OptionError, "seeds is 0", {"seeds": 0}),
+        (OptionError, "seed is -1", {"seeds": [-1]}),
+        (OptionError, "checkpoint 10 is not", {"checkpoints": [10]}),
+        (UnknownNameError, "no curve is called 'gaps'", {"curves": ["gaps"]}),
+        (OptionError, "cannot vary within a batch", {"over": {"lazy": [0.0, 0.5]}}),
+        (
+            OptionError,
+            "numbers of this explorer are scale, bias_scale, lazy, delta",
+            {"over": {"chains": [1]}},
+        ),
+        (OptionError, "over names \\['delta', 'scale'\\]", {"over": {"scale": [1], "delta": [0.1]}}),
+        (OptionError, "scale is -1.0", {"over": {"scale": [-1.0]}}),
+        (ValueError, "truths\\[1\\]", {"truths": [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]]}),
+        (OptionError, "truths is empty", {"truths": []}),
+        (OptionError, "list of problems is empty", {"problem": []}),
+        (OptionError, "carry their own", {"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}),
+        (ShapeError, "problem 1 has horizon 5", {"problem": [mixture(), mixture(horizon=5)]}),
+        (ShapeError, "problem 1 has B", {"problem": [mixture(), mixture(dim=4)]}),
+        (ShapeError, "of problem 1 has shape", {"problem": [mixture(), mixture(states=6)]}),
+        (SimulationError, "no truth", {"problem": dataclasses.replace(mixture(), truth=None)}),
+    ],
+)
+def test_refusals_say_what_to_do(error, words, change):
+    given = {"problem": mixture(), "explorer": "hf-ucrl-rfe++", "episodes": 9, "seeds": 1} | SMALL | change
+    with pytest.raises(error, match=words):
+        hf.explore_many(**given)
