@@ -40,6 +40,7 @@ class State(eqx.Module):
     f: Float[Array, "S A n"]
     relaxed: Float[Array, ""]
     ridge: Ridge
+    episode: Int[Array, ""]
 
 
 class UCRLRFE(Explorer):
@@ -65,7 +66,7 @@ class UCRLRFE(Explorer):
         H, S = known.horizon, known.num_states
         ridge = Ridge.init(known.bound**-2.0, known.dim)
         cap, f = jnp.asarray(float(H)), jnp.zeros(known.phi.shape[:3])
-        return State(jnp.zeros((H, S), jnp.int32), cap, f, jnp.asarray(1.0), ridge)
+        return State(jnp.zeros((H, S), jnp.int32), cap, f, jnp.asarray(1.0), ridge, jnp.int32(0))
 
     def is_due(self, known: Known, state: State) -> bool:
         """Every episode."""
@@ -77,8 +78,8 @@ class UCRLRFE(Explorer):
         box = widest(known, ridge)
         policy, V = optimistic(known, ridge, beta, exploration_reward(known, box, beta), known.horizon)
         _, U = optimistic(known, ridge, beta, doubt(known, box, beta), 1.0)
-        s = known.start
-        return State(policy, V[0, s], box.f.astype(float), jnp.minimum(U[0, s], state.relaxed), ridge)
+        value, relaxed = V[0, known.start], jnp.minimum(U[0, known.start], state.relaxed)
+        return State(policy, value, box.f.astype(float), relaxed, ridge, state.episode)
 
     def update(
         self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
@@ -87,7 +88,7 @@ class UCRLRFE(Explorer):
         phi_u, y = box_rows(known, state.f, trajectory)
         ridge = state.ridge.extend(phi_u, y, jnp.ones_like(y))
         info = {"V": state.value, "relaxed": state.relaxed, "log_det": jnp.asarray(ridge.log_det)}
-        return State(state.policy, state.value, state.f, state.relaxed, ridge), info
+        return eqx.tree_at(lambda x: (x.ridge, x.episode), state, (ridge, state.episode + 1)), info
 
     def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The valid parameter nearest to theta_{K+1} in the Sigma norm."""
@@ -99,7 +100,8 @@ class UCRLRFE(Explorer):
 
     def claim(self, known: Known, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
-        return claim(self.constants, self.delta, float(state.relaxed), float(state.value))
+        episodes, relaxed, value = int(state.episode), float(state.relaxed), float(state.value)
+        return claim(self.constants, self.delta, self.budget, episodes, relaxed, value)
 
     def beta(self, known: Known) -> Float[Array, ""]:
         """The radius, the same in every episode."""
@@ -159,12 +161,16 @@ def distance(ridge: Ridge, theta: Float[Array, " d"]) -> Float[Array, "*batch"]:
     return jnp.sqrt(jnp.einsum("...i,...ij,...j->...", diff, ridge.Sigma, diff))
 
 
-def claim(constants: str, delta: float, relaxed: float, value: float) -> Certificate:
-    """Gap at most 2 U on the scale of total <= 1, for plans made in `estimate`."""
+def claim(
+    constants: str, delta: float, budget: int | None, episodes: int, relaxed: float, value: float
+) -> Certificate:
+    """Gap at most 2 U for rewards of total <= 1 and plans made in `estimate`; value, V_1^k, is on the paper's scale."""
     eps = min(1.0, 2 * relaxed)
     words = f"at most {eps:.3g} is lost, with probability {1 - delta:g}"
     if constants == "scaled":
         words = f"no guarantee: {eps:.3g} with scaled constants, which no theorem backs"
+    elif episodes > (budget or 0):
+        eps, words = 1.0, f"vacuous: {episodes} episodes, but the radius is that of a budget of {budget}"
     elif eps >= 1:
         words = "vacuous: the paper's constants need far more episodes"
     return Certificate(eps, delta, f"{constants} constants, 2U", words, {"relaxed": relaxed, "V": value})

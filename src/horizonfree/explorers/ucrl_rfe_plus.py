@@ -47,6 +47,7 @@ class State(eqx.Module):
     relaxed: Float[Array, ""]
     ridge: Ridge
     own: Ridge  # hat and tilde: regressions on V^k
+    episode: Int[Array, ""]
 
 
 class UCRLRFEPlus(Explorer):
@@ -72,7 +73,7 @@ class UCRLRFEPlus(Explorer):
         H, S, d, lam = known.horizon, known.num_states, known.dim, known.bound**-2.0
         policy, V, f = jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), jnp.zeros(known.phi.shape[:3])
         own = Ridge.init(lam, d, (weighted.PAIR,))
-        return State(policy, V, f, jnp.asarray(1.0), Ridge.init(lam, d), own)
+        return State(policy, V, f, jnp.asarray(1.0), Ridge.init(lam, d), own, jnp.int32(0))
 
     def is_due(self, known: Known, state: State) -> bool:
         """Every episode."""
@@ -85,7 +86,7 @@ class UCRLRFEPlus(Explorer):
         policy, V = optimistic(known, hat, radii.hat, exploration_reward(known, box, beta), known.horizon)
         _, U = optimistic(known, hat, radii.hat, doubt(known, box, beta), 1.0)
         relaxed = jnp.minimum(U[0, known.start], state.relaxed)
-        return State(policy, V, box.f.astype(float), relaxed, state.ridge, state.own)
+        return State(policy, V, box.f.astype(float), relaxed, state.ridge, state.own, state.episode)
 
     def update(
         self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
@@ -101,7 +102,8 @@ class UCRLRFEPlus(Explorer):
             "smallest_nu": nu.min(),
             "largest_nu": nu.max(),
         }
-        return State(state.policy, state.V, state.f, state.relaxed, ridge, own), info
+        new = (ridge, own, state.episode + 1)
+        return eqx.tree_at(lambda x: (x.ridge, x.own, x.episode), state, new), info
 
     def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The valid parameter nearest to theta_{K+1} in the Sigma norm."""
@@ -115,7 +117,8 @@ class UCRLRFEPlus(Explorer):
 
     def claim(self, known: Known, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
-        return claim(self.constants, self.delta, float(state.relaxed), float(state.V[0, known.start]))
+        episodes, relaxed, value = int(state.episode), float(state.relaxed), float(state.V[0, known.start])
+        return claim(self.constants, self.delta, self.budget, episodes, relaxed, value)
 
     def radii(self, known: Known) -> tuple[Radii, Float[Array, ""]]:
         """Three radii to explore with, and beta to plan with; the same in every episode."""

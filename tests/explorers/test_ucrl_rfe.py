@@ -1,0 +1,175 @@
+"""UCRL-RFE against the algorithm as printed, its mechanism (optimism), and its certificate."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import planning
+from horizonfree.errors import OptionError
+from horizonfree.explorers.ucrl_rfe import UCRLRFE, exploration_reward, widest
+from horizonfree.oracle import box_max
+from horizonfree.oracle.box import ENUMERATE
+from horizonfree.planning import optimal_jax
+from tests.reference import ucrl_rfe as literal
+from tests.reference.episodes import follow, full_features, full_slots, seeds
+
+PROBLEMS = {
+    "grid": lambda: hf.make("zoned-grid", size=3, zones=3, horizon=5),
+    "river": lambda: hf.make("river-swim", states=4, horizon=6),
+    "mixture": lambda: hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "constants"), [("grid", "scaled"), ("river", "paper"), ("mixture", "scaled")]
+)
+def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
+    """Ties are free in the paper: maximisers and actions are the library's, once shown to attain the maxima."""
+    problem, K = PROBLEMS[name](), 20
+    known, phi = problem.known, full_features(problem.known)
+    H, d = known.horizon, known.dim
+    explorer = UCRLRFE(constants=constants, scale=0.2, bias_scale=0.1, budget=K)
+    beta = float(explorer.beta(known))
+    mine = literal.Regression.init(known.bound**-2, d)
+    for state, trajectory, after in follow(problem, explorer, K):
+        width = literal.widest(phi, mine.Sigma)
+        f = full_slots(known, state.f)
+        for s, a in np.ndindex(*width.shape):
+            attained = literal.norm_inv(literal.phi_of(phi, s, a, f[s, a]), mine.Sigma)
+            assert attained == pytest.approx(width[s, a], abs=1e-9)
+        reward = literal.exploration_reward(width, beta, H)
+        Q, V = literal.plan(phi, [mine.theta()] * H, [mine.Sigma] * H, beta, reward, H)
+        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
+        assert float(state.value) == pytest.approx(V[0, known.start], abs=1e-9)
+        literal.regress_on_maximisers(mine, phi, f, trajectory.s, trajectory.a)
+        np.testing.assert_allclose(after.ridge.Sigma, mine.Sigma, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(after.ridge.b, mine.b, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(np.asarray(after.ridge.theta), mine.theta(), rtol=1e-9, atol=1e-9)
+
+
+def reward_and_optimum(explorer):
+    """r^k, and the true optimal value for it, of a state that was chosen."""
+
+    def more(setting, state):
+        known = setting.known
+        r = exploration_reward(known, widest(known, state.ridge), explorer.beta(known))
+        best = optimal_jax(known.kernel(setting.truth), r)[1][0, setting.start]
+        ratio = explorer.audit(known, state, setting.truth)["truth_ratio"]
+        return {"optimum": best, "ratio_before": ratio, "reward": r}
+
+    return more
+
+
+@pytest.fixture(scope="module")
+def two_hundred():
+    """200 seeds of a small problem, with the radius of the paper and with one that lets values fall below H."""
+    problem, found = PROBLEMS["mixture"](), {}
+    for constants in ("paper", "scaled"):
+        explorer = UCRLRFE(constants=constants, budget=40, scale=0.5, bias_scale=0.5)
+        found[constants] = seeds(problem, explorer, 40, 200, reward_and_optimum(explorer))
+    return problem, found
+
+
+def test_with_the_papers_radius_every_value_is_optimistic(two_hundred):
+    """The theorem allows a share delta of the seeds to fail; its radius is far larger than needed."""
+    rows = two_hundred[1]["paper"]
+    assert float(rows["ratio_before"].max()) < 1
+    assert (rows["V"] >= rows["optimum"] - 1e-9).all()
+
+
+def test_whenever_the_ball_holds_the_truth_the_value_is_optimistic(two_hundred):
+    """No probability: the argument of the theorem, where the values are not at their cap."""
+    problem, rows = two_hundred[0], two_hundred[1]["scaled"]
+    holds = rows["ratio_before"] <= 1
+    assert (rows["V"] >= rows["optimum"] - 1e-9)[holds].all()
+    assert (holds & (rows["V"] < problem.horizon)).sum() > 1000
+
+
+def test_the_exploration_reward_never_grows(two_hundred):
+    for rows in two_hundred[1].values():
+        assert (np.diff(rows["reward"], axis=1) <= 1e-12).all()
+        assert (rows["reward"][:, :, -1] == 0).all()  # the last step teaches nothing
+
+
+@pytest.fixture(scope="module")
+def long_run():
+    """Long enough for the paper's own radius to say something."""
+    return hf.explore(PROBLEMS["mixture"](), "ucrl-rfe", episodes=20_000, constants="paper", progress=False)
+
+
+def test_what_a_plan_misjudges_is_at_most_u(long_run):
+    """|V under estimate - V under truth| <= U for any policy and reward of total 1, with the paper's constants."""
+    problem, rng = long_run.problem, np.random.default_rng(0)
+    assert (
+        long_run.rows["truth_ratio"].max() <= 1
+    )  # fails with probability 1e-6 or less: a sixth of it is usual
+    H, S, A = problem.horizon, problem.num_states, problem.num_actions
+    model = problem.known.kernel(long_run.theta_hat)
+    assert long_run.valid.contains(long_run.theta_hat)
+    tables, policies = np.zeros((500, H, S, A)), rng.integers(0, A, (500, H, S))
+    tables[np.arange(500), rng.integers(0, H, 500)] = rng.integers(0, 2, (500, S, 1))
+    values = [planning.evaluate(x, tables, policies)[:, 0, problem.start] for x in (model, problem.kernel())]
+    wrong = np.abs(values[0] - values[1]).max()
+    assert 0 < wrong <= long_run.rows["relaxed"][-1] < 0.5
+
+
+def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
+    problem, claim = long_run.problem, long_run.certificate(method="paper")
+    assert claim.eps == pytest.approx(2 * long_run.rows["relaxed"][-1])
+    assert claim.eps < 0.8
+    assert claim.words == f"at most {claim.eps:.3g} is lost, with probability 0.95"
+    for table in (hf.goal(problem, g) for g in range(4)):
+        assert hf.true_gap(problem, table, long_run.plan(table, model="explorer").policy) <= claim.eps
+    assert (np.diff(long_run.rows["relaxed"]) <= 0).all()
+    beyond = long_run.resume(episodes=1, progress=False).certificate(method="paper")
+    assert beyond.eps == 1.0
+    assert "budget of 20000" in beyond.words
+
+
+def test_before_the_first_episode_the_certificate_says_what_is_missing(x64):
+    known = PROBLEMS["mixture"]().known
+    for constants, words in (("paper", "vacuous: the paper's constants"), ("scaled", "no guarantee")):
+        explorer = UCRLRFE(constants=constants, budget=10)
+        claim = explorer.claim(known, explorer.init(known, None))
+        assert claim.eps == 1.0
+        assert words in claim.words
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"constants": "mine"}, "constants is 'mine'"),
+        ({"scale": -1.0}, "scale is -1.0"),
+        ({"bias_scale": float("nan")}, "bias_scale is nan"),
+        ({"delta": 0.0}, "delta is 0.0"),
+        ({"constants": "paper"}, "budget is missing"),
+    ],
+)
+def test_options_outside_their_range_are_refused(options, message):
+    with pytest.raises(OptionError, match=message):
+        UCRLRFE(**options)
+
+
+def test_the_box_maximiser_equals_brute_force_on_a_thousand_cases(x64):
+    """Up to 12 successors: exact where it enumerates; beyond, the truth lies between lower and upper."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for n in range(1, 13):
+        count, d = 84, int(rng.integers(1, 6))
+        F = rng.normal(size=(count, d, n)) * rng.choice([1.0, 1e-3], size=(count, 1, n))
+        box = jax.jit(box_max)(jnp.asarray(F))
+        vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+        brute = np.linalg.norm(vertices @ F.transpose(0, 2, 1), axis=-1).max(axis=1)
+        attained = np.linalg.norm((F * np.asarray(box.f)[:, None, :]).sum(-1), axis=-1)
+        np.testing.assert_allclose(attained, box.lower, rtol=1e-12)
+        if n <= ENUMERATE:
+            np.testing.assert_allclose(box.lower, brute, rtol=1e-12)
+            np.testing.assert_array_equal(box.lower, box.upper)
+        else:
+            assert (np.asarray(box.lower) <= brute * (1 + 1e-12)).all()
+            assert (np.asarray(box.upper) >= brute * (1 - 1e-12)).all()
+            found += int((np.asarray(box.lower) >= brute * (1 - 1e-12)).sum())
+    assert found >= 0.9 * 4 * 84  # the ascent finds the maximum nearly always

@@ -1,0 +1,109 @@
+"""UCRL-VTR+ against the algorithm as printed, its weights and its optimism, with steps apart and pooled."""
+
+import jax
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import planning, radius
+from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
+from horizonfree.weighted import HAT, TILDE
+from tests.reference import ucrl_rfe as literal
+from tests.reference import ucrl_vtr_plus as weights
+from tests.reference.episodes import follow, full_features, seeds
+
+
+def mixture():
+    return hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4)
+
+
+def explorer(problem, **options):
+    return UCRLVTRPlus(reward=hf.occupancy(problem, problem.num_states - 1), **options)
+
+
+@pytest.mark.parametrize(("constants", "pool_steps"), [("paper", False), ("scaled", False), ("paper", True)])
+def test_twenty_episodes_agree_with_the_printed_algorithm(constants, pool_steps, x64):
+    """Ties are free in the paper: actions are the library's, once shown to attain the maximum."""
+    problem, K = mixture(), 20
+    known, phi = problem.known, full_features(problem.known)
+    H, d, lam = known.horizon, known.dim, known.bound**-2
+    one = explorer(problem, constants=constants, scale=0.3, bias_scale=0.1, pool_steps=pool_steps)
+    first, second = (
+        [literal.Regression.init(lam, d)] * H
+        if pool_steps
+        else [literal.Regression.init(lam, d) for _ in range(H)]
+        for _ in range(2)
+    )
+    for state, trajectory, after in follow(problem, one, K):
+        radii = jax.tree.map(float, one.radii(known, state))
+        theta, Sigma = [x.theta() for x in first], [x.Sigma for x in first]
+        Q, V = literal.plan(phi, theta, Sigma, radii.hat, H * one.reward, H)
+        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
+        np.testing.assert_allclose(state.V, V, atol=1e-9)
+        s, a = trajectory.s, trajectory.a
+        weights.regress(first, second, phi, V, s, a, radii.check, radii.tilde)
+        for mine, place in ((first, HAT), (second, TILDE)):
+            mine = mine[0] if pool_steps else mine
+            Sigma = mine.Sigma if pool_steps else [x.Sigma for x in mine]
+            b = mine.b if pool_steps else [x.b for x in mine]
+            np.testing.assert_allclose(after.ridge.Sigma[..., place, :, :], Sigma, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(after.ridge.b[..., place, :], b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["steps apart", "pooled"])
+def two_hundred(request):
+    """200 seeds with the paper's radii, and with radii that let values fall below H."""
+    problem, found = mixture(), {}
+    for constants in ("paper", "scaled"):
+        one = explorer(problem, constants=constants, scale=1.0, bias_scale=0.5, pool_steps=request.param)
+
+        def more(setting, state, one=one):
+            return {"ratio_before": one.audit(setting.known, state, setting.truth)["truth_ratio"]}
+
+        found[constants] = seeds(problem, one, 60, 200, more)
+    return problem, found
+
+
+def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
+    problem, found = two_hundred
+    best = planning.optimal(problem.kernel(), hf.occupancy(problem, problem.num_states - 1)).V[
+        0, problem.start
+    ]
+    assert float(found["paper"]["ratio_before"].max()) < 1
+    for rows in found.values():
+        holds = rows["ratio_before"] <= 1
+        assert (rows["V"] >= best - 1e-9)[holds].all()
+    assert (holds & (rows["V"] < 1)).sum() > 1000
+
+
+def test_sigma_lies_between_its_bounds(two_hundred):
+    """H^2/d <= sigma^2 <= 3 H^2."""
+    problem, found = two_hundred
+    H, d = problem.horizon, problem.known.dim
+    for rows in found.values():
+        assert (rows["smallest_sigma_sq"] >= H**2 / d - 1e-12).all()
+        assert (rows["largest_sigma_sq"] <= 3 * H**2 + 1e-9).all()
+
+
+def test_pooled_radii_count_all_rows_and_do_not_share_delta(x64):
+    problem = mixture()
+    known, (d, H, B) = problem.known, (problem.known.dim, problem.horizon, problem.known.bound)
+    for pool, t, delta in ((False, 1, 0.05), (True, H, 0.05 * H)):
+        one = explorer(problem, constants="paper", pool_steps=pool)
+        state = one.init(known, None)
+        assert state.ridge.b.shape == ((2, d) if pool else (H, 2, d))
+        assert one.radii(known, state) == radius.radii_vtr_plus(t, d, H, B, delta)
+
+
+def test_it_learns_to_play_its_reward():
+    """Regret in the last tenth of the episodes is a fraction of that of uniform play."""
+    problem = mixture()
+    reward = hf.occupancy(problem, 3)
+    run = hf.explore(
+        problem, "ucrl-vtr+", episodes=2000, reward=reward, scale=0.3, pool_steps=True, progress=False
+    )
+    uniform = np.full((problem.horizon, 4, 2), 0.5)
+    assert hf.true_gap(problem, reward, run.progress.state.policy) < 0.25 * hf.true_gap(
+        problem, reward, uniform
+    )
