@@ -38,8 +38,8 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
     console.print(_plans(answers))
     console.print(
-        "   The certified gap is computed without the truth and holds with probability 0.95. Beside it stands\n"
-        "   what the plan really loses."
+        "   The certified gap is computed without the truth and holds with\n"
+        "   probability 0.95. Beside it stands what the plan really loses."
     )
     _draw(console, runs["information"], problem)
     certificates = {name: x.certificate() for name, x in runs.items()}
@@ -85,15 +85,15 @@ def _introduce(console: Console, problem: Mixture) -> None:
     zones = problem.known.dim // 2
     console.print(
         Panel(
-            f"A robot walks on a grid of {SIZE} x {SIZE} cells, {problem.horizon} moves from the top left.\n"
+            f"A robot walks on a grid of {SIZE} x {SIZE} cells, {problem.horizon} moves from the top left. "
             f"The floor has {zones} strips, and in each a move goes astray with a probability that nobody knows.\n\n"
-            "First it explores [bold]without any reward[/]. Then it gets rewards, one after the other, and plans for\n"
-            "each at once, with a [bold]proof[/] of how much the plan can lose against the best one.",
+            "First it explores [bold]without any reward[/]. Then it gets rewards, one after the other, and plans "
+            "for each at once, with a [bold]proof[/] of how much the plan can lose against the best one.",
             title="horizonfree",
             title_align="left",
             border_style="cyan",
             padding=(1, 2),
-            expand=False,
+            width=min(console.width, 92),
         )
     )
 
@@ -120,21 +120,16 @@ def _answers(problem: Mixture, runs: Mapping[str, Run], reward: np.ndarray) -> d
 
 
 def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 1))
-    table.add_column("  reward")
-    table.add_column("explored with", style="cyan")
-    for title in ("value", "best there is", "certified gap", "true loss"):
-        table.add_column(title, justify="right")
+    """Per reward a line of its own, below it one line per explorer."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("", "value", "best", "certified gap", "true loss"):
+        table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
     for title, found in answers.items():
-        for i, name in enumerate(EXPLORERS):
+        table.add_row(f"   {title}", "", f"{found['best']:.3f}")
+        for name in EXPLORERS:
             x = found[name]
-            cells = (
-                f"{x['value']:.3f}",
-                f"{found['best']:.3f}",
-                f"[bold]{x['gap']:.3f}[/]",
-                f"{x['true_loss']:.4f}",
-            )
-            table.add_row(f"  {title}" if i == 0 else "", name, *cells)
+            cells = (f"{x['value']:.3f}", "", f"[bold]{x['gap']:.3f}[/]", f"{x['true_loss']:.4f}")
+            table.add_row(f"      [cyan]{name}[/]", *cells)
     return table
 
 

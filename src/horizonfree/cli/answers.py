@@ -170,8 +170,9 @@ def compare(
         page = None if out is None else write_comparison(runs, out, delta=delta)
 
     def show() -> None:
-        columns = list(rows[0])
-        console.print(table(*columns, rows=[[row[x] for x in columns] for row in rows]))
+        columns = ("run", "explorer", "episodes", "certified_gap", "worst_true_gap")
+        titles = [x.replace("_", " ") for x in columns]
+        console.print(table(*titles, rows=[[row[x] for x in columns] for row in rows]))
         if page is not None:
             console.print(f"\ncomparison: {page}", soft_wrap=True)
 
