@@ -5,7 +5,7 @@ that differ, and sets of reachable states. The last action never matters (V_{H+1
 (u_h looks at V_{h+1}).
 """
 
-from itertools import pairwise, product
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from horizonfree.errors import OptionError
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.oracle.objective import Prepared, backup, prepare
 from horizonfree.oracle.result import OracleResult, Point, conclude
+from horizonfree.rewards import occupied_states
 
 MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
 
@@ -35,7 +36,7 @@ def exhaustive(
 ) -> OracleResult:
     """The exact maximum of Vhat_1(s_1) over deterministic policies and single-step indicators (first of equals)."""
     choices = _choices(known)
-    reach = reachable_at(known)
+    reach = occupied_states(known)
     count = _count(choices, reach)
     if count > MAX_PAIRS:
         raise OptionError(
@@ -43,16 +44,6 @@ def exhaustive(
         )
     prepared = prepare(to_device(known), theta, inv_tilde, inv_hat)
     return to_numpy(_search(prepared, choices, reach, beta))
-
-
-def reachable_at(known: Known) -> Bool[np.ndarray, "H S"]:
-    """Which states some policy and parameter can be in at each step."""
-    succ, support = np.asarray(known.succ), known.support
-    reach = np.zeros((known.horizon, known.num_states), bool)
-    reach[0, known.start] = True
-    for now, after in pairwise(reach):
-        after[succ[now][support[now]]] = True
-    return reach
 
 
 def _choices(known: Known) -> list[Int[np.ndarray, " c"]]:
