@@ -14,6 +14,7 @@ from horizonfree.divergence import TINY, divergence, gap
 from horizonfree.ellipsoid import curvature, opnorm, psi, psi_inverse, psi_inverse_below
 from horizonfree.errors import OptionError
 from horizonfree.mixture import Mixture
+from horizonfree.simulate import Trajectory
 from horizonfree.tangent import SECOND_ORDER
 from horizonfree.valid import valid_set
 from tests.reference import certificates as ref
@@ -400,34 +401,36 @@ def test_the_forecast_of_episodes_is_of_the_right_order():
     assert ct.more_episodes(now, 0.999999) == 0
 
 
-def test_data_that_no_parameter_explains_reject_the_model():
-    """The corridor slips forward by two, or drifts with time: outside the class, and the bets find out."""
-    known_slip, valid = small.slips(rates=(0.5, 0.5)), valid_set(small.slips().known)
-    data = small.pick(small.gather(known_slip, 1, [0]), 0)
-    # every odd episode behaves like slip 0, every even one like slip 1, at counts no single slip rate predicts
-    N = 2000
-    zone_rows = np.flatnonzero(valid.free)
-    refuted = data.since.copy()
-    refuted[:, zone_rows] = N
-    evidence = ev.Evidence(
-        counts=data.counts,
-        rows=refuted[0],
-        since=refuted,
-        loss=refuted.sum(1) * 0.1,  # a predictor that foresees what no parameter can
-        starts=data.starts,
-        weights=data.weights,
-        theta=data.theta,
-        episodes=data.episodes,
-        impossible=data.impossible,
-    )
-    confidence = ct.confidence(known_slip.known, valid, evidence)
+def corridor_confidence(rates, delta=1e-6):
+    """What 400 episodes of a corridor say when state s slips with rate rates[s]; the class knows one rate per half."""
+    problem = small.slips()
+    H, S = problem.horizon, problem.num_states
+    known, valid = problem.known, valid_set(problem.known)
+    rng, slots = np.random.default_rng(0), known.succ
+    s, a, j = np.zeros((400, H + 1), np.int32), np.ones((400, H), np.int32), np.zeros((400, H), np.int32)
+    for k, h in np.ndindex(400, H):
+        here = s[k, h]
+        to = max(here - 1, 0) if rng.uniform() < rates[here] else min(here + 1, S - 1)
+        j[k, h] = np.flatnonzero((slots[here, 1] == to) & known.support[here, 1])[0]
+        s[k, h + 1] = to
+    with jax.enable_x64(True):
+        first = ev.init(to_device(valid), *ev.ladder(400))
+        replay = jax.jit(lambda v, x: jax.lax.scan(lambda e, t: (ev.update(v, e, t), None), first, x)[0])
+        evidence = to_numpy(replay(*to_device((valid, Trajectory(s, a, j)))))
+    return known, valid, ct.confidence(known, valid, evidence, delta=delta)
+
+
+def test_a_system_outside_the_class_is_rejected_and_one_inside_is_not():
+    """Rejected wrongly with probability <= delta = 1e-6. The table finds slip rates that differ within one half."""
+    assert not corridor_confidence([0.2, 0.2, 0.2, 0.4, 0.4, 0.4])[2].is_rejected
+    known, valid, confidence = corridor_confidence([0.1, 0.7, 0.1, 0.6, 0.2, 0.6])
     for certificate in (
         ct.uniform(confidence),
-        ct.for_reward(known_slip.known, valid, confidence, np.zeros((6, 6, 2)))[1],
+        ct.for_reward(known, valid, confidence, np.zeros((6, 6, 2)))[1],
     ):
         assert certificate.is_rejected
         assert certificate.eps == 1
-        assert "model rejected" in certificate.words
+        assert "model rejected: no parameter explains the data" in certificate.words
 
 
 def test_an_impossible_transition_rejects_the_model():

@@ -63,9 +63,11 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
         valid_, first = to_device(valid), ev.init(to_device(valid), [0, 1], [0.5, 0.5])
 
         def both(trajectories):
-            return jax.lax.scan(lambda e, t: (ev.update(valid_, e, t), None), first, trajectories)[0].loss
+            last = jax.lax.scan(lambda e, t: (ev.update(valid_, e, t), None), first, trajectories)[0]
+            return last.loss, last.table_loss
 
-        losses = np.asarray(jax.jit(jax.vmap(both))(to_device(Trajectory(s, a, j))))
+        losses, table = to_numpy(jax.jit(jax.vmap(both))(to_device(Trajectory(s, a, j))))
+    assert np.exp(-table).sum() == pytest.approx(1, abs=1e-9)
     assert np.exp(-losses[:, 0]).sum() == pytest.approx(1, abs=1e-9)
     # the bet on the second episode alone sums to one for each first episode
     first_episode = np.unique(s[:, 0], axis=0, return_inverse=True)[1].reshape(-1)

@@ -22,7 +22,7 @@ from horizonfree.divergence import Divergence, Steps, divergence, steps
 from horizonfree.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
-from horizonfree.likelihood import maximum_likelihood
+from horizonfree.likelihood import Fit, maximum_likelihood
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.tangent import RewardBounds, reward_bounds
 from horizonfree.valid import ValidSet
@@ -59,7 +59,7 @@ class Confidence(eqx.Module):
     step: Steps
     divergence: Divergence
     bet: Int[AnyArray, ""]
-    slacks: Float[AnyArray, " J"]
+    slacks: Float[AnyArray, " J+1"]  # of each bet; last, of the table against the class
     starts: Int[AnyArray, " J"]
     num_seen: Int[AnyArray, ""]
     num_free: int = eqx.field(static=True)
@@ -69,26 +69,31 @@ class Confidence(eqx.Module):
 
     @property
     def is_rejected(self) -> bool:
-        """Whether the data are impossible under the class, or some U_j is empty."""
+        """Whether the data are impossible under the class, some U_j is empty, or the table beats every parameter."""
         return bool(self.impossible > 0) or bool((np.asarray(self.slacks) < 0).any())
 
 
 def confidence_jax(known: Known, valid: ValidSet, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
     """The confidence of the evidence, with the bet that gives the smallest uniform gap; traceable."""
 
-    def one(bet: tuple[Array, Array, Array]) -> tuple[Array, Ellipsoid, Divergence]:
-        since, loss, weight = bet
-        fit = maximum_likelihood(valid, since, jnp.asarray(evidence.theta))
-        # gap: theta_hat may be that much above the minimum of L
-        slack = loss - jnp.log(delta * weight) - fit.loss + fit.gap
-        ball = ellipsoid(valid, since, fit, slack)
+    def fit(counts: Array) -> Fit:
+        return maximum_likelihood(valid, counts, jnp.asarray(evidence.theta))
+
+    def one(bet: tuple[Array, Fit, Array]) -> tuple[Array, Ellipsoid, Divergence]:
+        ball = ellipsoid(valid, *bet)
         found = divergence(known, steps(known, valid, ball))
         # gaps above 1 say nothing: then the bet that knows the rows best
         score = jnp.where(found.eps < 1, found.eps, 1 + (ball.width * valid.free).mean())
         return score, ball, found
 
-    bets = (jnp.asarray(evidence.since), jnp.asarray(evidence.loss), jnp.asarray(evidence.weights))
-    score, balls, found = jax.lax.map(one, bets)
+    J = evidence.num_bets
+    counts = jnp.concatenate([jnp.asarray(evidence.since), jnp.asarray(evidence.rows)[None]])
+    losses, weights = jnp.append(evidence.loss, evidence.table_loss), jnp.append(evidence.weights, 1.0)
+    fits = jax.lax.map(fit, counts)
+    slacks = (
+        losses - jnp.log(delta * weights) - fits.loss + fits.gap
+    )  # theta_hat may be gap above the minimum of L
+    score, balls, found = jax.lax.map(one, (counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]))
     best = jnp.argmin(score)
     ball: Ellipsoid = jax.tree.map(lambda x: x[best], balls)
     return Confidence(
@@ -97,7 +102,7 @@ def confidence_jax(known: Known, valid: ValidSet, evidence: Evidence, delta: Flo
         step=steps(known, valid, ball),
         divergence=jax.tree.map(lambda x: x[best], found),
         bet=best,
-        slacks=balls.slack,
+        slacks=slacks,
         starts=evidence.starts,
         num_seen=_num_seen(ball.z, evidence.since[best]),
         num_free=valid.num_free,

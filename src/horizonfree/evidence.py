@@ -10,7 +10,11 @@ and exp(L(theta_star) - Lq) is a non-negative supermartingale that starts at 1. 
 
     U_j = {theta in Theta : L_j(theta) <= Lq_j + log(1 / (delta w_j))},
 
-whatever policies gathered the data. `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
+whatever policies gathered the data. The predictor is in the class, so these bets can hardly refute the class itself.
+One more bet can: a table of frequencies with half a pseudo-count per possible transition (`table_loss`), which learns
+any stationary dynamics. If it beats every theta by log(1/delta), the class is wrong, except with probability delta.
+
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
 """
 
 import equinox as eqx
@@ -19,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree.errors import OptionError
-from horizonfree.likelihood import log_loss, predict
+from horizonfree.likelihood import PSEUDO_COUNT, log_loss, predict
 from horizonfree.mixture import AnyArray
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
@@ -33,6 +37,7 @@ class Evidence(eqx.Module):
 
     `rows` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `loss` [J] is Lq_j.
     `theta` is the predictor for the next episode. `impossible` counts transitions that no parameter explains.
+    `table_loss` is the loss of the table; infinite where it was not kept, and then the class is not tested.
     """
 
     counts: Int[AnyArray, "S A n"]
@@ -44,6 +49,7 @@ class Evidence(eqx.Module):
     theta: Float[AnyArray, " d"]
     episodes: Int[AnyArray, ""]
     impossible: Int[AnyArray, ""]
+    table_loss: Float[AnyArray, ""] = eqx.field(default_factory=lambda: np.asarray(np.inf))
 
     @property
     def num_bets(self) -> int:
@@ -83,6 +89,7 @@ def init(valid: ValidSet, starts: Int[AnyArray, " J"], weights: Float[AnyArray, 
         theta=jnp.asarray(valid.center, jnp.float64),
         episodes=jnp.int32(0),
         impossible=jnp.int32(0),
+        table_loss=jnp.zeros((), jnp.float64),
     )
 
 
@@ -101,6 +108,9 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
     seen = jnp.zeros(R, jnp.int32).at[jnp.where(is_possible, row, R)].add(1, mode="drop")
     rows = jnp.asarray(evidence.rows) + seen
     is_on = evidence.episodes >= evidence.starts
+    before, slots = jnp.asarray(evidence.counts)[s, a], (jnp.asarray(valid.row_of)[s, a] < R).sum(-1)
+    at_slot = jnp.take_along_axis(before, jnp.where(is_slot, j, 0)[:, None], axis=1)[:, 0]
+    p_table = (at_slot + PSEUDO_COUNT) / (before.sum(-1) + PSEUDO_COUNT * slots)
     return Evidence(
         counts=jnp.asarray(evidence.counts).at[s, a, jnp.where(is_slot, j, n)].add(1, mode="drop"),
         rows=rows,
@@ -111,6 +121,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
         theta=predict(valid, rows, jnp.asarray(evidence.theta)),
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + (~is_possible).sum(dtype=jnp.int32),
+        table_loss=evidence.table_loss - jnp.log(jnp.where(is_possible, p_table, 1.0)).sum(),
     )
 
 
