@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from tests.reference import home as literal
+from tests.reference.episodes import full_features
 from tests.reference.oracle import pseudo_values
 
 import horizonfree as hf
@@ -53,10 +54,7 @@ def learning(problem, M: int):
         return moments.regress(ridge, phi, y, beta=1.0, alpha=alpha, gamma=gamma)[0]
 
     ridge = Ridge.init(lam, d, (2, M))
-    S, A, _, _ = problem.known.phi.shape
-    phi = np.zeros((S, A, S, d))
-    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
-    np.add.at(phi, (s, a, problem.known.succ), problem.known.phi)
+    phi = full_features(problem.known)
     family = literal.Family.init(M, d, lam)
     states, actions = np.asarray(trajectory.s), np.asarray(trajectory.a)
     numbers = [np.asarray(x) for x in (policy, reward, theta)]

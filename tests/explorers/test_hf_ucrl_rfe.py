@@ -16,6 +16,7 @@ from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE, confidence_
 from horizonfree.simulate import Sampler
 from horizonfree.valid import valid_set
 from tests.reference import home as literal
+from tests.reference.episodes import full_features
 from tests.reference.oracle import pseudo_values
 
 PROBLEMS = {
@@ -23,14 +24,6 @@ PROBLEMS = {
     "river": lambda: hf.make("river-swim", states=4, horizon=6),
     "mixture": lambda: hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4),
 }
-
-
-def full_features(known):
-    S, A, _, d = known.phi.shape
-    phi = np.zeros((S, A, S, d))
-    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
-    np.add.at(phi, (s, a, known.succ), known.phi)
-    return phi
 
 
 def setting(problem, explorer, seed=0):

@@ -16,15 +16,8 @@ from horizonfree.explorers._api import begin, simulate_block
 from horizonfree.simulate import Sampler
 from horizonfree.valid import valid_set
 from tests.reference import home as literal
+from tests.reference.episodes import full_features
 from tests.reference.hf_ucrl_vtr import optimistic
-
-
-def full_features(known):
-    S, A, _, d = known.phi.shape
-    phi = np.zeros((S, A, S, d))
-    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
-    np.add.at(phi, (s, a, known.succ), known.phi)
-    return phi
 
 
 @pytest.mark.parametrize("constants", ["paper", "scaled"])
