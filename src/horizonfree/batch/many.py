@@ -7,8 +7,9 @@ narrow: one member after the other, each through all the episodes of a block. On
     member's arrays stay in the cache, branches are real, and the numbers agree with `explore` to the last bit.
 wide: all members side by side in every step, for a GPU. A branch would then cost every member what it costs one. So an
     explorer that chooses a policy only now and then is not kept in step: each member runs on through its own episodes
-    until a choice is due, and choices are made in full groups. Their cost grows with the number of choices, not with
-    members times episodes. (Inside a group, a search of variable length takes as long as its slowest member.)
+    until a choice is due, and choices are made in groups, when most are waiting, for those who are furthest behind.
+    Their cost grows with the number of choices, not with members times episodes. (Inside a group, a search of variable
+    length takes as long as its slowest member.)
 """
 
 from collections.abc import Callable, Sequence
@@ -142,7 +143,10 @@ def _out_of_step(
         return absorb(world.explorer, world.known, world.valid, world.truth, progress, trajectory)
 
     def choose(now: _Now, waits: Bool[Array, " N"]) -> _Now:
-        (index,) = jnp.nonzero(waits, size=group, fill_value=N)  # N, beyond the end, is dropped when written
+        behind = jnp.argsort(jnp.where(waits, now.progress.episode, last.max()))[
+            :group
+        ]  # furthest behind first
+        index = jnp.where(waits[behind], behind, N)  # N, beyond the end, is dropped when written
         some = jax.tree.map(lambda x: x[index], (own, now.progress))
         state = jax.tree.map(
             lambda x, y: x.at[index].set(y, mode="drop"), now.progress.state, jax.vmap(chosen)(*some)
@@ -163,7 +167,7 @@ def _out_of_step(
         is_open = now.progress.episode < last
         waits = is_open & ~now.has_chosen & is_due(own, now.progress)
         plays = is_open & ~waits
-        is_time = (waits.sum() >= group) | ~plays.any()
+        is_time = waits.sum() >= GROUP * is_open.sum()
         return jax.lax.cond(is_time, lambda: choose(now, waits), lambda: play(now, plays))
 
     _, info = jax.eval_shape(jax.vmap(played), own, progress)
