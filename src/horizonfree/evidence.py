@@ -28,7 +28,9 @@ from horizonfree.mixture import AnyArray
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
 
-LADDER = (0, 20, 60, 200, 600, 2_000, 6_000, 20_000)  # episodes before each bet, when no budget is declared
+# Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
+LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
+LATE = 0.9  # weight of the bet that starts after a fifth of a declared budget; the rest is for the time before
 ZERO = 1e-9  # the probability of a row that is not free and below this is zero: seeing it refutes the class
 
 
@@ -60,13 +62,16 @@ class Evidence(eqx.Module):
 def ladder(budget: int | None = None) -> tuple[Int[np.ndarray, " J"], Float[np.ndarray, " J"]]:
     """Starts and weights of the bets, to be declared before the first episode.
 
-    Without a budget: LADDER with equal weights, good at any time. With a budget of K episodes: {0, K/5}, half each.
+    Without a budget: LADDER, good at any time. With a budget of K episodes: K/5, which is the best start for K (it
+    minimises slack / (K - start) for few unknowns), and 0.
     """
     if budget is None:
-        starts = np.array(LADDER, np.int32)
+        bets = LADDER
+    elif budget < 5:
+        bets = {0: 1.0}
     else:
-        starts = np.unique(np.array([0, budget // 5], np.int32))
-    return starts, np.full(len(starts), 1.0 / len(starts))
+        bets = {0: 1 - LATE, budget // 5: LATE}
+    return np.array(list(bets), np.int32), np.array(list(bets.values()))
 
 
 def init(valid: ValidSet, starts: Int[AnyArray, " J"], weights: Float[AnyArray, " J"]) -> Evidence:
