@@ -450,3 +450,10 @@ def test_delta_must_be_a_probability_between_zero_and_one(delta):
         ct.confidence(
             problem.known, valid_set(problem.known), small.pick(small.gather(problem, 2, [0]), 0), delta=delta
         )
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)])
+def test_what_is_said_is_never_less_than_what_is_proved(eps):
+    said = float(ct.rounded_up(eps))
+    assert said >= eps * (1 - 1e-9)
+    assert said <= eps * 1.01 + 1e-300

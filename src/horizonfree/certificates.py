@@ -159,9 +159,13 @@ def for_reward(
     """
     bounds: RewardBounds = to_numpy(
         _reward_bounds(
-            *to_device((known, valid, confidence.ball, confidence.step, confidence.divergence)),
-            jnp.asarray(reward, jnp.float64),
-            None if policy is None else jnp.asarray(policy, jnp.int32),
+            known,
+            valid,
+            confidence.ball,
+            confidence.step,
+            confidence.divergence,
+            np.asarray(reward, np.float64),
+            None if policy is None else np.asarray(policy, np.int32),
         )
     )
     if confidence.is_rejected:
@@ -212,9 +216,17 @@ def _rejected(confidence: Confidence) -> Certificate:
     return Certificate(1.0, delta, "rejected", words, _parts(confidence), is_rejected=True)
 
 
+def rounded_up(eps: float) -> str:
+    """A bound for people: three digits, rounded up, so that what is said stays true."""
+    if eps <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(eps)) - 2)
+    return f"{min(1.0, math.ceil(eps / unit - 1e-9) * unit):.3g}"
+
+
 def _words(confidence: Confidence, eps: float) -> str:
     if eps < 1:
-        return f"at most {eps:.3g} is lost, with probability {1 - confidence.delta:g}"
+        return f"at most {rounded_up(eps)} is lost, with probability {1 - confidence.delta:g}"
     missing = confidence.num_free - int(confidence.num_seen)
     if missing:
         return f"vacuous: {missing} of {confidence.num_free} unknown directions have not been seen by the bet"

@@ -24,6 +24,7 @@ from horizonfree.likelihood import Fit
 from horizonfree.rows import coordinates, gram, whiten
 from horizonfree.valid import ValidSet
 
+SMALL = 16  # the largest q for which XLA multiplies matrices faster as sums than one by one
 ROUNDS = 6  # of tightening; the last ones change little
 NEWTON = 6  # steps for the inverses of psi
 SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
@@ -138,8 +139,15 @@ def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
     if M.shape[-1] == 0:
         return jnp.zeros(M.shape[:-2])
-    scale = jnp.abs(M).max(axis=(-2, -1), keepdims=True)
+    M = jnp.moveaxis(
+        M, (-2, -1), (0, 1)
+    )  # matrices side by side: products of many small ones become plain sums
+    scale = jnp.abs(M).max(axis=(0, 1))
     power = M / jnp.where(scale > 0, scale, 1.0)
     for _ in range(3):
-        power = power @ power
-    return scale[..., 0, 0] * jnp.sqrt((power**2).sum(axis=(-2, -1))) ** (1 / 8)
+        power = (power[:, :, None] * power[None]).sum(1) if len(M) <= SMALL else _square(power)
+    return scale * jnp.sqrt((power**2).sum(axis=(0, 1))) ** (1 / 8)
+
+
+def _square(M: Float[Array, "q q *b"]) -> Float[Array, "q q *b"]:
+    return jnp.einsum("ij...,jk...->ik...", M, M)

@@ -20,11 +20,14 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree.divergence import Divergence, Steps, gap
 from horizonfree.ellipsoid import Ellipsoid, opnorm
-from horizonfree.mixture import Known
+from horizonfree.mixture import AnyArray, Known
 from horizonfree.rows import at_slots
 from horizonfree.valid import ValidSet
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
+UNROLLED = (
+    16  # successors up to which a sum over them is faster written out than as products of small matrices
+)
 TILTED = 5  # of the scalars carried back, the last five are also summed against z
 
 
@@ -60,8 +63,8 @@ def reward_bounds(
     ball: Ellipsoid,
     step: Steps,
     worst: Divergence,
-    reward: Float[Array, "H S A"],
-    policy: Int[Array, "H S"] | None = None,
+    reward: Float[AnyArray, "H S A"],
+    policy: Int[AnyArray, "H S"] | None = None,
 ) -> RewardBounds:
     """The bounds of one reward; without a policy, those of the best policy under theta_hat; traceable.
 
@@ -72,6 +75,7 @@ def reward_bounds(
     p = jnp.asarray(step.kernel.prob)
     z = at_slots(ball.z, jnp.asarray(valid.row_of)) * jnp.asarray(valid.reachable)[:, None, None, None]
     succ, states = jnp.asarray(known.succ), jnp.arange(S)
+    chosen = None if policy is None else jnp.asarray(policy)
 
     def sums(after: Values) -> tuple[Values, Array]:
         """sum_s' p f of everything carried, and sum_s' z f of the last columns, q as its last axis."""
@@ -83,16 +87,20 @@ def reward_bounds(
         else:
             after_slot = flat[succ]
             pf = jnp.einsum("san,sanm->sam", p, after_slot)
-            zf = jnp.einsum("sanq,sanm->samq", z, after_slot[..., tilted])
+            f = after_slot[..., tilted]
+            if z.shape[2] <= UNROLLED:
+                zf = jnp.asarray(sum(z[:, :, j, None, :] * f[:, :, j, :, None] for j in range(z.shape[2])))
+            else:
+                zf = jnp.einsum("sanq,sanm->samq", z, f)
         cuts = [sum(f[0].size for f in leaves[:i]) for i in range(1, len(leaves))]
         return Values(*[x.reshape(S, A, *f.shape[1:]) for x, f in zip(jnp.split(pf, cuts, 2), leaves)]), zf
 
     def back(after: Values, inputs: tuple[Array, Array, Array | None]) -> tuple[Values, Array]:
-        is_last, r, chosen = inputs
+        is_last, r, action = inputs
         pf, zf = sums(after)
         zV, tilts = zf[:, :, 0], norm(zf[:, :, 1:TILTED])
         Q = r + pf.V
-        pi = jnp.argmax(Q, axis=-1) if chosen is None else chosen
+        pi = jnp.argmax(Q, axis=-1) if action is None else action
 
         def at_pi(x: Array) -> Array:
             return x[states, pi]
@@ -136,7 +144,9 @@ def reward_bounds(
 
     o = jnp.zeros(S)
     end = Values(o, o, o, o, o, o, o, o, jnp.zeros((S, q)), jnp.zeros((S, q, q) if has_B else (S, 0, 0)))
-    first, taken = jax.lax.scan(back, end, (jnp.arange(H) == H - 1, reward, policy), reverse=True)
+    first, taken = jax.lax.scan(
+        back, end, (jnp.arange(H) == H - 1, jnp.asarray(reward), chosen), reverse=True
+    )
     at: Values = jax.tree.map(lambda x: x[known.start], first)
     return RewardBounds(
         policy=taken.astype(jnp.int32),
