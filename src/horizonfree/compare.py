@@ -1,0 +1,71 @@
+"""Several explorers on one problem: what their plans really lose, and what is certified, against episodes."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from horizonfree.batch import explore_many
+from horizonfree.errors import OptionError
+from horizonfree.explorers import find
+from horizonfree.mixture import Mixture
+
+CURVES = ("gap", "own_gap", "eps")
+Row = dict[str, Any]
+
+
+def compare(
+    problem: Mixture,
+    explorers: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    *,
+    episodes: int,
+    seeds: int | Sequence[int] = 10,
+    checkpoints: Sequence[int] | None = None,
+    delta: float = 0.05,
+    reward: Any = None,
+) -> list[Row]:
+    """One row per explorer, seed and checkpoint.
+
+    "gap" is the most that plans in the maximum-likelihood model lose, over the rewards "be in g at the end" and "stay
+    in g" of every state g; "own_gap" the same in the explorer's own estimate; "eps" the uniform certificate at
+    confidence 1 - delta; "seconds" the time of the whole batch of seeds, compilation included.
+
+    explorers: names, or names with their options. checkpoints: by default eight, evenly spaced. reward: for the
+    explorers that need one.
+    """
+    chosen = explorers if isinstance(explorers, Mapping) else {name: {} for name in explorers}
+    if not chosen:
+        raise OptionError("there is nothing to compare; name at least one explorer")
+    for name in chosen:
+        find(name)
+    looks = checkpoints or sorted({max(1, episodes * i // 8) for i in range(1, 9)})
+    rows: list[Row] = []
+    for name, options in chosen.items():
+        began = time.perf_counter()
+        batch = explore_many(
+            problem,
+            name,
+            episodes=episodes,
+            seeds=seeds,
+            checkpoints=looks,
+            curves=CURVES,
+            delta=delta,
+            reward=reward,
+            progress=False,
+            **options,
+        )
+        seconds = time.perf_counter() - began
+        for i, seed in enumerate(batch.cast.seeds):
+            for c, k in enumerate(batch.checkpoints):
+                found = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
+                rows.append({"explorer": name, "seed": seed, "episodes": int(k), **found, "seconds": seconds})
+    return rows
+
+
+def medians(rows: Sequence[Row], curve: str) -> dict[str, dict[int, float]]:
+    """The median over seeds of one curve: explorer -> episodes -> number."""
+    values: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        values.setdefault(row["explorer"], {}).setdefault(row["episodes"], []).append(row[curve])
+    return {name: {k: float(np.median(x)) for k, x in by_k.items()} for name, by_k in values.items()}

@@ -1,0 +1,48 @@
+"""Comparisons: rows agree with the runs they stand for."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import planning, rewards
+from horizonfree.compare import compare, medians
+from horizonfree.errors import OptionError, UnknownNameError
+
+
+@pytest.fixture(scope="module")
+def rows():
+    problem = hf.make("river-swim", states=4, horizon=6)
+    return problem, compare(problem, ["uniform", "goal-cycling"], episodes=16, seeds=2, checkpoints=[4, 16])
+
+
+def test_there_is_a_row_for_every_explorer_seed_and_checkpoint(rows):
+    keys = [(row["explorer"], row["seed"], row["episodes"]) for row in rows[1]]
+    assert keys == [
+        (name, seed, k) for name in ("uniform", "goal-cycling") for seed in (0, 1) for k in (4, 16)
+    ]
+
+
+def test_a_row_has_the_numbers_of_its_run(rows):
+    problem, found = rows
+    run = hf.explore(problem, "uniform", episodes=16, seed=1, progress=False)
+    (row,) = [x for x in found if (x["explorer"], x["seed"], x["episodes"]) == ("uniform", 1, 16)]
+    assert row["eps"] == pytest.approx(run.certificate().eps, rel=1e-9)
+    tables = [f(problem, g) for f in (rewards.goal, rewards.occupancy) for g in range(4)]
+    for curve, theta in (("gap", run.confidence().theta), ("own_gap", run.theta_hat)):
+        plans = [planning.optimal(problem.known.kernel(theta), table).policy for table in tables]
+        worst = max(hf.true_gap(problem, table, policy) for table, policy in zip(tables, plans))
+        assert row[curve] == pytest.approx(worst, abs=1e-9)
+
+
+def test_medians_are_over_the_seeds(rows):
+    found = medians(rows[1], "eps")
+    expected = np.median([x["eps"] for x in rows[1] if (x["explorer"], x["episodes"]) == ("uniform", 16)])
+    assert found["uniform"][16] == expected
+    assert list(found) == ["uniform", "goal-cycling"]
+
+
+def test_nothing_and_the_unknown_are_refused(rows):
+    with pytest.raises(OptionError, match="nothing to compare"):
+        compare(rows[0], [], episodes=2)
+    with pytest.raises(UnknownNameError, match="ucrl-rfe"):
+        compare(rows[0], ["uniform", "ucrl-ref"], episodes=2)
