@@ -10,8 +10,8 @@ limit of minutes, or that do not fit the memory, are told and left out.
 `share` compares with a floor, the larger of two times. Arithmetic: 2 n H S A multiplications and additions for a
 backward pass through a kernel, d times that through features, and PASSES of them an episode. Memory: the state read and
 written once, and one kernel read per pass. Peaks: 34 TFLOP/s and 4.8 TB/s (H200, 64-bit, its data sheet), 90 GFLOP/s
-and 128 GB/s (one core with AVX-512, second-level cache, measured). A CPU gathers V(s') by indexed loads of 0.44 ns, 9 us
-for a pass: that, not this floor, is what a backward pass on successor lists can reach there.
+and 128 GB/s (one core with AVX-512, second-level cache, measured). A CPU gathers V(s') by indexed loads of 0.44 ns, 9
+us for a pass: that, not this floor, is what a backward pass on successor lists can reach there.
 """
 
 import argparse

@@ -42,7 +42,7 @@ from horizonfree.valid import ValidSet
 GROUP = (
     0.5  # the share of the members that must wait for a choice before one is made, in the wide arrangement
 )
-JUDGED = 128  # members whose curves are computed side by side, in the wide arrangement
+JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
 
 

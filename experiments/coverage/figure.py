@@ -1,0 +1,72 @@
+"""Table and figure from the rows: `python experiments/coverage/figure.py`. Nothing is run again."""
+
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SETS = {
+    ("radius", "paper"): "balls, the paper's radius",
+    ("claim", "paper"): "the paper's gap",
+    ("likelihood", None): "likelihood set",
+    ("certificate", None): "certificate",
+}
+
+
+def load(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def kind(row: dict) -> tuple[str, str | None]:
+    return row["set"], row.get("constants")
+
+
+def table(rows: list[dict]) -> str:
+    """One line per problem and algorithm."""
+    heads = ["problem", "algorithm", *SETS.values(), "radius needed", "smallest scale", "nats needed"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for place, name in dict.fromkeys((row["problem"], row["algorithm"]) for row in rows):
+        mine = {kind(row): row for row in rows if (row["problem"], row["algorithm"]) == (place, name)}
+        cells = [place, name]
+        for which in SETS:
+            row = mine.get(which)
+            cells.append("" if row is None else f"{row['violations']}/{row['seeds']} (<= {row['high']:.2g})")
+        paper, scaled = mine.get(("radius", "paper")), mine.get(("radius", "scaled"))
+        cells.append("" if paper is None else f"{paper['needed']:.3f}")
+        scale = None if scaled is None else scaled["scale"]
+        cells.append("" if scaled is None else "none" if scale is None else f"{scale:.3g}")
+        cells.append(f"{mine[('likelihood', None)]['needed']:.2f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", sharey=True)
+    names = list(dict.fromkeys(row["algorithm"] for row in rows if kind(row) == ("radius", "paper")))
+    for place in dict.fromkeys(row["problem"] for row in rows):
+        for axis, which, field in ((left, "paper", "needed"), (right, "scaled", "scale")):
+            found = {
+                row["algorithm"]: row[field]
+                for row in rows
+                if row["problem"] == place and kind(row) == ("radius", which) and row[field] is not None
+            }
+            axis.plot(list(found.values()), [names.index(x) for x in found], "o", label=place)
+    left.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
+    left.set_xlabel("share of the paper's radius that was needed")
+    right.set_xlabel("smallest scale that covers")
+    for axis in (left, right):
+        axis.set_xscale("log")
+        axis.set_yticks(range(len(names)), names)
+        axis.grid(axis="y", linewidth=0.3)
+    left.legend(frameon=False, fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    found = load(HERE / "results" / "rows.jsonl")
+    print(table(found))
+    draw(found, HERE / "results" / "figure.svg")

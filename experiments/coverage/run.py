@@ -1,0 +1,187 @@
+"""Rows of the coverage experiment, one line per question, written as soon as a task is done.
+
+    python experiments/coverage/run.py --seeds 10000 --few 400 --workers 16 [--algorithms a,b] [--problems grid]
+
+A task is one algorithm on one problem, with the paper's constants or with scaled ones. With several workers each has a
+CPU core; with one, JAX's device does the work.
+"""
+
+import argparse
+import datetime
+import json
+import multiprocessing
+import os
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import beta
+
+HERE = Path(__file__).parent
+
+
+def clopper_pearson(failures: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a probability: each side is wrong with probability (1 - confidence) / 2 at most."""
+    tail = (1 - confidence) / 2
+    low = 0.0 if failures == 0 else float(beta.ppf(tail, failures, trials - failures + 1))
+    high = 1.0 if failures == trials else float(beta.ppf(1 - tail, failures + 1, trials - failures))
+    return low, high
+
+
+def counted(is_outside: np.ndarray) -> dict:
+    """How often, of how many, and the exact interval."""
+    failures, trials = int(is_outside.sum()), len(is_outside)
+    low, high = clopper_pearson(failures, trials)
+    return {"violations": failures, "seeds": trials, "rate": failures / trials, "low": low, "high": high}
+
+
+def needed(x: np.ndarray, delta: float) -> float:
+    """The smallest multiple of a radius that would have held the truth in a share 1 - delta of the runs."""
+    return float(np.quantile(x, 1 - delta, method="higher"))
+
+
+class Question:
+    """One algorithm on one problem."""
+
+    def __init__(self, problem: dict, algorithm: dict, sweep: dict) -> None:
+        import horizonfree as hf
+
+        self.problem, self.algorithm, self.sweep = hf.make(**problem), algorithm, sweep
+        options = hf.explorers()[algorithm["explorer"]]["options"]
+        self.has_radius = "constants" in options
+        self.reward = hf.goal(self.problem, self.problem.num_states - 1) if "reward" in options else None
+
+    def explored(self, seeds: int, **settings):
+        import horizonfree as hf
+
+        return hf.explore_many(
+            self.problem,
+            self.algorithm["explorer"],
+            episodes=self.sweep["episodes"],
+            seeds=seeds,
+            delta=self.sweep["delta"],
+            reward=self.reward,
+            **self.algorithm.get("options", {}),
+            **settings,
+        )
+
+    def paper(self, seeds: int, few: int) -> Iterator[dict]:
+        """With the paper's constants, where there are any: likelihood set, certificate, radius, and claimed gap."""
+        delta, looks = self.sweep["delta"], self.sweep["checkpoints"]
+        constants = {"constants": "paper"} if self.has_radius else {}
+        batch = self.explored(few, checkpoints=looks, curves=["gap", "eps"], **constants)
+        gap, eps = batch.curves["gap"], batch.curves["eps"]
+        medians = {"median_gap": float(np.median(gap[:, -1])), "median_eps": float(np.median(eps[:, -1]))}
+        yield {"set": "certificate", **counted((gap > eps + 1e-9).any(1)), **medians}
+        batch = self.explored(seeds, checkpoints=looks, curves=["own_gap", "excess"], **constants)
+        excess = batch.curves["excess"].max(1)
+        # theta_star is outside when the evidence against it, excess + log(1/delta), exceeds log(1/delta)
+        share = 1 + needed(excess, delta) / float(np.log(1 / delta))
+        yield {"set": "likelihood", **counted(excess > 0), "needed": share}
+        if not self.has_radius:
+            return
+        ratio = batch.rows["truth_ratio"].max(1)
+        yield {"set": "radius", **constants, **counted(ratio > 1), "needed": needed(ratio, delta)}
+        if batch[0].explorer.claim(self.problem.known, batch[0].progress.state) is not None:
+            eps = np.array([run.certificate(method="paper").eps for run in batch])
+            outside = batch.curves["own_gap"][:, -1] > eps + 1e-9
+            yield {"set": "claim", **constants, **counted(outside), "median_eps": float(np.median(eps))}
+
+    def scaled(self, seeds: int, few: int) -> Iterator[dict]:
+        """The smallest scale that covers."""
+        if self.has_radius:
+            yield {"set": "radius", "constants": "scaled", **self.smallest(few)}
+
+    def smallest(self, seeds: int) -> dict:
+        """The smallest scale from which on violations stay below delta, with 97.5 % confidence at each scale."""
+        low, high = self.sweep["scales"]
+        found = None
+        for _ in range(self.sweep["rounds"]):
+            scales = np.geomspace(low, high, self.sweep["values"] + 2)[1:-1]
+            batch = self.explored(seeds, over={"scale": scales})
+            outside = (batch.rows["truth_ratio"].max(1) > 1).reshape(len(scales), seeds)
+            fails = [clopper_pearson(int(x.sum()), seeds)[1] > self.sweep["delta"] for x in outside]
+            first = max((i + 1 for i, x in enumerate(fails) if x), default=0)
+            if first < len(scales):
+                high, found = float(scales[first]), {"scale": float(scales[first]), **counted(outside[first])}
+            low = float(scales[first - 1]) if first else low
+        return found or {"scale": None, "seeds": seeds}
+
+
+def answers(task: tuple[str, str, str, dict, int, int]) -> list[dict]:
+    """All rows of a task, with what they were made by."""
+    import jax
+
+    from horizonfree.recipes import versions
+
+    name, place, part, sweep, seeds, few = task
+    algorithm = sweep["algorithms"][name]
+    asked = {"problem": place, "algorithm": algorithm["explorer"]}
+    asked |= {"episodes": sweep["episodes"], "delta": sweep["delta"]}
+    made = {
+        "date": datetime.date.today().isoformat(),
+        "device": jax.devices()[0].device_kind,
+        "versions": versions(),
+    }
+    rows, clock = [], time.perf_counter()
+    question = Question(sweep["problems"][place], algorithm, sweep)
+    for row in {"paper": question.paper, "scaled": question.scaled}[part](seeds, few):
+        rows.append(asked | row | {"seconds": round(time.perf_counter() - clock, 2)} | made)
+        clock = time.perf_counter()
+    return rows
+
+
+def one_core() -> None:
+    """A worker uses one core, and leaves a GPU alone."""
+    os.environ |= {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def main() -> None:
+    sweep = tomllib.loads((HERE / "sweep.toml").read_text())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument(
+        "--few", type=int, default=400, help="seeds for certificates, and at each scale tried"
+    )
+    parser.add_argument("--episodes", type=int, help="instead of those of sweep.toml, for a trial")
+    parser.add_argument("--algorithms", default=",".join(sweep["algorithms"]))
+    parser.add_argument("--problems", default=",".join(sweep["problems"]))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "results" / "rows.jsonl", help="rows are put at its end"
+    )
+    args = parser.parse_args()
+    if args.episodes:
+        sweep["episodes"] = args.episodes
+        sweep["checkpoints"] = [k for k in sweep["checkpoints"] if k <= args.episodes]
+    tasks = [
+        (name, place, part, sweep, args.seeds, args.few)
+        for name in args.algorithms.split(",")
+        for place in args.problems.split(",")
+        for part in ("paper", "scaled")
+    ]
+    with args.out.open("a") as file:
+
+        def keep(rows: list[dict]) -> None:
+            for row in rows:
+                file.write(json.dumps(row) + "\n")
+                print({key: x for key, x in row.items() if key != "versions"}, flush=True)
+            file.flush()
+
+        if args.workers == 1:
+            for task in tasks:
+                keep(answers(task))
+            return
+        with multiprocessing.get_context("spawn").Pool(args.workers, one_core) as pool:
+            for rows in pool.imap_unordered(answers, tasks, chunksize=1):
+                keep(rows)
+
+
+if __name__ == "__main__":
+    main()
