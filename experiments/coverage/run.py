@@ -166,6 +166,7 @@ def main() -> None:
         for place in args.problems.split(",")
         for part in ("paper", "scaled")
     ]
+    args.out.parent.mkdir(exist_ok=True)
     with args.out.open("a") as file:
 
         def keep(rows: list[dict]) -> None:
