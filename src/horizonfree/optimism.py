@@ -1,7 +1,7 @@
 """Optimistic value iteration on a regression: the planner of UCRL-VTR and all that came after it.
 
     Q_h(s,a) = [r_h(s,a) + <phi_{V_{h+1}}(s,a), theta> + beta ||phi_{V_{h+1}}(s,a)||_{Sigma^{-1}}]_{[0,cap]},
-    V_h(s) = max_a Q_h(s,a),  V_{H+1} = 0                (Zhang, Zhou, Gu 2021, Algorithm 2; Ayoub et al. 2020)
+    V_h(s) = max_a Q_h(s,a),  V_{H+1} = 0                (Ayoub et al. 2020; PLAN in Zhang, Zhou, Gu 2021)
 
 While ||theta - theta_star||_Sigma <= beta, and no total of r exceeds cap, V_h is at least the optimal value under
 theta_star, in every state: phi_V' theta + beta ||phi_V|| >= P_star V, and P_star is monotone.

@@ -35,7 +35,7 @@ def phi_of(phi, s, a, V):
 
 
 def plan(phi, theta, Sigma, beta, reward, cap):
-    """Algorithm 2: Q [H, S, A] and V [H+1, S]; theta and Sigma of every step."""
+    """PLAN: Q [H, S, A] and V [H+1, S]; theta and Sigma of every step."""
     H, S, A = reward.shape
     Q, V = np.zeros((H, S, A)), np.zeros((H + 1, S))
     for h in reversed(range(H)):

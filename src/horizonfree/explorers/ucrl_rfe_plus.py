@@ -1,7 +1,7 @@
 """UCRL-RFE+: UCRL-RFE with a variance-weighted planner for the exploration itself.
 
 Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394.
-Algorithm: 3. The regression on maximisers of UCRL-RFE stays, unweighted, for the exploration reward and for planning.
+Algorithm: UCRL-RFE+. The regression on maximisers stays, unweighted, for the exploration reward and for planning.
     Two more learn the exploration's own values V^k, weighted by their estimated variance (weighted.py).
 Symbols: nu is sigma^2 of weighted.py; otherwise as in ucrl_rfe.py.
 Guarantee: as UCRL-RFE with fewer episodes, H^4 d (H + d)/eps^2 up to logarithms. `relaxed` is U of ucrl_rfe.py with the

@@ -1,7 +1,7 @@
 """UCRL-VTR+: optimism for one known reward, with variance-weighted value-targeted regression.
 
 Paper: D. Zhou, Q. Gu, C. Szepesvari 2021 (COLT), arXiv 2012.08507.
-Algorithm: 2. One pair of regressions per step, weighted.py; PLAN as in optimism.py with cap H.
+Algorithm: UCRL-VTR+, the episodic one. A pair of regressions per step (weighted.py); planning as in optimism.py, cap H.
 Symbols: values in [0, H]: the library's reward, of total at most 1, is multiplied by H, and `V` in the rows divided by
     it again; lam = 1/B^2.
 Guarantee: regret of order sqrt(d^2 H^2 + d H^3) sqrt(KH) up to logarithms and optimism V_k >= V_star with probability
