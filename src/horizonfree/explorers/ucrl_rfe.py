@@ -5,9 +5,9 @@ Algorithm: UCRL-RFE and its module PLAN (optimism.py). One regression for all st
     ||phi_u|| themselves.
 Symbols: values and rewards on the paper's scale, r_h in [0, 1] and V in [0, H]; lam = 1/B^2; steps count from 1.
 Guarantee: with constants="paper" and probability 1 - delta, the paper's plans are optimistic and need H^5 d^2/eps^2
-    episodes up to logarithms. Plans made in `estimate` lose at most 2 U_k for rewards of total at most 1: U_k, `relaxed`
-    in the rows, is the same recursion with reward min{1, beta max_f ||phi_f||} and cap 1 (docs/ucrl-rfe.md has the
-    argument). With constants="scaled" there is no such theorem.
+    episodes up to logarithms. Plans made in `estimate` lose at most 2 U_k for rewards of total at most 1: U_k,
+    `relaxed` in the rows, is the same recursion with reward min{1, beta max_f ||phi_f||} and cap 1 (docs/ucrl-rfe.md
+    has the argument). With constants="scaled" there is no such theorem.
 Departures:
     1. The exploration reward has no square root around the norm: printed in (4.2), but the proofs use the plain norm.
     2. Above 8 successors the maximiser is found by ascent and the reward uses a certified bound above it.
