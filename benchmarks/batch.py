@@ -25,7 +25,7 @@ import time
 GRID = {"size": 8, "zones": 4, "horizon": 20}
 BUDGET = 300  # K of the radii
 SIZE = 64  # episodes of a block
-SECONDS = 2.0  # of measurement for each row
+SECONDS = 4.0  # of measurement for each row
 PEAK = {"cpu": (90e9, 128e9), "gpu": (34e12, 4.8e12)}
 PASSES = {  # backward passes an episode, and whether they go through features; a call of the oracle counts for itself
     "uniform": (0, False),
