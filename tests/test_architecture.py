@@ -15,7 +15,7 @@ TESTS = Path(__file__).parent
 LAYERS = """
 errors _x64 features mixture valid rows simulate rewards planning_cpu planning
 radius ridge moments weighted optimism confidence
-likelihood evidence ellipsoid divergence tangent direct certificates
+likelihood evidence likelihood_set ellipsoid divergence tangent direct certificates
 oracle theory problems explorers
 stopping progress run exploration recipes sealed store compare batch
 report web settings tour cli __main__

@@ -107,7 +107,7 @@ class ConfidenceSet(eqx.Module):
 
         v = np.r_[np.zeros(e), self.ratios(center).max() ** 2 + 1]
         for weight in 10.0 ** np.arange(-2, 9):
-            v = _newton(partial(barrier, weight=weight), v)
+            v = newton(partial(barrier, weight=weight), v)
             if v[e] < 0.99:
                 break
         theta = center + E @ v[:e]
@@ -159,7 +159,7 @@ class ConfidenceSet(eqx.Module):
 
         y, weight = np.zeros(E.shape[1]), 1 / size
         while True:
-            y = _newton(partial(barrier, weight=weight), y)
+            y = newton(partial(barrier, weight=weight), y)
             if constraints / weight <= gap:
                 return origin + E @ y
             weight = min(weight * 8, constraints / gap)
@@ -184,7 +184,7 @@ def _positive(valid: ValidSet, theta: np.ndarray) -> tuple[float, np.ndarray, np
 Smooth = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
-def _newton(function: Smooth, v: np.ndarray) -> np.ndarray:
+def newton(function: Smooth, v: np.ndarray) -> np.ndarray:
     """Damped Newton for a self-concordant function, until the decrement is at rounding."""
     for _ in range(100):
         value, grad, hess = function(v)

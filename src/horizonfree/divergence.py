@@ -52,8 +52,7 @@ def steps(known: Known, valid: ValidSet, ball: Ellipsoid) -> Steps:
     """theta_hat's kernel and the bounds for each (s,a); traceable. Unreachable states cost nothing."""
     free = jnp.asarray(valid.free)
     p = jnp.where(free, ball.p, 1.0)
-    is_open = ball.below >= 1  # theta may give this row zero
-    is_out = free & is_open & (p < TINY)
+    is_open, is_out = ball.below >= 1, left_out(valid, ball)  # theta may give an open row zero
     k = curvature(-ball.below)
     square = k / p * (ball.z**2).sum(-1)
     box = p * jnp.maximum(psi(ball.above), ball.below**2 * k)
@@ -73,25 +72,46 @@ def steps(known: Known, valid: ValidSet, ball: Ellipsoid) -> Steps:
     return Steps(kernel, jnp.where(reachable, cost, 0.0), jnp.where(reachable, leak, 0.0))
 
 
+def left_out(valid: ValidSet, ball: Ellipsoid) -> Bool[Array, " R"]:
+    """Rows that theta_hat all but excludes and theta may exclude; traceable."""
+    return jnp.asarray(valid.free) & (ball.below >= 1) & (ball.p < TINY)
+
+
+def largest_sum(
+    known: Known, step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"]
+) -> Float[Array, ""]:
+    """max over pi of E sum_{h<H} cost before the bad set, without the rows left out, from above; traceable."""
+
+    def back(after: Array, _: None) -> tuple[Array, None]:
+        return jnp.where(stop, 0.0, cost + step.kernel.expect(after) / (1 - step.leak)).max(-1), None
+
+    return jax.lax.scan(back, jnp.zeros(known.num_states), length=known.horizon - 1)[0][known.start]
+
+
+def largest_hit(known: Known, step: Steps, stop: Bool[Array, "S A"]) -> Float[Array, ""]:
+    """max over pi of the probability under theta_hat of the bad set or of a row left out, from above; traceable."""
+
+    def back(after: Array, _: None) -> tuple[Array, None]:
+        return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after)).max(-1), None
+
+    hit = jax.lax.scan(back, jnp.zeros(known.num_states), length=known.horizon - 1)[0][known.start]
+    return jnp.minimum(hit, 1.0)
+
+
+def bad_sets(step: Steps) -> Bool[Array, "4 S A"]:
+    """Nested sets of pairs of which too little is known; traceable."""
+    return (step.cost > jnp.asarray(STOPS)[:, None, None]) | ~jnp.isfinite(step.cost)
+
+
 def divergence(known: Known, step: Steps) -> Divergence:
     """The uniform gap: kappa and hit over all policies, for the best of a few bad sets; traceable."""
 
-    def with_stops_above(level: Array) -> Divergence:
-        stop = (step.cost > level) | ~jnp.isfinite(step.cost)
-        cost = jnp.where(stop, 0.0, step.cost)
-
-        def back(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
-            kappa, hit = carry
-            kappa = jnp.where(stop, 0.0, cost + step.kernel.expect(kappa) / (1 - step.leak)).max(-1)
-            hit = jnp.where(stop, 1.0, step.leak + step.kernel.expect(hit)).max(-1)
-            return (kappa, hit), None
-
-        zero = jnp.zeros(known.num_states)
-        (kappa, hit), _ = jax.lax.scan(back, (zero, zero), length=known.horizon - 1)
-        kappa, hit = kappa[known.start], jnp.minimum(hit[known.start], 1.0)
+    def stopped(stop: Array) -> Divergence:
+        kappa = largest_sum(known, step, jnp.where(stop, 0.0, step.cost), stop)
+        hit = largest_hit(known, step, stop)
         return Divergence(kappa, hit, stop, gap(2 * hit, kappa, kappa))
 
-    found = jax.vmap(with_stops_above)(jnp.asarray(STOPS))
+    found = jax.vmap(stopped)(bad_sets(step))
     best = jnp.argmin(found.eps)
     return jax.tree.map(lambda x: x[best], found)
 
