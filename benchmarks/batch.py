@@ -3,9 +3,10 @@
     python benchmarks/batch.py [--json] [--explorers a,b] [--seeds 1,64] [--minutes 8] [--wide]
 
 zoned-grid 8x8, H = 20, d = 8, 64-bit. Every row is printed when it is measured: the best of a few blocks of episodes
-of all seeds, one compiled call each, compilation apart (the mean over whole runs where choices get rarer with time). On a CPU the seeds go one after the other and the time is CPU
-time; on a GPU they go side by side and it is wall time (--wide: side by side on the CPU too). Rows that would pass the
-limit of minutes, or that do not fit the memory, are told and left out.
+of all seeds, one compiled call each, compilation apart (the mean over whole runs where choices get rarer with time). On
+a CPU the seeds go one after the other and the time is CPU time; on a GPU they go side by side and it is wall time
+(--wide: side by side on the CPU too). Rows that would pass the limit of minutes, or that do not fit the memory, are
+told and left out.
 
 `share` compares with a floor, the larger of two times. Arithmetic: 2 n H S A multiplications and additions for a
 backward pass through a kernel, d times that through features, and PASSES of them an episode. Memory: the state read and
