@@ -85,7 +85,7 @@ def test_logged_episodes_give_the_certificate_of_the_run_that_gathered_them(prob
 
 
 def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
-    with pytest.raises(OptionError, match="'uniform' or 'paper'"):
+    with pytest.raises(OptionError, match="'uniform', 'direct' or 'paper'"):
         run.certificate(method="magic")
     with pytest.raises(OptionError, match="no certificate of its own"):
         run.certificate(method="paper")

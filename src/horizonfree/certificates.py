@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.direct import MOST, direct
 from horizonfree.divergence import Divergence, Steps, divergence, steps
 from horizonfree.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.errors import OptionError
@@ -143,6 +144,25 @@ def uniform(confidence: Confidence) -> Certificate:
     eps = min(1.0, float(found.eps))
     parts = _parts(confidence) | {"kappa": float(found.kappa), "hit": float(found.hit)}
     return Certificate(eps, float(confidence.delta), "uniform", _words(confidence, eps), parts)
+
+
+def directly(known: Known, valid: ValidSet, evidence: Evidence, confidence: Confidence) -> Certificate:
+    """As `uniform`, sharper and slower (thousands of dynamic programmes), for up to direct.MOST unknown directions.
+
+    The smaller of the two; `confidence` must be that of the evidence.
+    """
+    first, q = uniform(confidence), valid.num_free
+    if q > MOST:
+        raise OptionError(
+            f"method 'direct' is for at most {MOST} unknown directions, here are {q}; use 'uniform'"
+        )
+    if first.is_rejected or q == 0:
+        return first
+    found = direct(known, valid, evidence.since[confidence.bet], confidence.ball, confidence.step)
+    if found.eps >= first.eps:
+        return first
+    parts = _parts(confidence) | {"kappa": found.kappa, "hit": found.hit, "attained": found.attained}
+    return Certificate(found.eps, float(confidence.delta), "direct", _words(confidence, found.eps), parts)
 
 
 @x64

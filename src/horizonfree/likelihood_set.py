@@ -42,7 +42,7 @@ class LikelihoodSet(eqx.Module):
         return -float(N[N > 0] @ np.log(p[N > 0] / p_hat[N > 0])) - self.slack
 
     def support(
-        self, direction: Float[np.ndarray, " d"], gap: float = 1e-7
+        self, direction: Float[np.ndarray, " d"], gap: float = 1e-6
     ) -> tuple[float, Float[np.ndarray, " d"]]:
         """max of <direction, theta> over U, from above, and a theta of U that is about `gap` below it.
 
@@ -54,11 +54,7 @@ class LikelihoodSet(eqx.Module):
         as L is convex, p_r(y) >= 0, and |z_r'(y - y_b)| <= 1.
         """
         free, Z = np.asarray(self.valid.free), np.asarray(self.valid.basis)
-        rows, N, direction = (
-            np.asarray(self.valid.rows)[free],
-            self.counts[free],
-            np.asarray(direction, float),
-        )
+        rows, N = np.asarray(self.valid.rows)[free], np.asarray(self.counts)[free]
         z, p_hat, c = rows @ Z, rows @ self.theta, Z.T @ direction
         if not c.any():
             return float(direction @ self.theta), np.asarray(self.theta)
@@ -85,9 +81,13 @@ class LikelihoodSet(eqx.Module):
                 break
             weight = min(8 * weight, (1 + len(N)) / gap)
         p, left = at(y)
-        mu, lam = 1 / (weight * left), 1 / (weight * p)
-        e = c + mu * (N / p) @ z + lam @ z
-        bound = mu * left + lam @ p + np.abs(z @ np.linalg.solve(z.T @ z, e)).sum()
+        slacks, A = np.r_[left, p], np.c_[(N / p) @ z, z.T]  # e = c + A m, m = (mu, lam)
+        m = 1 / (weight * slacks)
+        m = m - m**2 * (
+            A.T @ np.linalg.solve((A * m**2) @ A.T, c + A @ m)
+        )  # e = 0 with the least relative change
+        m = np.maximum(m, 0.0)
+        bound = m @ slacks + np.abs(z @ np.linalg.solve(z.T @ z, c + A @ m)).sum()
         theta = np.asarray(self.theta) + Z @ y
         return float(direction @ theta + bound), theta
 

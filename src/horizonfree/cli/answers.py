@@ -94,7 +94,10 @@ def certify(
     folder: Folder,
     delta: Delta = 0.05,
     method: Annotated[
-        str, typer.Option(help="`uniform` for any run, or `paper`: the explorer's own guarantee.")
+        str,
+        typer.Option(
+            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own guarantee."
+        ),
     ] = "uniform",
     json: Json = False,
 ) -> None:
