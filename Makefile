@@ -23,10 +23,10 @@ browser:  ## Chromium for the browser tests, where we are root and have apt; els
 	  echo "No Chromium here: browser tests will be skipped. Install the package chromium to run them."
 
 test: $(STAMP) browser  ## every test that is not marked slow
-	$(BIN)/pytest -n 2 -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
 test-all: $(STAMP) browser  ## every test
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

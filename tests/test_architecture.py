@@ -17,7 +17,7 @@ errors _x64 features mixture valid rows simulate rewards planning_cpu planning
 radius ridge moments weighted optimism confidence
 likelihood evidence likelihood_set ellipsoid divergence tangent direct certificates
 oracle theory problems explorers
-stopping progress run exploration recipes sealed store compare batch
+stopping progress run exploration recipes sealed store batch compare
 report web settings tour cli __main__
 """.split()
 

@@ -452,7 +452,9 @@ def test_delta_must_be_a_probability_between_zero_and_one(delta):
         )
 
 
-@pytest.mark.parametrize("eps", [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)])
+@pytest.mark.parametrize(
+    "eps", [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)]
+)
 def test_what_is_said_is_never_less_than_what_is_proved(eps):
     said = float(ct.rounded_up(eps))
     assert said >= eps * (1 - 1e-9)

@@ -28,7 +28,7 @@ def random_features(seed: int, S: int = 5, A: int = 2, d: int = 3, successors: i
 
 
 def dense_phi(known) -> np.ndarray:
-    S, A, n, d = known.phi.shape
+    S, A, _n, d = known.phi.shape
     table = np.zeros((S, A, S, d))
     s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
     np.add.at(table, (s, a, known.succ), known.phi)
@@ -77,13 +77,13 @@ def test_sparse_forms_give_the_same_lists_as_the_dense_array(successors):
 
 def test_kernels_as_arrays_lists_and_sparse_matrices_agree():
     rng = np.random.default_rng(0)
-    kernels = np.where(rng.random((3, 6, 2, 6)) < 0.3, rng.random((3, 6, 2, 6)), 0) + 1e-3 * np.eye(6)[:, None]
+    kernels = (
+        np.where(rng.random((3, 6, 2, 6)) < 0.3, rng.random((3, 6, 2, 6)), 0) + 1e-3 * np.eye(6)[:, None]
+    )
     kernels /= kernels.sum(-1, keepdims=True)
     w = [0.2, 0.5, 0.3]
     dense = Mixture.from_kernels(kernels, horizon=3, weights=w)
-    sparse = Mixture.from_kernels(
-        [sp.csr_array(k.reshape(12, 6)) for k in kernels], horizon=3, weights=w
-    )
+    sparse = Mixture.from_kernels([sp.csr_array(k.reshape(12, 6)) for k in kernels], horizon=3, weights=w)
     np.testing.assert_array_equal(dense.known.phi, sparse.known.phi)
     np.testing.assert_array_equal(dense.known.succ, sparse.known.succ)
     np.testing.assert_allclose(dense.kernel().dense(), np.tensordot(w, kernels, 1), atol=1e-14)
@@ -127,7 +127,9 @@ def test_a_tabular_problem_has_one_coordinate_per_possible_transition():
     full = Mixture.from_tabular(P, horizon=3)
     known_support = Mixture.from_tabular(P, horizon=3, support=P > 0)
     only_support = Mixture.from_tabular(None, horizon=3, support=P > 0)
-    assert full.known.dim == 32 and known_support.known.dim == 24 and only_support.truth is None
+    assert full.known.dim == 32
+    assert known_support.known.dim == 24
+    assert only_support.truth is None
     for problem in (full, known_support):
         np.testing.assert_allclose(problem.kernel().dense(), P, atol=1e-15)
         assert np.linalg.norm(problem.truth) <= problem.known.bound
@@ -167,7 +169,9 @@ BAD = {
         r"\(s=0, a=0\) has no successor",
     ),
     "rows that no parameter makes sum to one": (
-        lambda: Mixture.from_features(EYE[..., None] * np.array([1, 1, 2])[:, None, None, None], horizon=2, bound=1.0),
+        lambda: Mixture.from_features(
+            EYE[..., None] * np.array([1, 1, 2])[:, None, None, None], horizon=2, bound=1.0
+        ),
         FeatureError,
         r"no parameter makes every row of P_theta sum to 1: at \(s=0, a=0\) the best is 0.6",
     ),

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Mixture
-from horizonfree.rewards import Reward, as_table, goal, max_total, occupancy, occupied_states, rescale, resolve
+from horizonfree.rewards import (
+    Reward,
+    as_table,
+    goal,
+    max_total,
+    occupancy,
+    occupied_states,
+    rescale,
+    resolve,
+)
 
 H, S, A = 3, 4, 2
 
@@ -54,7 +63,8 @@ def test_rescaled_costs_are_rewards_and_the_map_goes_back(problem, seed):
 
 def test_a_constant_reward_rescales_to_nothing_to_choose(problem):
     reward = rescale(problem, np.full((S, A), -2.0))
-    assert (reward.table == 0).all() and reward.offset == -2.0 * H
+    assert (reward.table == 0).all()
+    assert reward.offset == -2.0 * H
 
 
 def test_occupied_states_are_those_of_some_trajectory(problem):
@@ -76,7 +86,8 @@ def test_all_forms_of_one_reward_agree(problem):
 
 def test_goal_and_occupancy_mean_what_they_say(problem):
     r = goal(problem, 2)
-    assert r.sum() == A and (r[H - 1, 2] == 1).all()
+    assert r.sum() == A
+    assert (r[H - 1, 2] == 1).all()
     assert (goal(problem, [1, 2], step=0)[0, 1:3] == 1).all()
     np.testing.assert_allclose(occupancy(problem, 2)[:, 2], 1 / H)
     for reward in (r, occupancy(problem, range(S))):

@@ -29,7 +29,8 @@ def test_frequencies_match_the_kernel(problem):
     np.add.at(counts, (s, a, after), 1)
     n = counts.sum(-1, keepdims=True)
     level = 1e-6 / (2 * S * A * S)
-    assert (counts >= binom.ppf(level, n, P)).all() and (counts <= binom.isf(level, n, P)).all()
+    assert (counts >= binom.ppf(level, n, P)).all()
+    assert (counts <= binom.isf(level, n, P)).all()
     assert counts[1, 0, 2] == n[1, 0, 0] > 0  # probability one means always
     actions = np.bincount(a, minlength=A)
     assert binom.ppf(5e-7, len(a), 1 / A) <= actions[0] <= binom.isf(5e-7, len(a), 1 / A)

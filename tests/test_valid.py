@@ -103,8 +103,10 @@ def test_rows_that_are_zero_for_every_parameter_are_equalities():
     phi = np.zeros((3, 1, 3, 3))
     phi[:, 0, 0, :2], phi[:, 0, 1, 2], phi[:, 0, 2, 2] = 1.0, 1.0, -1.0
     valid = valid_set(Mixture.from_features(phi, horizon=3, bound=2.0).known)
-    assert abs(valid.center[2]) < 1e-12 and valid.contains(valid.center)
-    assert valid.affine.shape[1] == 1 and valid.num_free == 0
+    assert abs(valid.center[2]) < 1e-12
+    assert valid.contains(valid.center)
+    assert valid.affine.shape[1] == 1
+    assert valid.num_free == 0
     np.testing.assert_allclose(valid.affine[2], 0, atol=1e-12)
 
 
@@ -113,7 +115,8 @@ def test_forced_rows_leave_the_others_strictly_positive():
     phi[:, 0, 0, 0], phi[:, 0, 1, 1], phi[:, 0, 2, 2:], phi[:, 0, 3, 2:] = 1.0, 1.0, [1.0, 1.0], [-1.0, -1.0]
     valid = valid_set(Mixture.from_features(phi, horizon=3, bound=2.0).known)
     p = np.sort(valid.rows @ valid.center)
-    assert p[:2] == pytest.approx([0, 0], abs=1e-12) and p[2] > 1e-3
+    assert p[:2] == pytest.approx([0, 0], abs=1e-12)
+    assert p[2] > 1e-3
     assert valid.num_free == 1
 
 

@@ -34,7 +34,8 @@ def table(rows: list[dict]) -> str:
         cells.append("" if paper is None else f"{paper['needed']:.3f}")
         scale = None if scaled is None else scaled["scale"]
         cells.append("" if scaled is None else "none" if scale is None else f"{scale:.3g}")
-        cells.append(f"{mine[('likelihood', None)]['needed']:.2f}")
+        likelihood = mine.get(("likelihood", None))
+        cells.append("" if likelihood is None else f"{likelihood['needed']:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
