@@ -5,8 +5,9 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning, rewards
-from horizonfree.compare import compare, medians
+from horizonfree.compare import compare, contest, medians
 from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.report.contest import draw_contest
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +47,18 @@ def test_nothing_and_the_unknown_are_refused(rows):
         compare(rows[0], [], episodes=2)
     with pytest.raises(UnknownNameError, match="ucrl-rfe"):
         compare(rows[0], ["uniform", "ucrl-ref"], episodes=2)
+
+
+def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
+    parameters, how = {"states": 4, "horizon": 6}, {"episodes": 4, "seeds": 2, "checkpoints": [2, 4]}
+    (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)
+    expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
+    for mine, other in zip(found, expected, strict=True):
+        assert mine | {"seconds": 0} == other | {"seconds": 0}
+    draw_contest(found, tmp_path / "figure.svg")
+    assert "uniform" in (tmp_path / "figure.svg").read_text()
+
+
+def test_a_contest_refuses_unknown_explorers_before_it_starts():
+    with pytest.raises(UnknownNameError, match="unifrom"):
+        next(contest("river-swim", {}, ["unifrom"], episodes=1))

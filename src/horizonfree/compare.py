@@ -1,7 +1,9 @@
 """Several explorers on one problem: what their plans really lose, and what is certified, against episodes."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from horizonfree.batch import explore_many
 from horizonfree.errors import OptionError
 from horizonfree.explorers import find
 from horizonfree.mixture import Mixture
+from horizonfree.problems import make
+from horizonfree.rewards import occupancy
 
 CURVES = ("gap", "own_gap", "eps")
 Row = dict[str, Any]
@@ -61,6 +65,30 @@ def compare(
                 found = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
                 rows.append({"explorer": name, "seed": seed, "episodes": int(k), **found, "seconds": seconds})
     return rows
+
+
+def contest(
+    name: str,
+    parameters: Mapping[str, Any],
+    explorers: Sequence[str],
+    *,
+    workers: int = 2,
+    **how: Any,
+) -> Iterator[list[Row]]:
+    """The rows of `compare` on a named problem, explorer by explorer, several at once in processes of their own.
+
+    Explorers that need a reward are given "stay in the last state".
+    """
+    for explorer in explorers:
+        find(explorer)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_one, [(name, dict(parameters), explorer, how) for explorer in explorers])
+
+
+def _one(task: tuple[str, dict[str, Any], str, dict[str, Any]]) -> list[Row]:
+    name, parameters, explorer, how = task
+    problem = make(name, **parameters)
+    return compare(problem, [explorer], reward=occupancy(problem, problem.num_states - 1), **how)
 
 
 def medians(rows: Sequence[Row], curve: str) -> dict[str, dict[int, float]]:

@@ -187,16 +187,19 @@ def largest(
         if is_new.any():
             polytope.kappa[is_new] = compute(polytope.vertices[is_new])
         upper = max(float(polytope.kappa.max()), 0.0)
-        if upper <= attained * (1 + CLOSE) or used >= (programmes if upper < np.inf else programmes / 10):
+        if upper <= attained * (1 + CLOSE) or used >= (programmes if upper < np.inf else programmes / 4):
             break
         worst = np.argsort(-polytope.kappa)[:CUTS]
-        v = polytope.vertices[worst[polytope.kappa[worst] > attained]]
+        worst = worst[polytope.kappa[worst] > attained]
+        v = polytope.vertices[worst]
         by_loss, by_rows = U.leave(v)
         leaves = np.minimum(by_loss, by_rows)
         is_outside = leaves < 1 - 10 * MARGIN
         if not is_outside[0]:
             break  # the worst vertex belongs to all that is known of U
         attained = max(attained, float(compute(leaves[:, None] * v).max()))
+        rows_first = np.isinf(polytope.kappa[worst]) & (by_rows < 1 - 10 * MARGIN)
+        by_loss = np.where(rows_first, 1.0, by_loss)  # bounds of rows are the shortest way to finite kappa
         for i in range(len(v)):
             if is_outside[i]:
                 a, b = U.plane(v[i], by_loss[i], by_rows[i])

@@ -151,17 +151,33 @@ def report(
 
 
 def compare(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")],
-    out: Annotated[Path | None, typer.Option(help="Also write a page to this HTML file.")] = None,
+    folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs.", metavar="RUN...")] = None,
+    problem: Annotated[str | None, typer.Option(help="Instead of runs: explore this problem anew.")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
+    explorer: Annotated[list[str] | None, typer.Option(help="With --problem; all by default.")] = None,
+    episodes: Annotated[int, typer.Option(help="With --problem.")] = 300,
+    seeds: Annotated[int, typer.Option(help="With --problem: how many.")] = 10,
+    workers: Annotated[int, typer.Option(help="With --problem: explorers at once.")] = 2,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page to this HTML file; with --problem, rows and a figure here."),
+    ] = None,
     delta: Delta = 0.05,
     json: Json = False,
 ) -> None:
-    """Put several runs side by side.
+    """Put several runs side by side, or several explorers on one problem.
 
-    Example:
+    Examples:
 
         horizonfree compare runs/a runs/b --out comparison.html
+
+        horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out runs/contest
     """
+    if problem is not None:
+        how = {"episodes": episodes, "seeds": seeds, "delta": delta}
+        return _contest(problem, param or [], explorer or [], workers, how, out, json)
+    if not folders:
+        raise OptionError("name folders of runs, or a problem to explore anew with --problem")
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
@@ -180,6 +196,49 @@ def compare(
             console.print(f"\ncomparison: {page}", soft_wrap=True)
 
     answer({"runs": rows, "page": None if page is None else str(page)}, json, show)
+
+
+def _contest(
+    problem: str,
+    param: list[str],
+    names: list[str],
+    workers: int,
+    how: dict[str, Any],
+    out: Path | None,
+    json: bool,
+) -> None:
+    """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
+    import json as text
+
+    from horizonfree.compare import contest, medians
+    from horizonfree.explorers import EXPLORERS
+    from horizonfree.settings import entries
+
+    rows: list[dict[str, Any]] = []
+    with working("exploring"):
+        for done in contest(
+            problem, entries(param, "--param"), names or list(EXPLORERS), workers=workers, **how
+        ):
+            rows += done
+    if out is not None:
+        from horizonfree.report.contest import draw_contest
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "rows.jsonl").write_text("".join(text.dumps(row) + "\n" for row in rows))
+        draw_contest(rows, out / "figure.svg")
+    eps, gap = medians(rows, "eps"), medians(rows, "gap")
+    last = max(row["episodes"] for row in rows)
+    order = sorted(eps, key=lambda name: eps[name][last])
+    found = [{"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": gap[x][last]} for x in order]
+
+    def show() -> None:
+        title = f"after {last} episodes, medians of {how['seeds']} seeds"
+        cells = [list(row.values()) for row in found]
+        console.print(table("explorer", "certified gap", "worst true gap", rows=cells, title=title))
+        if out is not None:
+            console.print(f"\nrows and figure: {out}", soft_wrap=True)
+
+    answer({"explorers": found, "rows": rows}, json, show)
 
 
 def serve(

@@ -1,0 +1,35 @@
+"""The figure of a comparison of explorers: what plans really lose, and what is certified, against episodes."""
+
+from collections.abc import Sequence
+from os import PathLike
+
+from horizonfree.compare import Row, medians
+from horizonfree.explorers import find
+
+CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
+BASELINES = ("uniform", "goal-cycling")
+
+
+def draw_contest(rows: Sequence[Row], path: str | PathLike[str]) -> None:
+    """Medians over the seeds. Dashed: explorers that were given a reward; dotted: baselines."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row["explorer"] for row in rows))
+    colours = dict(zip(names, plt.get_cmap("tab10").colors))  # type: ignore[attr-defined]  # a listed colour map
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
+    for axis, (curve, title) in zip(axes, CURVES.items()):
+        for name, by_k in medians(rows, curve).items():
+            style = ":" if name in BASELINES else "--" if "reward" in find(name).options else "-"
+            axis.plot(list(by_k), list(by_k.values()), style, color=colours[name], label=name, linewidth=1.6)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("episodes")
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_yscale("log")
+    axes[0].set_ylabel("loss (the best total is at most 1)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+    plt.close(figure)
