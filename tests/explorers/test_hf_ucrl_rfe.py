@@ -206,6 +206,7 @@ def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
         sweeps=3,
         moment_orders=3,
     )
+    assert "budget" in paper.resume(episodes=1).certificate(method="paper").words
     vacuous = paper.certificate(method="paper")
     assert vacuous.eps == 1.0
     assert "vacuous" in vacuous.words

@@ -26,6 +26,12 @@ class Entry(NamedTuple):
 
     kind: type[Explorer]
     settled: Mapping[str, Any] = MappingProxyType({})
+    said: str | None = None
+
+    @property
+    def about(self) -> str:
+        """One line on what it is: its own, or the first of its class."""
+        return self.said or (self.kind.__doc__ or "").strip().split("\n")[0]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -42,7 +48,11 @@ EXPLORERS: dict[str, Entry] = {
     "information": Entry(Information),
     "ucrl-rfe": Entry(UCRLRFE),
     "ucrl-rfe+": Entry(UCRLRFEPlus),
-    "ucrl-vtr": Entry(HFUCRLVTR, {"is_weighted": False}),
+    "ucrl-vtr": Entry(
+        HFUCRLVTR,
+        {"is_weighted": False},
+        "UCRL-VTR (Jia et al. 2020, Ayoub et al. 2020): optimism for one given reward, unweighted regression.",
+    ),
     "ucrl-vtr+": Entry(UCRLVTRPlus),
     "uniform": Entry(Uniform),
 }
@@ -50,10 +60,7 @@ EXPLORERS: dict[str, Entry] = {
 
 def explorers() -> dict[str, dict[str, Any]]:
     """Every explorer with what it is and its options with their defaults."""
-    return {
-        name: {"about": (entry.kind.__doc__ or "").strip().split("\n")[0], "options": entry.options}
-        for name, entry in EXPLORERS.items()
-    }
+    return {name: {"about": entry.about, "options": entry.options} for name, entry in EXPLORERS.items()}
 
 
 def find(name: str) -> Entry:

@@ -217,6 +217,10 @@ class HFUCRLRFE(Explorer):
         words = f"at most {eps:.3g} is lost, with probability {1 - self.delta:g}"
         if self.constants == "scaled":
             words = f"no guarantee: {eps:.3g} with scaled constants, which no theorem backs"
+        elif state.episode > self.total():
+            return Certificate(
+                1.0, self.delta, "paper", "vacuous: explored beyond the budget of the radii", parts
+            )
         elif best.ball_ratio > 1:
             return Certificate(1.0, self.delta, "paper", "vacuous: theta_k left its confidence balls", parts)
         elif eps >= 1:

@@ -40,7 +40,7 @@ class State(eqx.Module):
 
 
 class HFUCRLVTR(Explorer):
-    """HF-UCRL-VTR+ (Zhou, Gu 2022): optimism for one given reward. With is_weighted=False, UCRL-VTR."""
+    """HF-UCRL-VTR+ (Zhou, Gu 2022): optimism for one given reward, weighted by moments; unweighted, UCRL-VTR."""
 
     reward: np.ndarray
     constants: str = "scaled"
