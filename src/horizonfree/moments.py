@@ -19,7 +19,7 @@ scan; inside it remain one norm, one maximum and one rank-one update per step.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
@@ -59,13 +59,24 @@ def episode_rows(
     known: Known, V: Float[Array, "H+1 *families S"], trajectory: Trajectory, M: int
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
     """phi_m = phi_{V_{h+1}^{2^m}}(s_h, a_h) and y_m = V_{h+1}^{2^m}(s_{h+1}) along an episode (line 9). Traceable."""
-    s, a, after = jnp.asarray(trajectory.s[:-1]), trajectory.a, jnp.asarray(trajectory.s[1:])
-    succ, phi = jnp.asarray(known.succ)[s, a], jnp.asarray(known.phi)[s, a]
+    succ = jnp.asarray(known.succ)[trajectory.s[:-1], trajectory.a]
+    return slot_rows(known, jax.vmap(_at)(V[1:], succ), trajectory, M)
 
-    def step(V: Array, succ: Array, phi: Array, s_next: Array) -> tuple[Array, Array]:
-        return powers(V[..., succ], M) @ phi, powers(V[..., s_next, None], M)[..., 0]
 
-    return jax.vmap(step)(V[1:], succ, phi, after)
+def slot_rows(
+    known: Known, v: Float[Array, "H *families n"], trajectory: Trajectory, M: int
+) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
+    """The same for targets given at the successors of each (s_h, a_h). Traceable."""
+    phi = jnp.asarray(known.phi)[trajectory.s[:-1], trajectory.a]
+
+    def step(v: Array, phi: Array, j: Array) -> tuple[Array, Array]:
+        return powers(v, M) @ phi, powers(v[..., j, None], M)[..., 0]
+
+    return jax.vmap(step)(v, phi, jnp.asarray(trajectory.j))
+
+
+def _at(V: Float[Array, "*families S"], succ: Int[Array, " n"]) -> Float[Array, "*families n"]:
+    return V[..., succ]
 
 
 def regress(

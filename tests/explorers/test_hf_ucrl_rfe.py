@@ -235,6 +235,7 @@ def test_memory_does_not_grow_with_the_episodes(grid_run):
         ({"delta": 1.5}, "delta is 1.5"),
         ({"moment_orders": 0}, "moment_orders is 0"),
         ({"sweeps": 0}, "sweeps is 0"),
+        ({"oracle": "exact"}, "oracle is 'exact'"),
     ],
 )
 def test_options_outside_their_range_are_refused(options, message):
@@ -248,3 +249,45 @@ def test_the_budget_sets_the_moment_orders_and_the_radius():
     assert explorer.orders(known) == radius.moment_orders(100, 10) == 13
     expected = radius.beta_hf(7, known.dim, 10, known.bound, 0.05, M=13)
     assert float(explorer.beta(known, 7, known.bound)) == pytest.approx(float(expected))
+
+
+def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pair(x64):
+    """One episode, literally: tilde rows are phi_f, f the vertex of [0,1]^n with the largest norm; none at step H."""
+    problem, M = PROBLEMS["mixture"](), 2
+    known = problem.known
+    explorer = HFUCRLRFE(oracle="relaxed", moment_orders=M, lazy=0.0, budget=5, scale=0.3)
+    device, valid, key, progress = setting(problem, explorer)
+    state = eqx.filter_jit(explorer.choose)(key, device, valid, progress.state, progress.evidence)
+    assert float(state.last.value) == float(state.last.relaxed) <= float(state.last.upper) + 1e-12
+    trajectory = Sampler.of(problem.kernel()).episode(key, state.policy, known.start)
+    after, _ = eqx.filter_jit(explorer.update)(device, valid, state, progress.evidence, trajectory)
+    phi, lam = full_features(known), known.dim / known.bound**2
+    vertices = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
+    Sigma = lam * np.eye(known.dim)
+    alpha, gamma, s, a = (
+        known.horizon**-0.5,
+        known.dim**-0.25,
+        np.asarray(trajectory.s),
+        np.asarray(trajectory.a),
+    )
+    for h in range(known.horizon):
+        rows = vertices @ phi[s[h], a[h]] * (h < known.horizon - 1)
+        x = rows[(rows**2).sum(1).argmax()]  # norms of lam I, the frozen matrix
+        error = 0.3 * np.linalg.norm(x) / np.sqrt(lam)
+        bound = min(2 * error, 1) + min(error, 1)  # theta = 0 before the first episode
+        norm = np.sqrt(x @ np.linalg.solve(Sigma, x))
+        Sigma = Sigma + np.outer(x, x) / max(gamma**2 * norm, bound, alpha**2)
+    np.testing.assert_allclose(after.ridge.Sigma[TILDE, 0], Sigma, rtol=1e-9)
+
+
+def test_the_relaxed_oracle_learns_too():
+    run = hf.explore(
+        PROBLEMS["grid"](), "hf-ucrl-rfe++", episodes=60, seed=1, oracle="relaxed", moment_orders=3, scale=0.3
+    )
+    worst = max(
+        hf.true_gap(
+            run.problem, hf.goal(run.problem, g), run.plan(hf.goal(run.problem, g), model="explorer").policy
+        )
+        for g in range(9)
+    )
+    assert worst < 0.1

@@ -12,7 +12,8 @@ Guarantee: with constants="paper" and probability 1 - delta, the plan made in th
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
        kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
-    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards, or relaxed to a bound.
+    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or it is relaxed to U, and then
+       each (s, a) has its own target for the tilde family, the f in [0,1]^S that is predicted worst there.
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
     5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is shared by 4M events; M is rounded up.
@@ -52,6 +53,7 @@ class Answer(eqx.Module):
     theta: Float[Array, " d"]
     ball_ratio: Float[Array, ""]
     episode: Int[Array, ""]
+    box: Float[Array, "..."]  # [S, A, n] the tilde targets of the relaxed oracle, else empty
 
 
 class Constraints(eqx.Module):
@@ -85,7 +87,7 @@ class HFUCRLRFE(Explorer):
 
     constants "paper" gives the radii of the theorem; "scaled" replaces their noise part by the number `scale` and
     multiplies the bias sqrt(lam) B by `bias_scale`. budget is K, known in advance (the episodes asked for, by default).
-    moment_orders replaces M. chains and sweeps are the effort of the oracle's ascent.
+    moment_orders replaces M. oracle is "ascent", with chains and sweeps as its effort, or "relaxed": one backward pass.
     """
 
     constants: str = "scaled"
@@ -94,6 +96,7 @@ class HFUCRLRFE(Explorer):
     moment_orders: int | None = None
     lazy: float = 0.5
     delta: float = 0.05
+    oracle: str = "ascent"
     chains: int = 3
     sweeps: int = 20
     homotopy: bool = True
@@ -102,6 +105,8 @@ class HFUCRLRFE(Explorer):
     def __check_init__(self) -> None:
         if self.constants not in ("paper", "scaled"):
             raise OptionError(f"constants is {self.constants!r}; it must be 'paper' or 'scaled'")
+        if self.oracle not in ("ascent", "relaxed"):
+            raise OptionError(f"oracle is {self.oracle!r}; it must be 'ascent' or 'relaxed'")
         for name, low in {"scale": 0, "bias_scale": 0, "lazy": 0, "chains": 1, "sweeps": 1}.items():
             if not getattr(self, name) >= low:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {low}")
@@ -116,7 +121,8 @@ class HFUCRLRFE(Explorer):
         ridge = Ridge.init(radius.parameters(d, H, known.bound).lam, d, (2, M))
         point = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
-        nothing = Answer(point, zero, zero, one, one, one, jnp.zeros(d), one, jnp.int32(0))
+        box = jnp.zeros(known.succ.shape if self.oracle == "relaxed" else (0,))
+        nothing = Answer(point, zero, zero, one, one, one, jnp.zeros(d), one, jnp.int32(0), box)
         constraints = Constraints(
             jnp.zeros((KEPT, 2, M, d)), jnp.zeros((KEPT, 2, M, d, d)), jnp.full(KEPT, jnp.inf)
         )
@@ -136,21 +142,24 @@ class HFUCRLRFE(Explorer):
         theta = least_squares(valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
         beta_k = self.beta(known, state.episode + 1, known.bound)
         prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
-        start = state.radius if self.homotopy else beta
-        found = oracle.ascent(
-            key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
+        policy, U = oracle.relaxed(prepared, beta)
+        near = ball_ratios(ridge, theta)[:, 0].max() / beta_k
+        search_radius = beta
+        if self.oracle == "relaxed":
+            point = oracle.Point(policy, state.last.point.step, state.last.point.target)
+            upper = oracle.upper_bound(prepared, beta)[0, known.start]
+            seen = (point, jnp.zeros_like(U), U, U[0, known.start], upper)
+        else:
+            start = state.radius if self.homotopy else beta
+            found = oracle.ascent(
+                key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
+            )
+            seen = (found.point, found.V, found.V_hat, found.value, found.upper)
+            search_radius = oracle.next_search_radius(found.search_value, found.radius, beta)
+        box = (
+            jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0)) if self.oracle == "relaxed" else state.last.box
         )
-        answer = Answer(
-            found.point,
-            found.V,
-            found.V_hat,
-            found.value,
-            found.upper,
-            oracle.relaxed(prepared, beta)[1][0, known.start],
-            theta,
-            ball_ratios(ridge, theta)[:, 0].max() / beta_k,
-            state.episode,
-        )
+        answer = Answer(*seen, U[0, known.start], theta, near, state.episode, box)
         is_best = answer.value <= state.best.value
         slot = state.calls % KEPT
         kept = state.constraints
@@ -159,7 +168,7 @@ class HFUCRLRFE(Explorer):
             answer,
             jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best),
             ridge.log_det,
-            oracle.next_search_radius(found.search_value, found.radius, beta),
+            search_radius,
             Constraints(
                 kept.theta.at[slot].set(ridge.theta),
                 kept.Sigma.at[slot].set(ridge.Sigma),
@@ -174,8 +183,15 @@ class HFUCRLRFE(Explorer):
     ) -> tuple[State, Info]:
         """Regress on the episode: both families, all orders."""
         M = self.orders(known)
-        V = jnp.stack([state.last.V, state.last.V_hat], axis=1)  # TILDE, HAT
-        phi, y = moments.episode_rows(known, V, trajectory, M)
+        last = state.last
+        if self.oracle == "relaxed":
+            targets = last.box[trajectory.s[:-1], trajectory.a].at[-1].set(0.0)  # V_{H+1} = 0
+            phi, y = moments.slot_rows(known, targets[:, None], trajectory, M)
+            hat = moments.episode_rows(known, last.V_hat[:, None], trajectory, M)
+            phi, y = jnp.concatenate([phi, hat[0]], axis=1), jnp.concatenate([y, hat[1]], axis=1)
+        else:
+            V = jnp.stack([last.V, last.V_hat], axis=1)  # TILDE, HAT
+            phi, y = moments.episode_rows(known, V, trajectory, M)
         alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
         beta = self.beta(known, state.episode + 1, known.bound)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)

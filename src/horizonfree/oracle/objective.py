@@ -36,6 +36,7 @@ class Prepared(eqx.Module):
     box_tilde: Float[Array, "A S"]
     box_hat: Float[Array, "A S"]
     box_slope: Float[Array, "n A S"]
+    box_f: Float[Array, "n A S"]
     horizon: int = eqx.field(static=True)
     start: int = eqx.field(static=True)
     is_dense: bool = eqx.field(static=True)
@@ -54,7 +55,7 @@ def prepare(
     """The problem for one model and the inverses of SigmaDot_tilde, SigmaDot_hat (order 0); traceable.
 
     `box_tilde`, `box_hat` bound the norms over V in [0,1]^S; `box_slope` is the gradient of the tilde norm at
-    its maximiser, the subgradient used at V = 0 where the norm has none.
+    its maximiser `box_f`, the subgradient used at V = 0 where the norm has none.
     """
     succ, phi = jnp.asarray(known.succ), jnp.asarray(known.phi)
     tilde, hat = _factor(phi, jnp.asarray(inv_tilde)), _factor(phi, jnp.asarray(inv_hat))
@@ -69,6 +70,7 @@ def prepare(
         box.upper.T,
         box_hat.upper.T,
         _states_last(slope),
+        _states_last(box.f.astype(float)),
         known.horizon,
         known.start,
         known.is_dense,
