@@ -13,7 +13,7 @@ from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.mixture import Mixture
 from horizonfree.oracle import variance
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import ONE_BY_ONE
 from horizonfree.oracle.objective import adjoint, backup, cap
 from horizonfree.oracle.variance import SLACK, penalised_max
 from horizonfree.problems.lower_bounds import hard_instance
@@ -192,7 +192,7 @@ def test_the_box_maximiser_is_exact_when_it_enumerates():
 
 def test_the_box_maximiser_brackets_the_optimum_beyond():
     rng = np.random.default_rng(3)
-    n, m = ENUMERATE + 4, 4
+    n, m = ONE_BY_ONE + 1, 4
     F = rng.normal(size=(40, m, n)) + rng.normal(size=(40, 1, 1))
     box = jax.jit(oracle.box_max)(jnp.asarray(F))
     vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1

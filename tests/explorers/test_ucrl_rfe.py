@@ -10,7 +10,6 @@ from horizonfree import planning
 from horizonfree.errors import OptionError
 from horizonfree.explorers.ucrl_rfe import UCRLRFE, exploration_reward, widest
 from horizonfree.oracle import box_max
-from horizonfree.oracle.box import ENUMERATE
 from horizonfree.planning import optimal_jax
 from tests.reference import ucrl_rfe as literal
 from tests.reference.episodes import follow, full_features, full_slots, seeds
@@ -154,9 +153,8 @@ def test_options_outside_their_range_are_refused(options, message):
 
 
 def test_the_box_maximiser_equals_brute_force_on_a_thousand_cases(x64):
-    """Up to 12 successors: exact where it enumerates; beyond, the truth lies between lower and upper."""
+    """1,008 random cases, 84 of each number of successors up to 12."""
     rng = np.random.default_rng(0)
-    found = 0
     for n in range(1, 13):
         count, d = 84, int(rng.integers(1, 6))
         F = rng.normal(size=(count, d, n)) * rng.choice([1.0, 1e-3], size=(count, 1, n))
@@ -164,12 +162,6 @@ def test_the_box_maximiser_equals_brute_force_on_a_thousand_cases(x64):
         vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
         brute = np.linalg.norm(vertices @ F.transpose(0, 2, 1), axis=-1).max(axis=1)
         attained = np.linalg.norm((F * np.asarray(box.f)[:, None, :]).sum(-1), axis=-1)
-        np.testing.assert_allclose(attained, box.lower, rtol=1e-12)
-        if n <= ENUMERATE:
-            np.testing.assert_allclose(box.lower, brute, rtol=1e-12)
-            np.testing.assert_array_equal(box.lower, box.upper)
-        else:
-            assert (np.asarray(box.lower) <= brute * (1 + 1e-12)).all()
-            assert (np.asarray(box.upper) >= brute * (1 - 1e-12)).all()
-            found += int((np.asarray(box.lower) >= brute * (1 - 1e-12)).sum())
-    assert found >= 0.9 * 4 * 84  # the ascent finds the maximum nearly always
+        np.testing.assert_allclose(attained, brute, rtol=1e-12)
+        np.testing.assert_allclose(box.lower, brute, rtol=1e-12)
+        np.testing.assert_array_equal(box.lower, box.upper)

@@ -4,7 +4,7 @@ With Sigma^{-1} = L L' and F = L' phi(s,a)' [d, n] this is max_f ||phi_f(s,a)||_
 UCRL-RFE explores by (Zhang, Zhou, Gu 2021, eq. 4.2) and that bounds every bonus of HF-UCRL-RFE++. The norm is
 convex, so some vertex f in {0,1}^n is best; finding it is hard in general, hence two routes:
 
-- n <= ENUMERATE: all 2^n vertices; lower = upper.
+- n <= ENUMERATE: all 2^n vertices of all pairs (s,a) at once; n <= ONE_BY_ONE: pair by pair, to spare memory. Exact.
 - larger n: local ascent f <- 1[F'F f > 0], which never lowers the norm, from the best of 2m+1 starts; and an upper
   bound.
 """
@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-ENUMERATE = 8  # the largest n whose 2^n vertices are all tried
+ENUMERATE = 8  # the largest n whose 2^n vertices are tried for all pairs at once
+ONE_BY_ONE = 12  # the largest n whose 2^n vertices are tried at all
 CLIMBS = 20  # steps of the local ascent beyond that
 
 
@@ -28,9 +29,17 @@ class BoxMax(eqx.Module):
 
 def box_max(F: Float[Array, "*batch m n"]) -> BoxMax:
     """max over f in [0,1]^n of ||F f||_2; traceable, batched."""
-    n = F.shape[-1]
-    if n > ENUMERATE:
+    batch, n = F.shape[:-2], F.shape[-1]
+    if n > ONE_BY_ONE:
         return _climb(F)
+    if n <= ENUMERATE:
+        return _enumerate(F)
+    found = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
+    return BoxMax(found.f.reshape(*batch, n), found.lower.reshape(batch), found.upper.reshape(batch))
+
+
+def _enumerate(F: Float[Array, "*batch m n"]) -> BoxMax:
+    n = F.shape[-1]
     size = norm(subset_sums(jnp.moveaxis(F, -1, 0)), axis=-1)
     best = size.argmax(axis=0)
     f = (best[..., None] >> jnp.arange(n)) & 1 == 1
