@@ -35,8 +35,9 @@ def setting(problem, explorer, seed=0):
     return known, to_device(valid), key, begin(explorer, known, to_device(valid), first)
 
 
-@pytest.mark.parametrize("constants", ["paper", "scaled"])
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    ("name", "constants"), [("grid", "paper"), ("grid", "scaled"), ("river", "scaled"), ("mixture", "paper")]
+)
 def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     """The oracle's answer (pi_k, theta_k, r_k) is taken as given, as the paper does; all else is recomputed."""
     problem, K, M = PROBLEMS[name](), 20, 4
