@@ -40,13 +40,13 @@ def known_world() -> Run:
 
 def rejected() -> Run:
     """Logged episodes that jump two places at once, which the river cannot do."""
-    return hf.from_episodes(RIVER, [[0, 2, 2, 2, 2]] * 3, [[1, 1, 1, 1]] * 3)
+    return hf.from_episodes(RIVER, ([[0, 2, 2, 2, 2]] * 3, [[1, 1, 1, 1]] * 3))
 
 
 def logged() -> Run:
     """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
     seen = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
-    return hf.from_episodes(RIVER, seen.s, seen.a)
+    return hf.from_episodes(RIVER, seen)
 
 
 def unlabelled() -> Run:

@@ -78,10 +78,10 @@ def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, probl
 
 def test_logged_episodes_give_the_certificate_of_the_run_that_gathered_them(problem: hf.Mixture) -> None:
     batch = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=40, seed=3)
-    run = hf.from_episodes(problem, batch.s, batch.a)
+    run = hf.from_episodes(problem, (batch.s, batch.a))
     assert run.episodes == 40
     assert run.evidence.counts.sum() == 200
-    assert hf.certify(problem, batch.s, batch.a) == run.certificate()
+    assert hf.certify(problem, batch) == run.certificate()
 
 
 def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
@@ -92,6 +92,6 @@ def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
     with pytest.raises(OptionError, match="'likelihood' or 'explorer'"):
         run.plan(hf.goal(problem, 8), model="magic")
     with pytest.raises(ShapeError, match=r"states has shape \(3, 4\)"):
-        hf.from_episodes(problem, np.zeros((3, 4), int), np.zeros((3, 5), int))
+        hf.from_episodes(problem, (np.zeros((3, 4), int), np.zeros((3, 5), int)))
     with pytest.raises(ShapeError, match="integers from 0 to 3"):
-        hf.from_episodes(problem, np.zeros((3, 6), int), np.full((3, 5), 4))
+        hf.from_episodes(problem, (np.zeros((3, 6), int), np.full((3, 5), 4)))

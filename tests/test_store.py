@@ -203,7 +203,7 @@ def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Mixture
 
 def test_logged_episodes_can_be_saved(problem: hf.Mixture, tmp_path: Path) -> None:
     batch = hf.simulate(problem, np.zeros((4, 9), int), episodes=6)
-    run = hf.from_episodes(problem, batch.s, batch.a)
+    run = hf.from_episodes(problem, batch)
     run.save(tmp_path / "a")
     back = hf.load(tmp_path / "a")
     assert_same(run, back)

@@ -99,7 +99,7 @@ def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, ru
 
 def test_logged_episodes_show_no_truth_and_play_in_the_estimated_world(run: Run) -> None:
     seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
-    blind = hf.from_episodes(run.problem, seen.s, seen.a)
+    blind = hf.from_episodes(run.problem, seen)
     answer = Client(blind).post("/api/plan", json=question()).json()
     assert answer["loss"] is None
     assert len(answer["episode"]) == 9

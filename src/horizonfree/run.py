@@ -157,13 +157,13 @@ class Run:
 
 
 @x64
-def from_episodes(problem: Mixture, states: Any, actions: Any, *, budget: int | None = None) -> Run:
-    """A run made of logged episodes, whoever gathered them: states [K, H+1] and actions [K, H], in order.
+def from_episodes(problem: Mixture, episodes: Any, *, budget: int | None = None) -> Run:
+    """A run made of logged episodes, whoever gathered them, in order.
 
-    Each episode's policy may depend on the episodes before it and on nothing later. Transitions that no parameter
+    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or what `simulate` returns. Each episode's policy may depend on the episodes before it and on nothing later. Transitions that no parameter
     explains are kept and lead to "model rejected".
     """
-    trajectories = _trajectories(problem, states, actions)
+    trajectories = _trajectories(problem, episodes)
     valid = valid_set(problem.known)
     first = evidence.init(valid, *evidence.ladder(budget))
     after = _replay(to_device(valid), first, to_device(trajectories))
@@ -172,10 +172,10 @@ def from_episodes(problem: Mixture, states: Any, actions: Any, *, budget: int | 
 
 
 def certify(
-    problem: Mixture, states: Any, actions: Any, *, delta: float = 0.05, budget: int | None = None
+    problem: Mixture, episodes: Any, *, delta: float = 0.05, budget: int | None = None
 ) -> Certificate:
-    """The certificate that logged episodes support, for the plans of every reward."""
-    return from_episodes(problem, states, actions, budget=budget).certificate(delta)
+    """The certificate that logged episodes support, for the plans of every reward; episodes as for `from_episodes`."""
+    return from_episodes(problem, episodes, budget=budget).certificate(delta)
 
 
 @eqx.filter_jit
@@ -183,9 +183,13 @@ def _replay(valid: ValidSet, first: Evidence, trajectories: Trajectory) -> Evide
     return jax.lax.scan(lambda now, x: (evidence.update(valid, now, x), None), first, trajectories)[0]
 
 
-def _trajectories(problem: Mixture, states: Any, actions: Any) -> Trajectory:
+def _trajectories(problem: Mixture, episodes: Any) -> Trajectory:
     """Logged states and actions with the successor slot of each step, -1 where there is none."""
-    s, a = np.asarray(states), np.asarray(actions)
+    if isinstance(episodes, Trajectory):
+        episodes = episodes.s, episodes.a
+    if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
+        raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
+    s, a = (np.asarray(x) for x in episodes)
     H, S, A = problem.horizon, problem.num_states, problem.num_actions
     if s.ndim != 2 or a.ndim != 2 or s.shape != (len(a), H + 1) or a.shape[1] != H or not len(a):
         raise ShapeError(
