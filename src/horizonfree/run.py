@@ -160,7 +160,7 @@ class Run:
 def from_episodes(problem: Mixture, episodes: Any, *, budget: int | None = None) -> Run:
     """A run made of logged episodes, whoever gathered them, in order.
 
-    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or what `simulate` returns. Each episode's policy may
+    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. An episode's policy may
     depend on the episodes before it and on nothing later. Transitions that no parameter explains are kept and lead to
     "model rejected".
     """
