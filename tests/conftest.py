@@ -1,11 +1,16 @@
 """Shared by all tests: the strictest settings, a place for compiled code, small problems."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import pytest
+
+# A shell that starts the tests in the background may have them ignore Ctrl-C, and so every process they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compiled programs are kept between test runs: most of the time of these tests is compilation.
 _cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
