@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from horizonfree._x64 import x64
+from horizonfree.errors import OptionError
 
 Scalar = Float[Array, ""]
 Number = jax.Array | float  # a Python number, or traced
@@ -43,6 +44,17 @@ class Radii(NamedTuple):
     hat: Scalar
     check: Scalar
     tilde: Scalar
+
+
+def check_options(constants: str, scale: float, bias_scale: float, delta: float) -> None:
+    """Refuse what no radius can be made of."""
+    if constants not in ("paper", "scaled"):
+        raise OptionError(f"constants is {constants!r}; it must be 'paper' or 'scaled'")
+    for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
+        if not value >= 0:
+            raise OptionError(f"{name} is {value}; it must be at least 0")
+    if not 0 < delta < 1:
+        raise OptionError(f"delta is {delta}; a failure probability lies between 0 and 1")
 
 
 def parameters(d: int, H: int, B: Number) -> Parameters:

@@ -64,6 +64,11 @@ class Ridge(eqx.Module):
         """||x||_{Sigma^{-1}}; leading axes of x and of the batch broadcast."""
         return jnp.sqrt((times(self.W, x) ** 2).sum(-1))
 
+    def distance(self, theta: Float[AnyArray, " d"]) -> Float[Array, "*batch"]:
+        """||theta - theta_i||_{Sigma_i} of every regression: how far a parameter is from the centre of its ball."""
+        diff = theta - self.theta
+        return jnp.sqrt(jnp.einsum("...i,...ij,...j->...", diff, self.Sigma, diff))
+
     def update(
         self, x: Float[AnyArray, "*batch d"], y: Float[AnyArray, "*batch"], weight: Float[AnyArray, "*batch"]
     ) -> "Ridge":

@@ -31,10 +31,9 @@ from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers.ucrl_rfe import check_options, distance
 from horizonfree.explorers.ucrl_vtr_plus import paper_radii, pooled_estimate
 from horizonfree.mixture import Known
-from horizonfree.radius import Radii
+from horizonfree.radius import Radii, check_options
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
@@ -138,7 +137,7 @@ class Chen2022(Explorer):
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centres of the balls, in radii; above 1 it is outside."""
         radii = self.radii(known, state)
-        return {"truth_ratio": (distance(state.ridge, truth) / jnp.stack([radii.hat, radii.tilde])).max()}
+        return {"truth_ratio": (state.ridge.distance(truth) / jnp.stack([radii.hat, radii.tilde])).max()}
 
     def claim(self, known: Known, state: State) -> None:
         """None: a reconstruction proves nothing."""

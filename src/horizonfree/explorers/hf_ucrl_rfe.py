@@ -103,15 +103,12 @@ class HFUCRLRFE(Explorer):
     budget: int | None = None
 
     def __check_init__(self) -> None:
-        if self.constants not in ("paper", "scaled"):
-            raise OptionError(f"constants is {self.constants!r}; it must be 'paper' or 'scaled'")
+        radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         if self.oracle not in ("ascent", "relaxed"):
             raise OptionError(f"oracle is {self.oracle!r}; it must be 'ascent' or 'relaxed'")
-        for name, low in {"scale": 0, "bias_scale": 0, "lazy": 0, "chains": 1, "sweeps": 1}.items():
+        for name, low in {"lazy": 0, "chains": 1, "sweeps": 1}.items():
             if not getattr(self, name) >= low:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {low}")
-        if not 0 < self.delta < 1:
-            raise OptionError(f"delta is {self.delta}; a failure probability lies between 0 and 1")
         if self.moment_orders is not None and self.moment_orders < 1:
             raise OptionError(f"moment_orders is {self.moment_orders}; at least one order is needed")
 
@@ -143,7 +140,7 @@ class HFUCRLRFE(Explorer):
         beta_k = self.beta(known, state.episode + 1, known.bound)
         prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
         policy, U = oracle.relaxed(prepared, beta)
-        near = ball_ratios(ridge, theta)[:, 0].max() / beta_k
+        near = ridge.distance(theta)[:, 0].max() / beta_k
         search_radius = beta
         if self.oracle == "relaxed":
             point = oracle.Point(policy, state.last.point.step, state.last.point.target)
@@ -213,7 +210,7 @@ class HFUCRLRFE(Explorer):
 
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centres of the 2M balls in force, in radii; above 1 it is outside."""
-        ratio = ball_ratios(state.ridge, truth) / self.beta(known, state.episode + 1, known.bound)
+        ratio = state.ridge.distance(truth) / self.beta(known, state.episode + 1, known.bound)
         return {"truth_ratio": ratio.max(), "balls_violated": (ratio > 1).sum(dtype=jnp.int32)}
 
     def claim(self, known: Known, state: State) -> Certificate:
@@ -262,12 +259,6 @@ class HFUCRLRFE(Explorer):
             return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
         bias = jnp.sqrt(radius.parameters(d, H, B).lam) * B
         return jnp.asarray(self.scale + self.bias_scale * bias)
-
-
-def ball_ratios(ridge: Ridge, theta: Float[Array, " d"]) -> Float[Array, "2 M"]:
-    """||theta - theta_m||_{Sigma_m} of every regression."""
-    diff = theta - ridge.theta
-    return jnp.sqrt(jnp.einsum("fmi,fmij,fmj->fm", diff, ridge.Sigma, diff))
 
 
 def confidence_set(valid: ValidSet, state: State) -> ConfidenceSet:

@@ -51,10 +51,7 @@ class HFUCRLVTR(Explorer):
     budget: int | None = None
 
     def __check_init__(self) -> None:
-        if self.constants not in ("paper", "scaled"):
-            raise OptionError(f"constants is {self.constants!r}; it must be 'paper' or 'scaled'")
-        if not 0 < self.delta < 1:
-            raise OptionError(f"delta is {self.delta}; a failure probability lies between 0 and 1")
+        radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         if self.budget is None:
             raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
@@ -94,9 +91,7 @@ class HFUCRLVTR(Explorer):
 
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centres of the balls, in radii."""
-        diff = truth - state.ridge.theta
-        distance = jnp.sqrt(jnp.einsum("mi,mij,mj->m", diff, state.ridge.Sigma, diff))
-        return {"truth_ratio": distance.max() / self.beta(known, state.episode + 1)}
+        return {"truth_ratio": state.ridge.distance(truth).max() / self.beta(known, state.episode + 1)}
 
     def claim(self, known: Known, state: State) -> None:
         """None: its guarantee is on regret."""

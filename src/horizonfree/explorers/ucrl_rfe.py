@@ -58,7 +58,7 @@ class UCRLRFE(Explorer):
     budget: int | None = None
 
     def __check_init__(self) -> None:
-        check_options(self.constants, self.scale, self.bias_scale, self.delta)
+        radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         if self.constants == "paper" and self.budget is None:
             raise OptionError("budget is missing: the number of episodes K that the radius refers to")
 
@@ -97,7 +97,7 @@ class UCRLRFE(Explorer):
 
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centre of the ball, in radii; above 1 it is outside."""
-        return {"truth_ratio": distance(state.ridge, truth) / self.beta(known)}
+        return {"truth_ratio": state.ridge.distance(truth) / self.beta(known)}
 
     def claim(self, known: Known, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
@@ -110,17 +110,6 @@ class UCRLRFE(Explorer):
         if self.constants == "paper":
             return radius.beta_rfe(self.budget or 1, d, H, B, self.delta)
         return jnp.asarray(self.scale * H + self.bias_scale)
-
-
-def check_options(constants: str, scale: float, bias_scale: float, delta: float) -> None:
-    """Refuse what no radius can be made of."""
-    if constants not in ("paper", "scaled"):
-        raise OptionError(f"constants is {constants!r}; it must be 'paper' or 'scaled'")
-    for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
-        if not value >= 0:
-            raise OptionError(f"{name} is {value}; it must be at least 0")
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies between 0 and 1")
 
 
 def widest(known: Known, ridge: Ridge) -> BoxMax:
@@ -154,12 +143,6 @@ def box_rows(
     is_slot = (j >= 0) & (j < n)
     y = jnp.take_along_axis(u, jnp.where(is_slot, j, 0)[:, None], axis=1)[:, 0] * is_slot
     return jnp.einsum("hn,hnd->hd", u, jnp.asarray(known.phi)[s, a]), y
-
-
-def distance(ridge: Ridge, theta: Float[Array, " d"]) -> Float[Array, "*batch"]:
-    """||theta - theta_i||_{Sigma_i} of every regression."""
-    diff = theta - ridge.theta
-    return jnp.sqrt(jnp.einsum("...i,...ij,...j->...", diff, ridge.Sigma, diff))
 
 
 def claim(

@@ -23,9 +23,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.explorers.ucrl_rfe import (
     box_rows,
-    check_options,
     claim,
-    distance,
     doubt,
     exploration_reward,
     widest,
@@ -64,7 +62,7 @@ class UCRLRFEPlus(Explorer):
     budget: int | None = None
 
     def __check_init__(self) -> None:
-        check_options(self.constants, self.scale, self.bias_scale, self.delta)
+        radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         if self.constants == "paper" and self.budget is None:
             raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
@@ -112,8 +110,8 @@ class UCRLRFEPlus(Explorer):
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centres of the three balls, in radii; above 1 it is outside."""
         radii, beta = self.radii(known)
-        own = distance(state.own, truth) / jnp.stack([radii.hat, radii.tilde])
-        return {"truth_ratio": jnp.maximum(distance(state.ridge, truth) / beta, own.max())}
+        own = state.own.distance(truth) / jnp.stack([radii.hat, radii.tilde])
+        return {"truth_ratio": jnp.maximum(state.ridge.distance(truth) / beta, own.max())}
 
     def claim(self, known: Known, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""

@@ -21,10 +21,9 @@ from horizonfree import radius, weighted
 from horizonfree.confidence import least_squares
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers.ucrl_rfe import check_options, distance
 from horizonfree.mixture import Known
 from horizonfree.optimism import optimistic
-from horizonfree.radius import Radii
+from horizonfree.radius import Radii, check_options
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
@@ -92,7 +91,7 @@ class UCRLVTRPlus(Explorer):
     def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
         """How far theta_star is from the centres of the balls, in radii; above 1 it is outside."""
         radii = self.radii(known, state)
-        return {"truth_ratio": (distance(state.ridge, truth) / jnp.stack([radii.hat, radii.tilde])).max()}
+        return {"truth_ratio": (state.ridge.distance(truth) / jnp.stack([radii.hat, radii.tilde])).max()}
 
     def claim(self, known: Known, state: State) -> None:
         """None: its guarantee is on regret."""
