@@ -140,7 +140,7 @@ def test_an_integer_policy_is_its_one_hot_table(case):
         )
 
 
-@pytest.mark.parametrize("num_rewards", [1, 3, 2 * planning_cpu.BLOCK + 3])
+@pytest.mark.parametrize("num_rewards", [1, 3, 2 * planning_cpu.LANES + 3])
 @pytest.mark.parametrize("size", SIZES[1:3])
 def test_a_batch_is_a_loop(size, num_rewards):
     kernel, _, _ = random_case((size, 0))
@@ -165,7 +165,27 @@ def test_a_batch_is_a_loop(size, num_rewards):
             np.testing.assert_allclose(d[i], planning.occupancy(form, one.policy, S - 1), **TIGHT)
 
 
-@pytest.mark.parametrize("num_rewards", [None, planning_cpu.BLOCK + 1])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("num_rewards", [planning_cpu.LANES, 3 * planning_cpu.LANES + 5])
+@pytest.mark.parametrize("size", [(8, 1, 1, 3), (9, 3, 2, 4), (23, 5, 7, 2)])
+def test_rewards_side_by_side_have_the_bits_of_one_alone(monkeypatch, size, num_rewards, threads):
+    """Whatever the last tile of states and the last block of rewards repeat; ties go to the lowest action."""
+    monkeypatch.setattr(planning_cpu, "THREADS", threads)
+    (S, A, _, H), (kernel, _, _) = size, random_case((size, 0))
+    rng = np.random.default_rng(2)
+    rewards = rng.standard_normal((num_rewards, H, S, A))
+    rewards[::2] = rewards[::2].round()
+    policy, V = planning_cpu.optimal(kernel, rewards, H)
+    for i in range(num_rewards):
+        alone_policy, alone_V = planning_cpu.optimal(kernel, rewards[i], H)
+        np.testing.assert_array_equal(policy[i], alone_policy)
+        np.testing.assert_array_equal(V[i], alone_V)
+    dense_policy, dense_V = planning_cpu.optimal(from_table(kernel.dense()), rewards, H)
+    np.testing.assert_allclose(dense_V, V, **TIGHT)
+    np.testing.assert_array_equal(dense_policy[1::2], policy[1::2])  # rounding may settle ties
+
+
+@pytest.mark.parametrize("num_rewards", [None, planning_cpu.LANES + 1])
 def test_a_view_that_repeats_one_step_is_the_full_array(num_rewards):
     kernel, _, _ = random_case(((5, 3, 2, 4), 0))
     batch = () if num_rewards is None else (num_rewards,)
@@ -189,7 +209,7 @@ def test_ties_go_to_the_lowest_action():
         later = reward.copy()
         later[:, :, [2, 4]] += 1  # actions 2 and 4 are now equal and best
         assert (planning.optimal(form, later).policy == 2).all()
-        assert (planning.optimal(form, np.stack([later] * planning_cpu.BLOCK)).policy == 2).all()
+        assert (planning.optimal(form, np.stack([later] * planning_cpu.LANES)).policy == 2).all()
 
 
 def inventory():

@@ -6,8 +6,7 @@ Ties go to the lowest action. A policy is an integer table [H, S] or action prob
 
 `optimal_jax`, `evaluate_jax` and `occupancy_jax` are traceable, for use inside compiled calls. `optimal`, `evaluate`
 and `occupancy` take and return NumPy arrays, one reward or policy or a batch of them. `optimal` alone chooses between
-compiled forms: XLA on a GPU, and on a CPU for a batch of rewards on a dense kernel, which it turns into one product
-of matrices a step; on a CPU all else is faster in the loops of planning_cpu.py.
+compiled forms: XLA on a GPU, the loops of planning_cpu.py on a CPU.
 """
 
 from functools import partial
@@ -157,7 +156,7 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
     horizon, is_batch = reward.shape[-3], reward.ndim == 4
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
-    if jax.default_backend() == "cpu" and not (kernel.is_dense and is_batch):
+    if jax.default_backend() == "cpu":
         from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
 
         return Solution(*planning_cpu.optimal(kernel, reward, horizon))

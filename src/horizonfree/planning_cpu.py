@@ -1,21 +1,42 @@
 """Backward induction on a CPU, compiled by Numba once for all sizes.
 
-Successor lists: XLA turns indexed loads into slow gathers on CPUs. Two choices make the loops here fast. The
+One reward. Successor lists: XLA turns indexed loads into slow gathers on CPUs. Two choices make the loop here fast. The
 successors are seen as unsigned numbers: no test for a negative index is left in the inner loop. And there is no
-fastmath: it would let the compiler use hardware gathers, which are slower than plain loads.
+fastmath: it would let the compiler use hardware gathers, which are slower than plain loads. Dense kernels: one BLAS
+product of matrix and vector a step, without XLA's cost of entering a compiled call.
 
-Dense kernels: one BLAS product of matrix and vector a step, without XLA's cost of entering a compiled call.
+A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
+LANES rewards go to the threads that Numba may use.
 
 A reward is [H, S, A], or [1, S, A] when it is the same at every step.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit, types
+from numba import config, njit, types
 
+from horizonfree.lanes import (
+    LANES,
+    LINE,
+    aligned,
+    exceeds,
+    fetch,
+    load,
+    plus_product,
+    plus_product_fused,
+    splat,
+    store,
+    transpose,
+    where,
+)
 from horizonfree.mixture import Kernel
 
-BLOCK = 32  # rewards that share one pass over the kernel: their values lie side by side in memory
+TILE = LINE  # states whose rewards are brought side by side at once
+THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 
 def _array(dtype: types.Type, ndim: int, *, readonly: bool) -> types.Array:
@@ -72,57 +93,133 @@ def _one(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # prag
             policy[h, s] = greedy
 
 
-@njit(_signature(1), cache=True)
+@njit
+def _bring(reward, h, first, r):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The rewards of a tile of states, side by side in r; those of a later tile are asked for."""
+    _, steps, S, A = reward.shape
+    flat = reward.reshape(-1)
+    for b in range(LANES):
+        ahead = ((b * steps + h % steps) * S + first + 2 * TILE) * A
+        for k in range(0, TILE * A, LINE):
+            fetch(flat, ahead + k)
+    for b in range(0, LANES, LINE):
+        here = ((b * steps + h % steps) * S + first) * A
+        for k in range(0, TILE * A, LINE):
+            transpose(flat, here + k, steps * S * A, r, k * LANES + b, LANES)
+
+
+@njit
+def _choose(r, first, now, greedy):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The best of the action values r of a tile, and the lowest action that attains it."""
+    A = r.size // (TILE * LANES)
+    for s in range(TILE):
+        best, action = splat(-np.inf), splat(0)
+        for a in range(A):
+            q = load(r, (s * A + a) * LANES)
+            is_better = exceeds(q, best)
+            best, action = where(is_better, q, best), where(is_better, splat(a), action)
+        store(now, (first + s) * LANES, best)
+        store(greedy, (first + s) * LANES, action)
+
+
+@njit
+def _spread(x, h, table):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """table[b, h, s] = x[s, b]."""
+    _, H, S = table.shape
+    flat = table.reshape(-1)
+    for b in range(0, LANES, LINE):
+        for start in range(0, S, TILE):
+            s = min(start, S - TILE)
+            transpose(x, s * LANES + b, LANES, flat, (b * H + h) * S + s, H * S)
+
+
+@njit
+def _add_sparse(succ, prob, after, first, r):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """r += P V for the rows from `first` on that r holds."""
+    n = succ.shape[2]
+    succ, prob = succ.reshape(-1), prob.reshape(-1)
+    for i in range(r.size // LANES):
+        q, row = load(r, i * LANES), (first + i) * n
+        for j in range(row, row + n):
+            q = plus_product(q, prob[j], load(after, succ[j] * LANES))
+        store(r, i * LANES, q)
+
+
+@njit
+def _add_dense(prob, after, first, r):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The same for a dense kernel: four rows share every load of V."""
+    n = prob.shape[2]
+    prob = prob.reshape(-1)
+    for i in range(0, r.size, 4 * LANES):
+        q0, q1 = load(r, i), load(r, i + LANES)
+        q2, q3 = load(r, i + 2 * LANES), load(r, i + 3 * LANES)
+        row = (first + i // LANES) * n
+        for j in range(n):
+            v = load(after, j * LANES)
+            q0 = plus_product_fused(q0, prob[row + j], v)
+            q1 = plus_product_fused(q1, prob[row + n + j], v)
+            q2 = plus_product_fused(q2, prob[row + 2 * n + j], v)
+            q3 = plus_product_fused(q3, prob[row + 3 * n + j], v)
+        store(r, i, q0)
+        store(r, i + LANES, q1)
+        store(r, i + 2 * LANES, q2)
+        store(r, i + 3 * LANES, q3)
+
+
+@njit(_signature(1), cache=True, nogil=True)
 def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """LANES rewards at once, for TILE states or more: the values of a state for all of them are a vector.
+
+    succ is empty for a dense kernel.
+    """
     _, H, S = policy.shape
-    _, A, n = succ.shape
-    after, now = np.zeros((S, BLOCK)), np.empty((S, BLOCK))
-    q, best, greedy = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
+    A = prob.shape[1]
+    after, now, r = aligned(S * LANES), aligned(S * LANES), aligned(TILE * A * LANES)
+    greedy = np.empty(S * LANES, np.int64)
     V[:, H] = 0.0
     for h in range(H - 1, -1, -1):
-        r = reward[:, h % reward.shape[1]]
-        for s in range(S):
-            best[:] = -np.inf
-            for a in range(A):
-                for b in range(BLOCK):
-                    q[b] = r[b, s, a]
-                for j in range(0, n - 1, 2):  # two at a time: half as many trips of q to memory
-                    p0, p1 = prob[s, a, j], prob[s, a, j + 1]
-                    V0, V1 = after[succ[s, a, j]], after[succ[s, a, j + 1]]
-                    for b in range(BLOCK):
-                        q[b] += p0 * V0[b] + p1 * V1[b]
-                if n % 2:
-                    p0, V0 = prob[s, a, n - 1], after[succ[s, a, n - 1]]
-                    for b in range(BLOCK):
-                        q[b] += p0 * V0[b]
-                for b in range(BLOCK):
-                    if q[b] > best[b]:
-                        best[b], greedy[b] = q[b], a
-            for b in range(BLOCK):
-                now[s, b] = V[b, h, s] = best[b]
-                policy[b, h, s] = greedy[b]
+        for start in range(0, S, TILE):
+            first = min(start, S - TILE)  # the last tile may repeat some states of the one before
+            _bring(reward, h, first, r)
+            if succ.size == 0:
+                _add_dense(prob, after, first * A, r)
+            else:
+                _add_sparse(succ, prob, after, first * A, r)
+            _choose(r, first, now, greedy)
+        _spread(now, h, V)
+        _spread(greedy, h, policy)
         after, now = now, after
 
 
 def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
 ) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
-    """The greedy policies and V of one reward, or of a batch of them for successor lists."""
+    """The greedy policies and V of one reward, or of a batch of them."""
     prob, reward = np.ascontiguousarray(kernel.prob), np.ascontiguousarray(reward)
     batch, S = reward.shape[:-3], prob.shape[0]
     policy = np.empty((*batch, horizon, S), np.int64)
     V = np.empty((*batch, horizon + 1, S))
-    if kernel.is_dense:
-        _dense(prob, reward, policy, V)
-        return policy, V
-    succ = np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
+    succ = NOTHING if kernel.is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
+    solve = partial(_dense, prob) if kernel.is_dense else partial(_one, succ, prob)
     if not batch:
-        _one(succ, prob, reward, policy, V)
+        solve(reward, policy, V)
         return policy, V
-    whole = len(reward) - len(reward) % BLOCK
-    for i in range(0, whole, BLOCK):
-        b = slice(i, i + BLOCK)
+    if len(reward) < LANES or S < TILE:
+        for one in zip(reward, policy, V):
+            solve(*one)
+        return policy, V
+
+    def block(start: int) -> None:
+        first = min(start, len(reward) - LANES)  # the last block may repeat some rewards of the one before
+        b = slice(first, first + LANES)
         _block(succ, prob, reward[b], policy[b], V[b])
-    for i in range(whole, len(reward)):
-        _one(succ, prob, reward[i], policy[i], V[i])
+
+    starts = range(0, len(reward), LANES)
+    workers = min(len(starts), THREADS)
+    if workers == 1:
+        for start in starts:
+            block(start)
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(block, starts))
     return policy, V

@@ -1,0 +1,188 @@
+"""Sixteen numbers side by side in registers, for loops that Numba compiles.
+
+Numba has no vectors. Left to itself the compiler keeps running sums in memory and tests again and again whether arrays
+overlap. Here a vector is a type of its own, which LLVM maps to the registers of the processor, whatever their width.
+All but `plus_product_fused` give each lane the bits of a scalar loop.
+
+Numba's cache on disk does not notice changes of this file: after editing it, remove the caches (*.nbi, *.nbc).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, models, register_model
+
+LANES = 16
+LINE = 8  # numbers of 64 bits in a cache line, and rows and columns of a block that is transposed
+
+_I8P, _I32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+Build = Callable[[Any, Any, Any, Any], Any]  # (context, builder, signature, arguments) -> value
+
+
+class Lanes(types.Type):
+    """LANES numbers of one type."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+FLOATS, INTEGERS, MASK = Lanes(types.float64), Lanes(types.int64), Lanes(types.boolean)
+LLVM = {
+    FLOATS: ir.VectorType(ir.DoubleType(), LANES),
+    INTEGERS: ir.VectorType(ir.IntType(64), LANES),
+    MASK: ir.VectorType(ir.IntType(1), LANES),
+}
+
+
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Lanes) -> None:
+        super().__init__(manager, kind, LLVM[kind])  # type: ignore[no-untyped-call]
+
+
+def _at(context: Any, builder: Any, array: Any, kind: Any, index: Any, pointer: Any) -> Any:
+    """The address of array[index], as a pointer to something else."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), pointer)
+
+
+def _filled(builder: Any, x: Any, vector: ir.VectorType) -> Any:
+    nothing = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(nothing, x, _I32(0))
+    return builder.shuffle_vector(
+        first, nothing, ir.Constant(ir.VectorType(_I32, vector.count), [0] * vector.count)
+    )
+
+
+def _inlined(function: Callable[..., tuple[Any, Build]]) -> Callable[..., Any]:
+    """`intrinsic`: what the function builds takes the place of its calls."""
+    made: Callable[..., Any] = intrinsic(function)
+    return made
+
+
+@_inlined
+def splat(_: Any, x: Any) -> tuple[Any, Build]:
+    """The same number in every lane."""
+    kind = FLOATS if isinstance(x, types.Float) else INTEGERS
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _filled(builder, context.cast(builder, args[0], x, kind.dtype), LLVM[kind])
+
+    return kind(x), build
+
+
+@_inlined
+def load(_: Any, x: Any, i: Any) -> tuple[Any, Build]:
+    """x[i : i + LANES] of a flat array."""
+    kind = Lanes(x.dtype)
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_at(context, builder, args[0], x, args[1], LLVM[kind].as_pointer()), align=8)
+
+    return kind(x, types.intp), build
+
+
+@_inlined
+def store(_: Any, x: Any, i: Any, v: Any) -> tuple[Any, Build]:
+    """x[i : i + LANES] = v."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _at(context, builder, args[0], x, args[1], LLVM[v].as_pointer()), align=8)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, v), build
+
+
+@_inlined
+def plus_product(_: Any, q: Any, p: Any, v: Any) -> tuple[Any, Build]:
+    """q + p v, for a number p; the bits of a scalar loop."""
+    return FLOATS(FLOATS, types.float64, FLOATS), _sum_and_product(())
+
+
+@_inlined
+def plus_product_fused(_: Any, q: Any, p: Any, v: Any) -> tuple[Any, Build]:
+    """q + p v, for a number p; rounded once where the processor can."""
+    return FLOATS(FLOATS, types.float64, FLOATS), _sum_and_product(("contract",))
+
+
+def _sum_and_product(flags: tuple[str, ...]) -> Build:
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        product = builder.fmul(_filled(builder, args[1], LLVM[FLOATS]), args[2], flags=flags)
+        return builder.fadd(args[0], product, flags=flags)
+
+    return build
+
+
+@_inlined
+def exceeds(_: Any, v: Any, w: Any) -> tuple[Any, Build]:
+    """v > w in each lane."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fcmp_ordered(">", *args)
+
+    return MASK(FLOATS, FLOATS), build
+
+
+@_inlined
+def where(_: Any, mask: Any, v: Any, w: Any) -> tuple[Any, Build]:
+    """v in the lanes of the mask, w in the others."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    return v(MASK, v, w), build
+
+
+@_inlined
+def transpose(_: Any, x: Any, i: Any, rows: Any, y: Any, j: Any, columns: Any) -> tuple[Any, Build]:
+    """y[j + columns c + r] = x[i + rows r + c] for r, c < LINE: a block of one flat array, transposed, in another."""
+    size = types.intp
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        source, i, rows, target, j, columns = args
+        vector = ir.VectorType(context.get_data_type(x.dtype), LINE)
+        block = []
+        for _ in range(LINE):
+            block.append(builder.load(_at(context, builder, source, x, i, vector.as_pointer()), align=8))
+            i = builder.add(i, rows)
+        half = LINE // 2
+        while half:  # exchange the off-diagonal quarters of ever smaller squares
+            for r in (r for r in range(LINE) if not r & half):
+                pair = block[r], block[r + half]
+                left = [c if not c & half else LINE + c - half for c in range(LINE)]
+                right = [c + half if not c & half else LINE + c for c in range(LINE)]
+                for k, lanes in ((r, left), (r + half, right)):
+                    block[k] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_I32, LINE), lanes))
+            half //= 2
+        for column in block:
+            builder.store(column, _at(context, builder, target, y, j, vector.as_pointer()), align=8)
+            j = builder.add(j, columns)
+        return context.get_dummy_value()
+
+    return types.void(x, size, size, y, size, size), build
+
+
+@_inlined
+def fetch(_: Any, x: Any, i: Any) -> tuple[Any, Build]:
+    """Ask for the cache line of x[i], which will be wanted soon; i may lie beyond the end."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_I8P, _I32, _I32, _I32])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [_I8P], kind)
+        is_read, second_level, is_data = _I32(0), _I32(2), _I32(1)
+        builder.call(ask, [_at(context, builder, args[0], x, args[1], _I8P), is_read, second_level, is_data])
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp), build
+
+
+@njit
+def aligned(size):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """A flat array of zeros that begins with a cache line: a vector in two lines takes twice as long to load."""
+    room = np.zeros(size + LINE)
+    first = (-room.ctypes.data // 8) % LINE
+    return room[first : first + size]
