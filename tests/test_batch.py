@@ -58,13 +58,20 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
         assert_same_bits(run, hf.explore(mixture(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
-@pytest.mark.parametrize("name", ["information", "hf-ucrl-rfe++"])
+@pytest.mark.parametrize("name", hf.explorers())
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
-    """The symmetric grid has ties, which `information` breaks alike; the search of HF-UCRL-RFE++ need not."""
-    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4) if name == "information" else mixture()
-    batch = hf.explore_many(problem, name, episodes=K, seeds=5, **EXPLORERS[name])
+    """Where there is a GPU, it does them side by side and a CPU does each alone.
+
+    The symmetric grid has ties, which `information` breaks alike; other explorers need not.
+    """
+    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4) if name != "hf-ucrl-rfe++" else mixture()
+    needs_reward = "reward" in hf.explorers()[name]["options"]
+    settings = {"episodes": K, **EXPLORERS.get(name, {})}
+    settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
+    batch = hf.explore_many(problem, name, seeds=5, **settings)
     for run in batch:
-        alone = leaves(hf.explore(problem, name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        with jax.default_device(jax.devices("cpu")[0]):
+            alone = leaves(hf.explore(problem, name, seed=run.seed, **settings))
         for key, x in leaves(run).items():
             np.testing.assert_allclose(x, alone[key], rtol=1e-9, atol=1e-9, err_msg=key)
 

@@ -185,6 +185,20 @@ def test_rewards_side_by_side_have_the_bits_of_one_alone(monkeypatch, size, num_
     np.testing.assert_array_equal(dense_policy[1::2], policy[1::2])  # rounding may settle ties
 
 
+def test_where_a_kernel_lies_in_memory_changes_no_plan():
+    """Long horizons copy a dense kernel to the beginning of a cache line; sums may then be grouped differently."""
+    kernel, _, _ = random_case(((9, 4, 9, 3), 0))
+    dense = from_table(kernel.dense())
+    reward = np.random.default_rng(3).random((planning_cpu.MANY, 9, 4))
+    policy, V = planning_cpu.optimal(kernel, reward, len(reward))
+    for shift in range(planning_cpu.LINE):
+        prob = np.empty(dense.prob.size + shift)[shift:].reshape(dense.prob.shape)
+        prob[...] = dense.prob
+        moved = planning_cpu.optimal(Kernel(dense.succ, prob, True), reward, len(reward))
+        np.testing.assert_array_equal(moved[0], policy)
+        np.testing.assert_allclose(moved[1], V, **TIGHT)
+
+
 @pytest.mark.parametrize("num_rewards", [None, planning_cpu.LANES + 1])
 def test_a_view_that_repeats_one_step_is_the_full_array(num_rewards):
     kernel, _, _ = random_case(((5, 3, 2, 4), 0))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from horizonfree.mixture import Known
+from horizonfree.planning import TIE, greedy
 from horizonfree.radius import Number
 from horizonfree.ridge import Ridge, times
 
@@ -31,7 +32,8 @@ def optimistic(
         phi_V = known.phi_V(V)
         bonus = jnp.sqrt((times(W, phi_V) ** 2).sum(-1))
         Q = jnp.clip(r + phi_V @ theta + beta * bonus, 0.0, cap)
-        return Q.max(-1), (Q.argmax(-1).astype(jnp.int32), Q.max(-1))
+        V, action = greedy(Q, TIE)
+        return V, (action, V)
 
     end = jnp.zeros(known.num_states)
     _, (policy, V) = jax.lax.scan(step, end, (reward, theta, W), reverse=True)

@@ -22,6 +22,8 @@ from horizonfree.errors import ShapeError
 from horizonfree.mixture import AnyArray, Kernel
 from horizonfree.simulate import policy_table
 
+TIE = 1e-10  # the slack of explorers: above rounding, below what matters
+
 
 class Solution(NamedTuple):
     """A greedy policy and its values V_1..V_{H+1}, for one reward or a batch of them.
@@ -36,11 +38,7 @@ class Solution(NamedTuple):
 def optimal_jax(
     kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
 ) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
-    """The greedy policy and V of one reward; traceable, vmap over rewards.
-
-    Actions that fall short of the best by a share `slack` of its value count as equal: above the size of rounding, the
-    policy is the same on every device where symmetries make true ties.
-    """
+    """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `greedy`."""
 
     def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
         V, a = _backup(kernel, r, V, slack)
@@ -54,12 +52,19 @@ def optimal_jax(
 def _backup(
     kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"], slack: float = 0.0
 ) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """V_h and the greedy action from V_{h+1}: the lowest action that attains the maximum (XLA's argmax is slow)."""
-    Q = r + kernel.expect(V)
-    V = Q.max(axis=-1)
-    action = jnp.arange(kernel.num_actions, dtype=jnp.int32)
+    """V_h and the greedy action from V_{h+1}."""
+    return greedy(r + kernel.expect(V), slack)
+
+
+def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
+    """The maximum, and the lowest action that attains it (XLA's argmax is slow); traceable.
+
+    Actions that fall short of the best by a share `slack` of its value count as equal: above the size of rounding, the
+    action is the same on every device where symmetries make true ties.
+    """
+    V, A = Q.max(axis=-1), Q.shape[-1]
     least = V - slack * jnp.abs(V) if slack else V
-    return V, jnp.where(Q >= least[:, None], action, kernel.num_actions).min(axis=-1)
+    return V, jnp.where(Q >= least[..., None], jnp.arange(A, dtype=jnp.int32), A).min(axis=-1)
 
 
 def evaluate_jax(

@@ -36,6 +36,7 @@ from horizonfree.mixture import Kernel
 
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+MANY = 16  # steps for which it pays to copy a dense kernel to the beginning of a cache line
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 
@@ -191,6 +192,17 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
         after, now = now, after
 
 
+def _lined_up(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n"]:
+    """x, copied unless it begins with a cache line: loads across two lines take twice as long."""
+    if x.ctypes.data % (8 * LINE) == 0:
+        return x
+    room = np.empty(x.size + LINE)
+    first = -room.ctypes.data // 8 % LINE
+    copy = room[first : first + x.size].reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
 def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
 ) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
@@ -199,6 +211,8 @@ def optimal(
     batch, S = reward.shape[:-3], prob.shape[0]
     policy = np.empty((*batch, horizon, S), np.int64)
     V = np.empty((*batch, horizon + 1, S))
+    if kernel.is_dense and horizon >= MANY:
+        prob = _lined_up(prob)
     succ = NOTHING if kernel.is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
     solve = partial(_dense, prob) if kernel.is_dense else partial(_one, succ, prob)
     if not batch:

@@ -33,6 +33,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.explorers.ucrl_vtr_plus import paper_radii, pooled_estimate
 from horizonfree.mixture import Known
+from horizonfree.planning import TIE, greedy
 from horizonfree.radius import Radii, check_options
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
@@ -200,7 +201,7 @@ def improve(
     ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
         r, *tables = x
         V, V_hat = backup(model.beta, known.horizon, LEAK, *carry, r[:, None], succ, *tables)
-        a = V_hat.argmax(-1).astype(jnp.int32)
+        _, a = greedy(V_hat, TIE)
         return (V[s, a], V_hat[s, a]), (a, V_hat[s, a])
 
     tables = (reward, model.p, model.F, model.F_hat)

@@ -18,12 +18,10 @@ from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.likelihood import PSEUDO_COUNT
 from horizonfree.mixture import Kernel, Known
-from horizonfree.planning import optimal_jax
+from horizonfree.planning import TIE, optimal_jax
 from horizonfree.rows import at_slots, coordinates, whiten
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
-
-TIE = 1e-10  # promises that differ by this share are equal: symmetries make ties that rounding must not break
 
 
 class State(eqx.Module):
