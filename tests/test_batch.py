@@ -60,11 +60,8 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
 
 @pytest.mark.parametrize("name", hf.explorers())
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
-    """Where there is a GPU, it does them side by side and a CPU does each alone.
-
-    The symmetric grid has ties, which `information` breaks alike; other explorers need not.
-    """
-    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4) if name != "hf-ucrl-rfe++" else mixture()
+    """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
+    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
     needs_reward = "reward" in hf.explorers()[name]["options"]
     settings = {"episodes": K, **EXPLORERS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
@@ -235,19 +232,27 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
         hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "other")
 
 
-def test_chunks_fill_the_memory_and_no_more():
+def test_chunks_fill_the_memory_and_no_more(monkeypatch):
     with jax.enable_x64(True):
         batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)
-        work = batch_job.Job(
-            batch.cast, 1, (np.zeros(1, np.int32), np.ones(1)), np.zeros(0), no_judge(1), False
-        )
-        assert work.fitting(None) == 10
+
+        def fitting(memory, is_wide=False):
+            bets = np.zeros(1, np.int32), np.ones(1)
+            return batch_job.Job(batch.cast, 1, bets, np.zeros(0), no_judge(1), is_wide, memory).fitting()
+
+        assert fitting(batch_job.room(None)) == 10
         with pytest.raises(OptionError, match="one member takes about") as refused:
-            work.fitting(1)
+            fitting(1)
         each = int(str(refused.value).split()[-2])
-        assert work.fitting(each) == 1
-        assert work.fitting(4 * each) == 4  # 4, 4, 2
-        assert work.fitting(6 * each) == 5  # two chunks of one size
+        assert fitting(each) == 1
+        assert fitting(4 * each) == 4  # 4, 4, 2
+        assert fitting(6 * each) == 5  # two chunks of one size
+        monkeypatch.setattr(batch_job, "FEW", 4)
+        with pytest.raises(OptionError, match="one member takes about") as refused:
+            fitting(1, is_wide=True)
+        assert (
+            int(str(refused.value).split()[-2]) > each + 8 * 4 * 5 * 2
+        )  # workspace: at least the values of a plan
 
 
 @pytest.mark.parametrize(

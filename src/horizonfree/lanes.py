@@ -2,7 +2,7 @@
 
 Numba has no vectors. Left to itself the compiler keeps running sums in memory and tests again and again whether arrays
 overlap. Here a vector is a type of its own, which LLVM maps to the registers of the processor, whatever their width.
-All but `plus_product_fused` give each lane the bits of a scalar loop.
+All but `add_rows` give each lane the bits of a scalar loop.
 
 Numba's cache on disk does not notice changes of this file: after editing it, remove the caches (*.nbi, *.nbc).
 """
@@ -12,11 +12,16 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 LANES = 16
 LINE = 8  # numbers of 64 bits in a cache line, and rows and columns of a block that is transposed
+ROWS = (
+    8 if get_host_cpu_features().get("avx512f") else 2
+)  # of a product: their sums should fill the registers
 
 _I8P, _I32 = ir.IntType(8).as_pointer(), ir.IntType(32)
 Build = Callable[[Any, Any, Any, Any], Any]  # (context, builder, signature, arguments) -> value
@@ -99,22 +104,46 @@ def store(_: Any, x: Any, i: Any, v: Any) -> tuple[Any, Build]:
 
 @_inlined
 def plus_product(_: Any, q: Any, p: Any, v: Any) -> tuple[Any, Build]:
-    """q + p v, for a number p; the bits of a scalar loop."""
-    return FLOATS(FLOATS, types.float64, FLOATS), _sum_and_product(())
+    """q + p v, for a number p."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(args[0], builder.fmul(_filled(builder, args[1], LLVM[FLOATS]), args[2]))
+
+    return FLOATS(FLOATS, types.float64, FLOATS), build
 
 
 @_inlined
-def plus_product_fused(_: Any, q: Any, p: Any, v: Any) -> tuple[Any, Build]:
-    """q + p v, for a number p; rounded once where the processor can."""
-    return FLOATS(FLOATS, types.float64, FLOATS), _sum_and_product(("contract",))
+def add_rows(_: Any, r: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[Any, Build]:
+    """r[i + k] += sum_j P[row + k, j] V[j] for ROWS rows k of flat arrays; r and V hold vectors, P numbers, n a row.
 
+    Sum and product may be rounded once, and all rows share the loads of V.
+    """
 
-def _sum_and_product(flags: tuple[str, ...]) -> Build:
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        product = builder.fmul(_filled(builder, args[1], LLVM[FLOATS]), args[2], flags=flags)
-        return builder.fadd(args[0], product, flags=flags)
+        r_, i, P_, row, n, V_ = args
+        vector, number, contract = LLVM[FLOATS].as_pointer(), ir.DoubleType().as_pointer(), ("contract",)
+        lanes = ir.Constant(i.type, LANES)
 
-    return build
+        def place(k: int) -> Any:
+            index = builder.mul(builder.add(i, ir.Constant(i.type, k)), lanes)
+            return _at(context, builder, r_, r, index, vector)
+
+        sums = []
+        for k in range(ROWS):
+            first = builder.load(place(k), align=8)
+            sums.append(cgutils.alloca_once_value(builder, first))  # type: ignore[no-untyped-call]
+        starts = [builder.mul(builder.add(row, ir.Constant(row.type, k)), n) for k in range(ROWS)]
+        with cgutils.for_range(builder, n) as loop:
+            v = builder.load(_at(context, builder, V_, V, builder.mul(loop.index, lanes), vector), align=8)
+            for total, start in zip(sums, starts):
+                p = builder.load(_at(context, builder, P_, P, builder.add(start, loop.index), number))
+                product = builder.fmul(_filled(builder, p, LLVM[FLOATS]), v, flags=contract)
+                builder.store(builder.fadd(builder.load(total), product, flags=contract), total)
+        for k, total in enumerate(sums):
+            builder.store(builder.load(total), place(k), align=8)
+        return context.get_dummy_value()
+
+    return types.void(r, types.intp, P, types.intp, types.intp, V), build
 
 
 @_inlined

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import x64
 from horizonfree.errors import ShapeError
 from horizonfree.mixture import AnyArray, Kernel
 from horizonfree.simulate import policy_table
 
-TIE = 1e-10  # the slack of explorers: above rounding, below what matters
+TIE = 1e-10  # the slack of explorers, as a share: above rounding, below what matters
 
 
 class Solution(NamedTuple):
@@ -38,7 +38,7 @@ class Solution(NamedTuple):
 def optimal_jax(
     kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
 ) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
-    """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `greedy`."""
+    """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `nearly_best`."""
 
     def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
         V, a = _backup(kernel, r, V, slack)
@@ -57,14 +57,25 @@ def _backup(
 
 
 def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """The maximum, and the lowest action that attains it (XLA's argmax is slow); traceable.
+    """The maximum, and the lowest action that attains it, or nearly (XLA's argmax is slow); traceable."""
+    A = Q.shape[-1]
+    is_best = nearly_best(Q, -1, slack)
+    return Q.max(axis=-1), jnp.where(is_best, jnp.arange(A, dtype=jnp.int32), A).min(axis=-1)
 
-    Actions that fall short of the best by a share `slack` of its value count as equal: above the size of rounding, the
-    action is the same on every device where symmetries make true ties.
+
+def nearly_best(x: Float[Array, "..."], axis: int, slack: float = TIE) -> Bool[Array, "..."]:
+    """Which entries fall short of the maximum by at most a share `slack` of it; traceable.
+
+    True ties, which symmetries and caps make, are broken by rounding. Explorers count what is nearly best as equal and
+    take the first, so that they do the same on every device.
     """
-    V, A = Q.max(axis=-1), Q.shape[-1]
-    least = V - slack * jnp.abs(V) if slack else V
-    return V, jnp.where(Q >= least[..., None], jnp.arange(A, dtype=jnp.int32), A).min(axis=-1)
+    best = x.max(axis=axis, keepdims=True)
+    return x >= (best - slack * jnp.abs(best) if slack else best)
+
+
+def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
+    """x with zeros for what is rounding beside its largest entry along the axis; traceable."""
+    return jnp.where(jnp.abs(x) > TIE * jnp.abs(x).max(axis=axis, keepdims=True), x, 0.0)
 
 
 def evaluate_jax(

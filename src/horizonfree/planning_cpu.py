@@ -21,12 +21,13 @@ from numba import config, njit, types
 from horizonfree.lanes import (
     LANES,
     LINE,
+    ROWS,
+    add_rows,
     aligned,
     exceeds,
     fetch,
     load,
     plus_product,
-    plus_product_fused,
     splat,
     store,
     transpose,
@@ -148,23 +149,11 @@ def _add_sparse(succ, prob, after, first, r):  # type: ignore[no-untyped-def]  #
 
 @njit
 def _add_dense(prob, after, first, r):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """The same for a dense kernel: four rows share every load of V."""
+    """The same for a dense kernel."""
     n = prob.shape[2]
     prob = prob.reshape(-1)
-    for i in range(0, r.size, 4 * LANES):
-        q0, q1 = load(r, i), load(r, i + LANES)
-        q2, q3 = load(r, i + 2 * LANES), load(r, i + 3 * LANES)
-        row = (first + i // LANES) * n
-        for j in range(n):
-            v = load(after, j * LANES)
-            q0 = plus_product_fused(q0, prob[row + j], v)
-            q1 = plus_product_fused(q1, prob[row + n + j], v)
-            q2 = plus_product_fused(q2, prob[row + 2 * n + j], v)
-            q3 = plus_product_fused(q3, prob[row + 3 * n + j], v)
-        store(r, i, q0)
-        store(r, i + LANES, q1)
-        store(r, i + 2 * LANES, q2)
-        store(r, i + 3 * LANES, q3)
+    for i in range(0, r.size // LANES, ROWS):
+        add_rows(r, i, prob, first + i, n, after)
 
 
 @njit(_signature(1), cache=True, nogil=True)

@@ -15,7 +15,7 @@ from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
 from horizonfree.batch.cast import Cast
-from horizonfree.batch.job import Job, judge
+from horizonfree.batch.job import Job, judge, room
 from horizonfree.batch.many import CURVES
 from horizonfree.errors import OptionError
 from horizonfree.exploration import build_explorer
@@ -111,8 +111,8 @@ def explore_many(
     cast = casting.gather(problems, casting.explorers_of(kind, over), seeds)
     looks = _checkpoints(checkpoints, episodes)
     what = judge(cast, looks, curves, rewards, delta)
-    job = Job(cast, episodes, ev.ladder(budget), looks, what, is_wide())
-    size, N, parts = job.fitting(memory), len(cast), []
+    job = Job(cast, episodes, ev.ladder(budget), looks, what, is_wide(), room(memory))
+    size, N, parts = job.fitting(), len(cast), []
     with chunks.opened(out, job.settings(), size) as store, meter(0, Goal(0, N * episodes), progress) as show:
 
         def tell(done: int) -> None:

@@ -31,6 +31,8 @@ MOST = {
     True: 16_384,
     False: 256,
 }  # members of a chunk, wide and narrow: an interruption loses one chunk at most
+FEW = 16  # members that are compiled for, to learn what one takes
+JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 SUITE = 2**30  # bytes of rewards that are made without being asked for
 
 
@@ -54,6 +56,7 @@ class Job:
     checkpoints: Int[np.ndarray, " C"]
     judge: Judge
     is_wide: bool
+    memory: int = MEMORY
 
     def settings(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -99,24 +102,35 @@ class Job:
         shared, own = self.worlds([0])
         return own, jax.eval_shape(lambda: begin_many(shared, own, is_wide=self.is_wide))
 
-    def fitting(self, memory: int | None) -> int:
+    def fitting(self) -> int:
         """How many members make a chunk: as many as fit, and chunks of nearly one size.
 
-        A member takes its own part of the world, its state (read, written, and once more while it changes), a block of
-        rows, and as workspace about 64 numbers for every successor and for every state of every step.
+        A member takes its own part of the world, its state (read, written, and once more while it changes) and a block
+        of rows; side by side with others it needs workspace of its own, too.
         """
         own, state = self.one()
-        known = self.cast.problems[0].known
-        work = 64 * 8 * (known.phi[..., 0].size + known.horizon * known.num_states)
-        each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK) + work
-        if memory is None:
-            limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-            memory = MEMORY if limit is None else int(SHARE * limit)
-        if memory < each:
-            raise OptionError(f"memory is {memory}; one member takes about {each} bytes")
-        N = len(self.cast)
-        number = -(-N // min(N, MOST[self.is_wide], memory // each))
+        each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK)
+        N, most = len(self.cast), MOST[self.is_wide]
+        if self.is_wide and min(N, most) > FEW:
+            each += self.workspace()
+        if self.memory < each:
+            raise OptionError(f"memory is {self.memory}; one member takes about {each} bytes")
+        number = -(-N // min(N, most, self.memory // each))
         return -(-N // number)
+
+    def workspace(self) -> int:
+        """Bytes for the intermediate results of one member among others, as the compiler counts them."""
+        shared, own = self.worlds(range(FEW))
+        state = begin_many(shared, own, is_wide=True)
+        count, size = jnp.int32(1), min(BLOCK, self.episodes)
+        lowered = simulate_many.lower(shared, own, state, count, size, is_wide=True)  # type: ignore[attr-defined]
+        program = lowered.compile()
+        return int(program.compiled.memory_analysis().temp_size_in_bytes) // FEW
+
+    def judged(self) -> int:
+        """How many members can be judged side by side: each takes a plan and its values for every reward."""
+        T, H, S, _ = self.judge.rewards.shape
+        return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, JUDGED))
 
     def run(self, first: int, size: int, show: Callable[[int], None]) -> Arrays:
         """A chunk of members through all episodes; `show` is told how many of the batch are done.
@@ -140,9 +154,8 @@ class Job:
             k += count
             count = int(np.clip(SECONDS / max(seconds, 1e-9), 1, BLOCK))
             if k in self.checkpoints:
-                curves = judge_many(
-                    shared, own, state, rewards, delta, self.judge.curves, is_wide=self.is_wide
-                )
+                at_once = self.judged() if self.is_wide else None
+                curves = judge_many(shared, own, state, rewards, delta, self.judge.curves, at_once=at_once)
                 found.append({name: np.asarray(x)[:N, None] for name, x in curves.items()})
             show(first * K + N * k)
         return (
@@ -155,6 +168,14 @@ class Job:
         """The states among the arrays of `run`."""
         leaves, shape = jax.tree.flatten(self.one()[1])
         return jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
+
+
+def room(memory: int | None) -> int:
+    """Bytes for a chunk: as given, or a share of what the device has."""
+    if memory is not None:
+        return memory
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return MEMORY if limit is None else int(SHARE * limit)
 
 
 def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delta: float) -> Judge:

@@ -42,7 +42,6 @@ from horizonfree.valid import ValidSet
 GROUP = (
     0.5  # the share of the members that must wait for a choice before one is made, in the wide arrangement
 )
-JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
 
 
@@ -186,9 +185,9 @@ def judge_many(
     delta: Float[Array, ""],
     curves: tuple[str, ...],
     *,
-    is_wide: bool,
+    at_once: int | None,
 ) -> dict[str, Float[Array, " N"]]:
-    """What someone who knows the truth says of every member now.
+    """What someone who knows the truth says of every member now, of `at_once` members side by side.
 
     gap: the most that a plan made in the maximum-likelihood model, as `Run.plan` makes it, loses over the rewards;
     own_gap: the same in the explorer's own estimate; eps: the uniform certificate; efficiency: K T / q, 1 for the best
@@ -214,7 +213,7 @@ def judge_many(
             found["excess"] = excess(valid, evidence, world.truth, delta).max()
         return {name: found[name] for name in curves}
 
-    return jax.lax.map(one, (own, progress), batch_size=JUDGED if is_wide else None)
+    return jax.lax.map(one, (own, progress), batch_size=at_once)
 
 
 def _worst_gap(world: World, theta: Float[Array, " d"], rewards: Float[Array, "T H S A"]) -> Float[Array, ""]:

@@ -33,7 +33,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.explorers.ucrl_vtr_plus import paper_radii, pooled_estimate
 from horizonfree.mixture import Known
-from horizonfree.planning import TIE, greedy
+from horizonfree.planning import TIE, greedy, significant
 from horizonfree.radius import Radii, check_options
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
@@ -161,9 +161,9 @@ def search(known: Known, model: Model, last: Answer, sweeps: int) -> Answer:
     def sweep(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         policy, reward, *best = carry
         policy, V_hat = improve(known, model, reward)
-        rises = V_hat[0, start] > best[2]
+        rises = V_hat[0, start] > best[2] + TIE * jnp.abs(best[2])
         best = [jnp.where(rises, x, y) for x, y in zip((policy, reward, V_hat[0, start]), best)]
-        reward = (jax.grad(score)(reward, policy) > 0).astype(float)
+        reward = (significant(jax.grad(score)(reward, policy)) > 0).astype(float)
         return policy, reward, *best
 
     first = (last.policy, last.reward)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
 from horizonfree.mixture import Known
+from horizonfree.planning import nearly_best
 from horizonfree.simulate import Trajectory
 from horizonfree.valid import ValidSet
 
@@ -54,7 +55,7 @@ class GoalCycling(Explorer):
         def step(W: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
             Q = jnp.where(aim, 1.0, kernel.expect(W))
             W = Q.max(-1)
-            least = jnp.where(W[:, None] == Q, visits, NEVER)
+            least = jnp.where(nearly_best(Q, -1), visits, NEVER)
             return W, (least.argmin(-1).astype(jnp.int32), W)
 
         _, (policy, W) = jax.lax.scan(step, jnp.zeros(S), None, length=known.horizon, reverse=True)

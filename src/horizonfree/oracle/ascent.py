@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
 from horizonfree.oracle.result import OracleResult, Point, conclude
+from horizonfree.planning import nearly_best
 
 LEAK = 0.01  # slope of the caps above 1, in the search only
 RISE = 1e-9  # a move is kept if the value rises by more than this share
@@ -54,7 +55,7 @@ def ascent(
         points = _starts(key_start, prepared, radius, warm, chains)
         keys = jax.random.split(key_climb, chains)
         climbed = jax.vmap(lambda k, x: _climb(k, prepared, radius, x, sweeps))(keys, points)
-        winner = climbed.best_value.argmax()
+        winner = nearly_best(climbed.best_value, 0).argmax()
         point = jax.tree.map(lambda x: x[winner], climbed.best)
         path = evaluate(prepared, point.policy, point.reward, beta)
         is_exact = (path.raw[0, prepared.start] >= 1) | (radius >= beta)
@@ -119,7 +120,7 @@ def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Sear
     value = path.raw[0, prepared.start]
     tried = Point(path.policy, point.step, point.target)
     is_kept = is_kick | (value > now.value + RISE * jnp.abs(now.value))
-    is_best = value > now.best_value
+    is_best = is_start | (value > now.best_value + RISE * jnp.abs(now.best_value))
     return _Search(
         _where(is_kept, tried, now.point),
         jnp.where(is_kept, value, now.value),
@@ -132,7 +133,7 @@ def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Sear
 
 def _best_reward(weights: Weights) -> tuple[Int[Array, ""], Bool[Array, " S"]]:
     """The single-step indicator that maximises the tangent: the positive weights of the step that has most."""
-    step = jnp.maximum(weights.V, 0).sum(axis=1).argmax().astype(jnp.int32)
+    step = nearly_best(jnp.maximum(weights.V, 0).sum(axis=1), 0).argmax().astype(jnp.int32)
     return step, weights.V[step] > 0
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int, Scalar
 
 from horizonfree.oracle.box import ENUMERATE, coordinate_bound, norm, subset_sums
 from horizonfree.oracle.objective import Prepared, optimism
+from horizonfree.planning import nearly_best
 
 
 def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
@@ -43,7 +44,7 @@ def _induct(
 
     def step(U: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
         Q = jnp.clip(ubar + later(prepared.at_successors(U)), 0, 1)
-        return Q.max(axis=0), (Q.argmax(axis=0).astype(jnp.int32), Q.max(axis=0))
+        return Q.max(axis=0), (nearly_best(Q, 0).argmax(axis=0).astype(jnp.int32), Q.max(axis=0))
 
     zero = jnp.zeros(S)
     _, (policy, U) = jax.lax.scan(step, zero, None, length=prepared.horizon - 1, reverse=True)

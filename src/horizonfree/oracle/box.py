@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from horizonfree.planning import nearly_best, significant
+
 ENUMERATE = 8  # the largest n whose 2^n vertices are tried for all pairs at once
 ONE_BY_ONE = 12  # the largest n whose 2^n vertices are tried at all
 CLIMBS = 20  # steps of the local ascent beyond that
@@ -41,7 +43,7 @@ def box_max(F: Float[Array, "*batch m n"]) -> BoxMax:
 def _enumerate(F: Float[Array, "*batch m n"]) -> BoxMax:
     n = F.shape[-1]
     size = norm(subset_sums(jnp.moveaxis(F, -1, 0)), axis=-1)
-    best = size.argmax(axis=0)
+    best = nearly_best(size, 0).argmax(axis=0)
     f = (best[..., None] >> jnp.arange(n)) & 1 == 1
     return BoxMax(f, size.max(axis=0), size.max(axis=0))
 
@@ -84,12 +86,12 @@ def _climb(F: Float[Array, "*batch m n"]) -> BoxMax:
     # The best sign pattern of a row maximises one coordinate of F f exactly: within sqrt(m) of the optimum already.
     starts = jnp.concatenate([F > 0, F < 0, jnp.ones_like(F[..., :1, :], dtype=bool)], axis=-2)
     value = norm(starts.astype(F.dtype) @ jnp.swapaxes(F, -1, -2), axis=-1)
-    best = value.argmax(axis=-1)[..., None, None]
+    best = nearly_best(value, -1).argmax(axis=-1)[..., None, None]
     f = jnp.take_along_axis(starts, best, axis=-2)[..., 0, :]
 
     def climb(_: int, f: Array) -> Array:
         y = (F * f[..., None, :]).sum(-1)
-        return (F * y[..., None]).sum(-2) > 0
+        return significant((F * y[..., None]).sum(-2), -1) > 0
 
     f = jax.lax.fori_loop(0, CLIMBS, climb, f)
     lower = norm((F * f[..., None, :]).sum(-1), axis=-1)

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.oracle.box import box_max, norm
+from horizonfree.planning import nearly_best, significant
 
 
 class Prepared(eqx.Module):
@@ -160,7 +161,7 @@ def sweep_back(
         Q, raw = backup(prepared, *carry, r, beta, leak)
         Q_hat = cap(raw, leak)
         score = jnp.where((w_V == 0) & (w_V_hat == 0), Q_hat, w_V_hat * Q_hat + w_V * Q)
-        is_best = score == score.max(axis=0)
+        is_best = nearly_best(score, 0)
         is_kept = (is_best & (actions == old)).any(axis=0) | ~improve
         a = jnp.where(is_kept, old, jnp.where(is_best, actions, A).min(axis=0))
         chosen = actions == a
@@ -195,7 +196,7 @@ def adjoint(prepared: Prepared, path: Path, beta: Scalar, leak: float) -> Weight
         by_V = k_raw * k_u * beta * jnp.where(bonus > 0, d_bonus, slope)
         by_V_hat = k_raw * (2 * beta * d_hat + p)
         both = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
-        total = jnp.zeros((S, 2)).at[succ].add(both)
+        total = significant(jnp.zeros((S, 2)).at[succ].add(both), 0)
         return (total[:, 0], total[:, 1]), Weights(w_V, w_V_hat)
 
     k_raw = jnp.where(path.raw < 1, 1.0, leak).at[0].set(1.0)  # the value itself is not capped
