@@ -2,7 +2,7 @@
 
 Numba has no vectors. Left to itself the compiler keeps running sums in memory and tests again and again whether arrays
 overlap. Here a vector is a type of its own, which LLVM maps to the registers of the processor, whatever their width.
-All but `add_rows` give each lane the bits of a scalar loop.
+Products of dense rows round sums and products once where the processor can; all else has the bits of a scalar loop.
 
 Numba's cache on disk does not notice changes of this file: after editing it, remove the caches (*.nbi, *.nbc).
 """
@@ -114,36 +114,89 @@ def plus_product(_: Any, q: Any, p: Any, v: Any) -> tuple[Any, Build]:
 
 @_inlined
 def add_rows(_: Any, r: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[Any, Build]:
-    """r[i + k] += sum_j P[row + k, j] V[j] for ROWS rows k of flat arrays; r and V hold vectors, P numbers, n a row.
-
-    Sum and product may be rounded once, and all rows share the loads of V.
-    """
+    """r[i + k] += sum_j P[row + k, j] V[j] for k < ROWS, of flat arrays: r and V hold vectors, rows of P n numbers."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         r_, i, P_, row, n, V_ = args
-        vector, number, contract = LLVM[FLOATS].as_pointer(), ir.DoubleType().as_pointer(), ("contract",)
-        lanes = ir.Constant(i.type, LANES)
-
-        def place(k: int) -> Any:
-            index = builder.mul(builder.add(i, ir.Constant(i.type, k)), lanes)
-            return _at(context, builder, r_, r, index, vector)
-
-        sums = []
-        for k in range(ROWS):
-            first = builder.load(place(k), align=8)
-            sums.append(cgutils.alloca_once_value(builder, first))  # type: ignore[no-untyped-call]
-        starts = [builder.mul(builder.add(row, ir.Constant(row.type, k)), n) for k in range(ROWS)]
+        vector, number, lanes = (
+            LLVM[FLOATS].as_pointer(),
+            ir.DoubleType().as_pointer(),
+            ir.Constant(n.type, LANES),
+        )
+        targets = [
+            _at(context, builder, r_, r, builder.mul(x, lanes), vector) for x in _next(builder, i, ROWS)
+        ]
+        sums = [_variable(builder, builder.load(target, align=8)) for target in targets]
+        starts = [builder.mul(x, n) for x in _next(builder, row, ROWS)]
         with cgutils.for_range(builder, n) as loop:
             v = builder.load(_at(context, builder, V_, V, builder.mul(loop.index, lanes), vector), align=8)
             for total, start in zip(sums, starts):
                 p = builder.load(_at(context, builder, P_, P, builder.add(start, loop.index), number))
-                product = builder.fmul(_filled(builder, p, LLVM[FLOATS]), v, flags=contract)
-                builder.store(builder.fadd(builder.load(total), product, flags=contract), total)
-        for k, total in enumerate(sums):
-            builder.store(builder.load(total), place(k), align=8)
+                _accumulate(builder, total, _filled(builder, p, LLVM[FLOATS]), v)
+        for total, target in zip(sums, targets):
+            builder.store(builder.load(total), target, align=8)
         return context.get_dummy_value()
 
     return types.void(r, types.intp, P, types.intp, types.intp, V), build
+
+
+def _products(rows: int) -> Callable[..., tuple[Any, Build]]:
+    """q[i + k] = sum_j P[row + k, j] V[j] for k < rows, of flat arrays of numbers; a row of P has n >= LANES."""
+
+    def products(_: Any, q: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[Any, Build]:
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            q_, i, P_, row, n, V_ = args
+            vector, number, lanes = LLVM[FLOATS], ir.DoubleType().as_pointer(), ir.Constant(n.type, LANES)
+            zero = ir.Constant(vector, [0.0] * LANES)
+            sums = [_variable(builder, zero) for _ in range(rows)]
+            starts = [builder.mul(x, n) for x in _next(builder, row, rows)]
+
+            def add(j: Any, keep: Callable[[Any], Any]) -> None:
+                v = keep(builder.load(_at(context, builder, V_, V, j, vector.as_pointer()), align=8))
+                for total, start in zip(sums, starts):
+                    place = _at(context, builder, P_, P, builder.add(start, j), vector.as_pointer())
+                    _accumulate(builder, total, builder.load(place, align=8), v)
+
+            with cgutils.for_range(builder, builder.udiv(n, lanes)) as loop:
+                add(builder.mul(loop.index, lanes), lambda v: v)
+            rest = builder.urem(n, lanes)
+            with builder.if_then(builder.icmp_unsigned("!=", rest, ir.Constant(n.type, 0))):
+                index = ir.Constant(ir.VectorType(n.type, LANES), list(range(LANES)))
+                first = _filled(builder, builder.sub(lanes, rest), index.type)
+                is_new = builder.icmp_unsigned(
+                    ">=", index, first
+                )  # the last LANES: some were counted already
+                add(builder.sub(n, lanes), lambda v: builder.select(is_new, v, zero))
+            kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), vector])
+            name = f"llvm.vector.reduce.fadd.v{LANES}f64"
+            reduce = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+            for total, place in zip(sums, _next(builder, i, rows)):
+                x = builder.call(reduce, [ir.DoubleType()(0.0), builder.load(total)], fastmath=("reassoc",))
+                builder.store(x, _at(context, builder, q_, q, place, number))
+            return context.get_dummy_value()
+
+        return types.void(q, types.intp, P, types.intp, types.intp, V), build
+
+    return products
+
+
+one_row, two_rows = _inlined(_products(1)), _inlined(_products(2))
+
+
+def _next(builder: Any, x: Any, count: int) -> list[Any]:
+    """x, x + 1, ..."""
+    return [builder.add(x, ir.Constant(x.type, k)) for k in range(count)]
+
+
+def _variable(builder: Any, x: Any) -> Any:
+    """A variable with this value: in a register, once the compiler is done."""
+    return cgutils.alloca_once_value(builder, x)  # type: ignore[no-untyped-call]
+
+
+def _accumulate(builder: Any, total: Any, p: Any, v: Any) -> None:
+    """total += p v, rounded once where the processor can."""
+    product = builder.fmul(p, v, flags=("contract",))
+    builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
 
 
 @_inlined

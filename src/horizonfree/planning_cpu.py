@@ -2,8 +2,8 @@
 
 One reward. Successor lists: XLA turns indexed loads into slow gathers on CPUs. Two choices make the loop here fast. The
 successors are seen as unsigned numbers: no test for a negative index is left in the inner loop. And there is no
-fastmath: it would let the compiler use hardware gathers, which are slower than plain loads. Dense kernels: one BLAS
-product of matrix and vector a step, without XLA's cost of entering a compiled call.
+fastmath: it would let the compiler use hardware gathers, which are slower than plain loads. Dense kernels: sums stay
+in registers, and pairs of rows share the loads of V.
 
 A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
 LANES rewards go to the threads that Numba may use.
@@ -27,10 +27,12 @@ from horizonfree.lanes import (
     exceeds,
     fetch,
     load,
+    one_row,
     plus_product,
     splat,
     store,
     transpose,
+    two_rows,
     where,
 )
 from horizonfree.mixture import Kernel
@@ -38,6 +40,9 @@ from horizonfree.mixture import Kernel
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 MANY = 16  # steps for which it pays to copy a dense kernel to the beginning of a cache line
+NEAR = (
+    2**17
+)  # probabilities of a kernel that a core holds in its own cache; beyond, single rows stream better
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 
@@ -59,20 +64,24 @@ def _signature(batch: int, *, sparse: bool = True) -> object:
 
 @njit(_signature(0, sparse=False), cache=True)
 def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """For LANES states or more."""
     H, S = policy.shape
     A = prob.shape[1]
-    rows, PV = prob.reshape(S * A, S), np.empty(S * A)
+    pairs = S * A - S * A % 2 if prob.size < NEAR else 0
+    prob, after, q = prob.reshape(-1), aligned(S), aligned(S * A)
     V[H] = 0.0
     for h in range(H - 1, -1, -1):
         r = reward[h % reward.shape[0]]
-        np.dot(rows, V[h + 1], PV)
+        for i in range(0, pairs, 2):
+            two_rows(q, i, prob, i, S, after)
+        for i in range(pairs, S * A):
+            one_row(q, i, prob, i, S, after)
         for s in range(S):
             best, greedy = -np.inf, 0
             for a in range(A):
-                q = r[s, a] + PV[s * A + a]
-                if q > best:
-                    best, greedy = q, a
-            V[h, s] = best
+                if r[s, a] + q[s * A + a] > best:
+                    best, greedy = r[s, a] + q[s * A + a], a
+            V[h, s] = after[s] = best
             policy[h, s] = greedy
 
 
@@ -200,10 +209,11 @@ def optimal(
     batch, S = reward.shape[:-3], prob.shape[0]
     policy = np.empty((*batch, horizon, S), np.int64)
     V = np.empty((*batch, horizon + 1, S))
-    if kernel.is_dense and horizon >= MANY:
+    is_dense = kernel.is_dense and S >= LANES  # smaller ones go as lists
+    if is_dense and horizon >= MANY:
         prob = _lined_up(prob)
-    succ = NOTHING if kernel.is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
-    solve = partial(_dense, prob) if kernel.is_dense else partial(_one, succ, prob)
+    succ = NOTHING if is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
+    solve = partial(_dense, prob) if is_dense else partial(_one, succ, prob)
     if not batch:
         solve(reward, policy, V)
         return policy, V
