@@ -1,12 +1,12 @@
 """Episodes per second against the number of seeds, on one CPU core and, where there is one, on a GPU.
 
-    python benchmarks/batch.py [--json] [--explorers a,b] [--seeds 1,64] [--minutes 8] [--wide]
+    python benchmarks/batch.py [--json] [--explorers a,b] [--seeds 1,64] [--minutes 8] [--wide] [--grid 32x32]
 
-zoned-grid 8x8, H = 20, d = 8, 64-bit. Every row is printed when it is measured: the best of a few blocks of episodes
-of all seeds, one compiled call each, compilation apart (the mean over whole runs where choices get rarer with time). On
-a CPU the seeds go one after the other and the time is CPU time; on a GPU they go side by side and it is wall time
-(--wide: side by side on the CPU too). Rows that would pass the limit of minutes, or that do not fit the memory, are
-told and left out.
+zoned-grid 8x8, H = 20, d = 8 (or 32x32, H = 64, d = 16), 64-bit. Every row is printed when it is measured: the best of
+a few blocks of episodes of all seeds, one compiled call each, compilation apart (the mean over whole runs where choices
+get rarer with time). On a CPU the seeds go one after the other and the time is CPU time; on a GPU they go side by side
+and it is wall time (--wide: side by side on the CPU too). Rows that would pass the limit of minutes, or that do not fit
+the memory, are told and left out.
 
 `share` compares with a floor, the larger of two times. Arithmetic: 2 n H S A multiplications and additions for a
 backward pass through a kernel, d times that through features, and PASSES of them an episode. Memory: the state read and
@@ -23,7 +23,10 @@ import subprocess
 import sys
 import time
 
-GRID = {"size": 8, "zones": 4, "horizon": 20}
+GRIDS = {
+    "8x8": {"size": 8, "zones": 4, "horizon": 20},
+    "32x32": {"size": 32, "zones": 8, "horizon": 64},
+}
 BUDGET = 300  # K of the radii
 SIZE = 100  # episodes of a block
 SECONDS = 4.0  # of measurement for each row
@@ -64,7 +67,7 @@ PEERS = [  # one core of a 2.8 GHz Xeon, CPU time, episodes of H steps; their ow
 ]
 
 
-def measure(name: str, seeds: int, device: str, is_wide: bool) -> dict:
+def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dict:
     """One row."""
     import jax
     import jax.numpy as jnp
@@ -78,7 +81,7 @@ def measure(name: str, seeds: int, device: str, is_wide: bool) -> dict:
     from horizonfree.exploration import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
-    problem = hf.make("zoned-grid", **GRID)
+    problem = hf.make("zoned-grid", **GRIDS[grid])
     given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
     explorer = build_explorer(name, problem, {}, given)
     sizes = (problem.horizon, problem.num_states, problem.num_actions)
@@ -121,6 +124,7 @@ def measure(name: str, seeds: int, device: str, is_wide: bool) -> dict:
     return {
         "device": jax.devices()[0].device_kind if device == "gpu" else "one CPU core",
         "arrangement": "wide" if is_wide else "narrow",
+        "grid": grid,
         "explorer": name,
         "seeds": seeds,
         "episodes_per_s": float(f"{best:.4g}"),
@@ -145,7 +149,9 @@ def floor_seconds(problem, explorer, name: str, calls: float | None, nbytes: flo
     return max(flops / peak[0], memory / peak[1])
 
 
-def worker(device: str, rows: list[tuple[str, int]], until: float, is_wide: bool, as_json: bool) -> None:
+def worker(
+    device: str, rows: list[tuple[str, int]], until: float, is_wide: bool, grid: str, as_json: bool
+) -> None:
     """Measure and print row after row."""
     import jax
 
@@ -159,7 +165,7 @@ def worker(device: str, rows: list[tuple[str, int]], until: float, is_wide: bool
             continue
         began = time.time()
         try:
-            row = measure(name, seeds, device, is_wide)
+            row = measure(name, seeds, device, is_wide, grid)
         except Exception as error:  # one row that fails, for want of memory say, must not cost the others
             row = {"device": device, "explorer": name, "seeds": seeds, "left_out": repr(error)[:300]}
         cost[name] = max(cost.get(name, 0.0), time.time() - began)
@@ -177,6 +183,7 @@ def main() -> None:
     parser.add_argument("--seeds", help="numbers, with commas")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--wide", action="store_true", help="side by side on a CPU too")
+    parser.add_argument("--grid", choices=GRIDS, default="8x8")
     parser.add_argument("--worker", choices=["cpu", "gpu"], help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -207,7 +214,7 @@ def main() -> None:
     else:
         rows = FIRST[args.worker]
         rows = rows + [(x, OTHERS[args.worker]) for x in EXPLORERS if x not in {name for name, _ in rows}]
-    worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.json)
+    worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.grid, args.json)
 
 
 if __name__ == "__main__":
