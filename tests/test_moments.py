@@ -143,8 +143,8 @@ class World:
 @partial(jax.jit, static_argnums=4)
 def _rows(known, V, s, a, M):
     V_next = powers(V[:, 1:], M)  # [2, H, M, S]
-    phi = jax.vmap(known.phi_V_at, (0, 0, 1))(s[:-1], a, V_next)
-    return phi, V_next[:, jnp.arange(len(a)), :, s[1:]]
+    steps = jnp.arange(len(a))
+    return known.phi_V(V_next)[:, steps, :, s[:-1], a], V_next[:, steps, :, s[1:]]
 
 
 @jax.jit

@@ -366,6 +366,18 @@ def test_a_checkpoint_that_makes_no_sense_is_passed_over(change: dict[str, objec
         assert hf.load(folder).episodes == 6
 
 
+def test_going_on_with_other_versions_is_told(saved: Path, folder: Path) -> None:
+    path = folder / "checkpoint-0000000009.npz"
+    header, arrays, _ = sealed.read_npz(path)
+    sealed.write_npz(path, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
+    run = hf.load(folder)  # looking at it is no matter
+    with pytest.warns(store.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"):
+        run = run.resume(episodes=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.resume(episodes=1)
+
+
 # Attacks
 
 

@@ -100,12 +100,6 @@ class Known(eqx.Module):
             return (V @ table).reshape(*V.shape[:-1], S, A, d)
         return jnp.einsum("...san,sand->...sad", V[..., self.succ], self.phi)
 
-    def phi_V_at(
-        self, s: Int[AnyArray, "*B"], a: Int[AnyArray, "*B"], V: Float[AnyArray, "*batch S"]
-    ) -> Float[jax.Array, "*batch d"]:
-        """phi_V(s,a) at one state and action, for one value function or a batch; traceable."""
-        return jnp.asarray(V)[..., jnp.asarray(self.succ)[s, a]] @ jnp.asarray(self.phi)[s, a]
-
     def kernel(self, theta: Float[AnyArray, " d"]) -> Kernel:
         """P_theta, mixed once; NumPy in, NumPy out, or traced."""
         return Kernel(self.succ, self.phi @ theta, self.is_dense)

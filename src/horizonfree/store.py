@@ -121,12 +121,14 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
     folder = run.folder
     with sealed.locked(folder):
         _, seal = sealed.read_json(folder / MANIFEST)
-        mark = _newest(folder, lambda checkpoint: _read(seal, checkpoint)[2])
+        header, _, mark, _ = _newest(folder, lambda checkpoint: _read(seal, checkpoint))
         if mark.episode != run.episodes:
             raise RunError(
                 f"{folder} stands at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
                 "on with it, or save this run into another"
             )
+
+        _tell_of_changes(folder, header["versions"])
 
         def save(now: Run) -> None:
             nonlocal mark
@@ -137,6 +139,18 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
 
         save(run)
         yield save
+
+
+def _tell_of_changes(folder: Path, before: object) -> None:
+    """Other versions may round otherwise: said, since a resumed run is else the one that was never stopped."""
+    now = recipes.versions()
+    known = before if isinstance(before, dict) else {}
+    other = [f"{name} {x} (now {now.get(name)})" for name, x in known.items() if x != now.get(name)]
+    if other:
+        words = (
+            f"{folder} was last written with {', '.join(other)}; it goes on, but perhaps not to the same bits"
+        )
+        warnings.warn(RunWarning(words), stacklevel=5)
 
 
 def settings(run: Run) -> dict[str, Any]:

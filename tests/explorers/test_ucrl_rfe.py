@@ -7,6 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
+from horizonfree.certificates import rounded_up
 from horizonfree.errors import OptionError
 from horizonfree.explorers.ucrl_rfe import UCRLRFE, exploration_reward, widest
 from horizonfree.oracle import box_max
@@ -119,7 +120,7 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     problem, claim = long_run.problem, long_run.certificate(method="paper")
     assert claim.eps == pytest.approx(2 * long_run.rows["relaxed"][-1])
     assert claim.eps < 0.8
-    assert claim.words == f"at most {claim.eps:.3g} is lost, with probability 0.95"
+    assert claim.words == f"at most {rounded_up(claim.eps)} is lost, with probability 0.95"
     for table in (hf.goal(problem, g) for g in range(4)):
         assert hf.true_gap(problem, table, long_run.plan(table, model="explorer").policy) <= claim.eps
     assert (np.diff(long_run.rows["relaxed"]) <= 0).all()

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree import moments, oracle, radius
-from horizonfree.certificates import Certificate
+from horizonfree.certificates import Certificate, rounded_up
 from horizonfree.confidence import ConfidenceSet, least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
@@ -227,9 +227,9 @@ class HFUCRLRFE(Explorer):
             "ball_ratio": float(best.ball_ratio),
             "episode": float(best.episode),
         }
-        words = f"at most {eps:.3g} is lost, with probability {1 - self.delta:g}"
+        words = f"at most {rounded_up(eps)} is lost, with probability {1 - self.delta:g}"
         if self.constants == "scaled":
-            words = f"no guarantee: {eps:.3g} with scaled constants, which no theorem backs"
+            words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
         elif state.episode > self.total():
             return Certificate(
                 1.0, self.delta, "paper", "vacuous: explored beyond the budget of the radii", parts

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from horizonfree import radius
-from horizonfree.certificates import Certificate
+from horizonfree.certificates import Certificate, rounded_up
 from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
@@ -150,9 +150,9 @@ def claim(
 ) -> Certificate:
     """Gap at most 2 U for rewards of total <= 1 and plans made in `estimate`; value, V_1^k, is on the paper's scale."""
     eps = min(1.0, 2 * relaxed)
-    words = f"at most {eps:.3g} is lost, with probability {1 - delta:g}"
+    words = f"at most {rounded_up(eps)} is lost, with probability {1 - delta:g}"
     if constants == "scaled":
-        words = f"no guarantee: {eps:.3g} with scaled constants, which no theorem backs"
+        words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
     elif episodes > (budget or 0):
         eps, words = 1.0, f"vacuous: {episodes} episodes, but the radius is that of a budget of {budget}"
     elif eps >= 1:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +12,11 @@ from horizonfree import planning, rewards
 from horizonfree.certificates import Certificate, Confidence
 from horizonfree.explorers import describe
 from horizonfree.mixture import Mixture
+from horizonfree.recipes import versions
 from horizonfree.report.history import Moment, moments
 from horizonfree.run import Run, true_gap
 
 MOST_COLUMNS = 12  # of a map on a third of the page
-PACKAGES = ("horizonfree", "jax", "equinox", "numpy", "scipy", "numba")
 
 
 class Weights(NamedTuple):
@@ -190,14 +189,3 @@ def place(problem: Mixture, state: int) -> str:
         return f"state {state}"
     column, row = cells[state]
     return f"column {column + 1}, row {row + 1}"
-
-
-def versions() -> dict[str, str]:
-    """The packages that numbers depend on."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed as a package"
-    return found

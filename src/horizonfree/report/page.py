@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree.errors import OptionError
+from horizonfree.recipes import versions
 from horizonfree.report import draw, theme
-from horizonfree.report.facts import Facts, facts, versions
+from horizonfree.report.facts import Facts, facts
 from horizonfree.report.figures import draw_all
 from horizonfree.run import Run
 
