@@ -19,9 +19,17 @@ from numba.extending import intrinsic, models, register_model
 
 LANES = 16
 LINE = 8  # numbers of 64 bits in a cache line, and rows and columns of a block that is transposed
-ROWS = (
-    8 if get_host_cpu_features().get("avx512f") else 2
-)  # of a product: their sums should fill the registers
+
+
+def _has(feature: str) -> bool:
+    """Whether the processor has a feature; no where it does not tell."""
+    try:
+        return bool(get_host_cpu_features().get(feature))
+    except RuntimeError:
+        return False
+
+
+ROWS = 8 if _has("avx512f") else 2  # of a product: their sums should fill the registers
 
 _I8P, _I32 = ir.IntType(8).as_pointer(), ir.IntType(32)
 Build = Callable[[Any, Any, Any, Any], Any]  # (context, builder, signature, arguments) -> value
