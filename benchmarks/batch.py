@@ -30,9 +30,7 @@ GRIDS = {
 BUDGET = 300  # K of the radii
 SIZE = 100  # episodes of a block
 SECONDS = 4.0  # of measurement for each row
-LONGEST = (
-    15.0  # of an explorer that chooses now and then, measured over a run of BUDGET episodes if that is enough
-)
+LONGEST = 15.0  # of a whole run of BUDGET episodes, for explorers that choose now and then
 PEAK = {"cpu": (90e9, 128e9), "gpu": (34e12, 4.8e12)}
 PASSES = {  # backward passes an episode, and whether they go through features; a call of the oracle counts for itself
     "uniform": (0, False),

@@ -30,9 +30,7 @@ from horizonfree.valid import ValidSet
 
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
 LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
-LATE = (
-    0.9  # weight of the bet that starts after a fifth of a declared budget; the rest is for the time before
-)
+LATE = 0.9  # of the weight for the bet after a fifth of a declared budget; the rest is for before
 ZERO = 1e-9  # the probability of a row that is not free and below this is zero: seeing it refutes the class
 
 

@@ -40,9 +40,7 @@ from horizonfree.mixture import Kernel
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 MANY = 16  # steps for which it pays to copy a dense kernel to the beginning of a cache line
-NEAR = (
-    2**17
-)  # probabilities of a kernel that a core holds in its own cache; beyond, single rows stream better
+NEAR = 2**17  # probabilities that a core's own cache holds; beyond, single rows stream better
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 

@@ -25,9 +25,7 @@ from horizonfree.rows import at_slots
 from horizonfree.valid import ValidSet
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
-UNROLLED = (
-    16  # successors up to which a sum over them is faster written out than as products of small matrices
-)
+UNROLLED = 16  # successors up to which a sum is faster written out than as small matrices
 TILTED = 5  # of the scalars carried back, the last five are also summed against z
 
 

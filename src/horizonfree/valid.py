@@ -15,9 +15,7 @@ from horizonfree.errors import FeatureError
 from horizonfree.mixture import AnyArray, Known
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
-FORCED = (
-    1e-9  # a probability below this share of its row's size, at the centre of Theta, is zero on all of Theta
-)
+FORCED = 1e-9  # below this share of its row's size at the centre, a probability is 0 on all of Theta
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 

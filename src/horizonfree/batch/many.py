@@ -39,9 +39,7 @@ from horizonfree.planning import evaluate_jax, optimal_jax
 from horizonfree.simulate import Sampler
 from horizonfree.valid import ValidSet
 
-GROUP = (
-    0.5  # the share of the members that must wait for a choice before one is made, in the wide arrangement
-)
+GROUP = 0.5  # of the members must wait for a choice before one is made, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
 
 
