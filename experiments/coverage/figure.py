@@ -59,8 +59,9 @@ def draw(rows: list[dict], path: Path) -> None:
     left.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
     left.set_xlabel("share of the paper's radius that was needed")
     right.set_xlabel("smallest scale that covers")
+    left.set_xscale("log")
+    right.set_xlim(left=0)
     for axis in (left, right):
-        axis.set_xscale("log")
         axis.set_yticks(range(len(names)), names)
         axis.grid(axis="y", linewidth=0.3)
     left.legend(frameon=False, fontsize=8)

@@ -64,6 +64,8 @@ def draw(rows: list[dict], path: Path) -> None:
         axis.fill_between(k, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
     axis.axhline(0.02, color="0.6", linewidth=0.8, linestyle=":")
     axis.set_xlabel("episodes")
+    axis.set_xticks(k, k)
+    axis.minorticks_off()
     axis.set_ylabel("worst gap over 128 rewards")
     axis.set_title("zoned-grid 8x8, H = 20: median of 20 seeds and its 96 % interval", fontsize=10)
     axis.legend(fontsize=8, ncols=2, frameon=False)
