@@ -185,6 +185,20 @@ def test_rewards_side_by_side_have_the_bits_of_one_alone(monkeypatch, size, num_
     np.testing.assert_array_equal(dense_policy[1::2], policy[1::2])  # rounding may settle ties
 
 
+def test_rounding_does_not_settle_ties_of_explorers(x64):
+    """The first of what is nearly best is taken, whatever the last bits are; without slack they decide."""
+    rng = np.random.default_rng(4)
+    Q = rng.integers(1, 4, size=(200, 5)) * 0.1  # full of ties
+    noisy = [Q * (1 + 1e-14 * rng.standard_normal(Q.shape)) for _ in range(5)]
+    chosen = [np.asarray(planning.greedy(x, planning.TIE)[1]) for x in noisy]
+    np.testing.assert_array_equal(chosen, [Q.argmax(-1)] * 5)
+    assert any((np.asarray(planning.greedy(x)[1]) != Q.argmax(-1)).any() for x in noisy)
+    V, action = planning.greedy(np.array([[1.0, 1.0 + 1e-9], [-1.0, -1.0 + 1e-11]]), planning.TIE)
+    np.testing.assert_array_equal(action, [1, 0])  # a share of 1e-9 is a difference, one of 1e-11 is not
+    np.testing.assert_array_equal(V, [1.0 + 1e-9, -1.0 + 1e-11])  # values are maxima all the same
+    np.testing.assert_array_equal(planning.significant(np.array([3.0, -1e-12, 1e-3])), [3.0, 0.0, 1e-3])
+
+
 def test_where_a_kernel_lies_in_memory_changes_no_plan():
     """Long horizons copy a dense kernel to the beginning of a cache line; sums may then be grouped differently."""
     kernel, _, _ = random_case(((9, 4, 9, 3), 0))
