@@ -94,8 +94,9 @@ def test_many_goals_are_thinned_evenly_and_end_at_both_ends(
     np.testing.assert_array_equal(few[[0, -1]], every[[0, -1]])
 
 
-def test_intervals_are_the_shadow_of_the_ellipsoid(run: Run) -> None:
+def test_intervals_are_the_shadow_of_the_ellipsoid(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every parameter on the ellipsoid stays within the intervals, and each end is attained."""
+    monkeypatch.setattr(ft, "CUT", 0)
     confidence, unit = run.confidence(0.05), run.problem.known.unit
     weights = ft.weights(run, confidence)
     Z, rows = np.asarray(run.valid.basis), np.asarray(run.valid.rows)
@@ -105,19 +106,30 @@ def test_intervals_are_the_shadow_of_the_ellipsoid(run: Run) -> None:
     def moved(u: np.ndarray) -> np.ndarray:
         return Z @ np.linalg.lstsq(z_rows, z @ u, rcond=None)[0] / unit
 
+    radius = weights.high - weights.estimate
+    np.testing.assert_allclose(weights.estimate - weights.low, radius)
     rng = np.random.default_rng(0)
     for u in rng.normal(size=(200, q)):
-        assert (np.abs(moved(u / np.linalg.norm(u))) <= weights.radius + 1e-12).all()
-    for i in range(len(weights.radius)):
+        assert (np.abs(moved(u / np.linalg.norm(u))) <= radius + 1e-12).all()
+    for i in range(len(radius)):
         toward = np.array([moved(e)[i] for e in np.eye(q)])
-        assert moved(toward / np.linalg.norm(toward))[i] == pytest.approx(weights.radius[i])
+        assert moved(toward / np.linalg.norm(toward))[i] == pytest.approx(radius[i])
 
 
 def test_intervals_hold_the_truth(run: Run) -> None:
     """False alarm: 1e-6, the delta of the confidence."""
     weights = ft.weights(run, run.confidence(1e-6))
     assert weights.truth is not None
-    assert (np.abs(weights.estimate - weights.truth) <= weights.radius + 1e-9).all()
+    assert (weights.low - 1e-9 <= weights.truth).all()
+    assert (weights.truth <= weights.high + 1e-9).all()
+
+
+def test_intervals_are_cut_where_no_kernel_has_such_a_weight() -> None:
+    """Weights of a grid are probabilities, of staying on course and of slipping; one episode says little of them."""
+    run = hf.explore(hf.make("zoned-grid", size=3, zones=2, horizon=4), episodes=1)
+    weights = ft.weights(run, run.confidence(0.05))
+    np.testing.assert_allclose(weights.low, 0.0, atol=1e-9)
+    np.testing.assert_allclose(weights.high, 1.0, atol=1e-9)
 
 
 def test_doubt_is_zero_where_everything_is_known_and_nan_where_nobody_gets() -> None:

@@ -54,6 +54,25 @@ class ValidSet(eqx.Module):
         return bool((p >= -tolerance).all() and (np.abs(total - 1) <= tolerance).all())
 
 
+def extent(valid: ValidSet, i: int) -> tuple[float, float]:
+    """The smallest and the largest entry i of a valid parameter: two linear programmes; infinite where unbounded."""
+    objective = np.zeros(valid.rows.shape[1])
+    ends = []
+    for sign in (1.0, -1.0):
+        objective[i] = sign
+        result = linprog(
+            objective,
+            A_ub=-np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None],
+            b_ub=np.zeros(len(valid.rows)),
+            A_eq=np.asarray(valid.sums),
+            b_eq=np.ones(len(valid.sums)),
+            bounds=(None, None),
+            method="highs",
+        )
+        ends.append(sign * result.fun if result.status == 0 else -sign * np.inf)
+    return ends[0], ends[1]
+
+
 def valid_set(known: Known) -> ValidSet:
     """Theta of a known class; costs one look at every feature and one small linear programme."""
     phi = np.asarray(known.phi)

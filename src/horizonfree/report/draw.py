@@ -117,18 +117,11 @@ def weights(facts: Facts) -> "Figure | None":
     order = np.flatnonzero(found.is_learnable)
     if not order.size:
         return None
-    widest = np.argsort(-found.radius[order], kind="stable")[:MOST_WEIGHTS]
+    widest = np.argsort((found.low - found.high)[order], kind="stable")[:MOST_WEIGHTS]
     order = np.sort(order[widest])
     fig, ((ax,),) = figure(0.7 + 0.2 * len(order))
     y = np.arange(len(order))
-    ax.hlines(
-        y,
-        found.estimate[order] - found.radius[order],
-        found.estimate[order] + found.radius[order],
-        color=ACCENT,
-        linewidth=5,
-        alpha=0.35,
-    )
+    ax.hlines(y, found.low[order], found.high[order], color=ACCENT, linewidth=5, alpha=0.35)
     ax.plot(found.estimate[order], y, "o", color=ACCENT, markersize=4.5, label="estimate and interval")
     if found.truth is not None:
         ax.plot(found.truth[order], y, "o", color=WARM, markerfacecolor="none", markersize=8, label="truth")

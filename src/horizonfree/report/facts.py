@@ -15,18 +15,21 @@ from horizonfree.mixture import Mixture
 from horizonfree.recipes import versions
 from horizonfree.report.history import Moment, moments
 from horizonfree.run import Run, true_gap
+from horizonfree.valid import extent
 
+CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
 MOST_COLUMNS = 12  # of a map on a third of the page
 
 
 class Weights(NamedTuple):
-    """The parameter in the units in which the features were given, each entry with its interval.
+    """The parameter in the units in which the features were given, each entry with its interval [low, high].
 
     `is_learnable` is False where nothing that can happen in an episode depends on the entry alone.
     """
 
     estimate: Float[np.ndarray, " d"]
-    radius: Float[np.ndarray, " d"]
+    low: Float[np.ndarray, " d"]
+    high: Float[np.ndarray, " d"]
     is_learnable: Bool[np.ndarray, " d"]
     truth: Float[np.ndarray, " d"] | None
 
@@ -130,7 +133,7 @@ def doubts(run: Run, confidence: Confidence) -> Float[np.ndarray, " S"]:
 
 
 def weights(run: Run, confidence: Confidence) -> Weights:
-    """Theta with the shadow of the confidence ellipsoid on each axis.
+    """Theta with the shadow of the confidence ellipsoid on each axis, as far as some kernel has such an entry.
 
     The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the rows. With the rows' own coordinates x Z = z_rows there is a
     map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||.
@@ -140,10 +143,18 @@ def weights(run: Run, confidence: Confidence) -> Weights:
     z_rows = np.where(np.asarray(valid.free)[:, None], np.asarray(valid.rows) @ Z, 0.0)
     L = np.linalg.lstsq(z_rows, np.asarray(confidence.ball.z), rcond=None)[0]
     hidden = np.asarray(valid.affine) @ np.asarray(valid.affine).T - Z @ Z.T
+    theta, radius = np.asarray(confidence.theta), np.linalg.norm(Z @ L, axis=1)
+    is_learnable = np.diagonal(hidden) < 1e-9
+    low, high = theta - radius, theta + radius
+    if valid.rows.size <= CUT:
+        for i in np.flatnonzero(is_learnable):
+            least, most = extent(valid, int(i))
+            low[i], high[i] = max(low[i], least), min(high[i], most)
     return Weights(
-        np.asarray(confidence.theta) / unit,
-        np.linalg.norm(Z @ L, axis=1) / unit,
-        np.diagonal(hidden) < 1e-9,
+        theta / unit,
+        low / unit,
+        high / unit,
+        is_learnable,
         None if run.problem.truth is None else np.asarray(run.problem.truth) / unit,
     )
 
