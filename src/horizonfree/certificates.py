@@ -236,17 +236,32 @@ def _rejected(confidence: Confidence) -> Certificate:
     return Certificate(1.0, delta, "rejected", words, _parts(confidence), is_rejected=True)
 
 
+def round_up(eps: float, finest: float = 0.0) -> float:
+    """eps > 0 to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
+    return min(1.0, math.ceil(eps / unit - 1e-9) * unit)
+
+
 def rounded_up(eps: float) -> str:
-    """A bound for people: three digits, rounded up, so that what is said stays true."""
-    if eps <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(eps)) - 2)
-    return f"{min(1.0, math.ceil(eps / unit - 1e-9) * unit):.3g}"
+    """A bound for people."""
+    return f"{round_up(eps):.3g}" if eps > 0 else "0"
+
+
+def proved(eps: float, delta: float) -> str:
+    """What a bound says."""
+    return f"at most {rounded_up(eps)} is lost, with probability {1 - delta:g}"
+
+
+def claimed(eps: float, delta: float, constants: str) -> str:
+    """What the bound of a paper says: something with the paper's constants only."""
+    if constants == "scaled":
+        return f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
+    return proved(eps, delta) if eps < 1 else "vacuous: the paper's constants need far more episodes"
 
 
 def _words(confidence: Confidence, eps: float) -> str:
     if eps < 1:
-        return f"at most {rounded_up(eps)} is lost, with probability {1 - confidence.delta:g}"
+        return proved(eps, float(confidence.delta))
     missing = confidence.num_free - int(confidence.num_seen)
     if missing:
         return f"vacuous: {missing} of {confidence.num_free} unknown directions have not been seen by the bet"

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic, models, register_jitable, register_model
 
 LANES = 16
 LINE = 8  # numbers of 64 bits in a cache line, and rows and columns of a block that is transposed
@@ -126,14 +126,10 @@ def add_rows(_: Any, r: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         r_, i, P_, row, n, V_ = args
-        vector, number, lanes = (
-            LLVM[FLOATS].as_pointer(),
-            ir.DoubleType().as_pointer(),
-            ir.Constant(n.type, LANES),
-        )
-        targets = [
-            _at(context, builder, r_, r, builder.mul(x, lanes), vector) for x in _next(builder, i, ROWS)
-        ]
+        vector, number = LLVM[FLOATS].as_pointer(), ir.DoubleType().as_pointer()
+        lanes = ir.Constant(n.type, LANES)
+        places = [builder.mul(x, lanes) for x in _next(builder, i, ROWS)]
+        targets = [_at(context, builder, r_, r, place, vector) for place in places]
         sums = [_variable(builder, builder.load(target, align=8)) for target in targets]
         starts = [builder.mul(x, n) for x in _next(builder, row, ROWS)]
         with cgutils.for_range(builder, n) as loop:
@@ -171,9 +167,7 @@ def _products(rows: int) -> Callable[..., tuple[Any, Build]]:
             with builder.if_then(builder.icmp_unsigned("!=", rest, ir.Constant(n.type, 0))):
                 index = ir.Constant(ir.VectorType(n.type, LANES), list(range(LANES)))
                 first = _filled(builder, builder.sub(lanes, rest), index.type)
-                is_new = builder.icmp_unsigned(
-                    ">=", index, first
-                )  # the last LANES: some were counted already
+                is_new = builder.icmp_unsigned(">=", index, first)  # some of the last LANES were counted
                 add(builder.sub(n, lanes), lambda v: builder.select(is_new, v, zero))
             kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), vector])
             name = f"llvm.vector.reduce.fadd.v{LANES}f64"
@@ -270,9 +264,9 @@ def fetch(_: Any, x: Any, i: Any) -> tuple[Any, Build]:
     return types.void(x, types.intp), build
 
 
-@njit
-def aligned(size):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """A flat array of zeros that begins with a cache line: a vector in two lines takes twice as long to load."""
-    room = np.zeros(size + LINE)
+@register_jitable
+def aligned(size: int) -> np.ndarray:
+    """A flat array that begins with a cache line, not filled: a vector in two lines takes twice as long to load."""
+    room = np.empty(size + LINE)
     first = (-room.ctypes.data // 8) % LINE
     return room[first : first + size]

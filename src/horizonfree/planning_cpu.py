@@ -67,7 +67,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
     A = prob.shape[1]
     pairs = S * A - S * A % 2 if prob.size < NEAR else 0
     prob, after, q = prob.reshape(-1), aligned(S), aligned(S * A)
-    V[H] = 0.0
+    after[:] = V[H] = 0.0
     for h in range(H - 1, -1, -1):
         r = reward[h % reward.shape[0]]
         for i in range(0, pairs, 2):
@@ -173,7 +173,7 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
     A = prob.shape[1]
     after, now, r = aligned(S * LANES), aligned(S * LANES), aligned(TILE * A * LANES)
     greedy = np.empty(S * LANES, np.int64)
-    V[:, H] = 0.0
+    after[:] = V[:, H] = 0.0
     for h in range(H - 1, -1, -1):
         for start in range(0, S, TILE):
             first = min(start, S - TILE)  # the last tile may repeat some states of the one before
@@ -192,9 +192,7 @@ def _lined_up(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n"]:
     """x, copied unless it begins with a cache line: loads across two lines take twice as long."""
     if x.ctypes.data % (8 * LINE) == 0:
         return x
-    room = np.empty(x.size + LINE)
-    first = -room.ctypes.data // 8 % LINE
-    copy = room[first : first + x.size].reshape(x.shape)
+    copy = aligned(x.size).reshape(x.shape)
     copy[...] = x
     return copy
 

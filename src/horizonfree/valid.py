@@ -56,14 +56,14 @@ class ValidSet(eqx.Module):
 
 def extent(valid: ValidSet, i: int) -> tuple[float, float]:
     """The smallest and the largest entry i of a valid parameter: two linear programmes; infinite where unbounded."""
-    objective = np.zeros(valid.rows.shape[1])
-    ends = []
+    rows = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
+    objective, ends = np.zeros(rows.shape[1]), []
     for sign in (1.0, -1.0):
         objective[i] = sign
         result = linprog(
             objective,
-            A_ub=-np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None],
-            b_ub=np.zeros(len(valid.rows)),
+            A_ub=-rows,
+            b_ub=np.zeros(len(rows)),
             A_eq=np.asarray(valid.sums),
             b_eq=np.ones(len(valid.sums)),
             bounds=(None, None),

@@ -36,9 +36,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     for state, trajectory, after in follow(problem, explorer, K):
         width = literal.widest(phi, mine.Sigma)
         f = full_slots(known, state.f)
-        for s, a in np.ndindex(*width.shape):
-            attained = literal.norm_inv(literal.phi_of(phi, s, a, f[s, a]), mine.Sigma)
-            assert attained == pytest.approx(width[s, a], abs=1e-9)
+        np.testing.assert_allclose(literal.attained(phi, f, mine.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
         Q, V = literal.plan(phi, [mine.theta()] * H, [mine.Sigma] * H, beta, reward, H)
         chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]

@@ -32,9 +32,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(constants, x64):
     for state, trajectory, after in follow(problem, explorer, K):
         width = literal.widest(phi, box.Sigma)
         f = full_slots(known, state.f)
-        for s, a in np.ndindex(*width.shape):
-            attained = literal.norm_inv(literal.phi_of(phi, s, a, f[s, a]), box.Sigma)
-            assert attained == pytest.approx(width[s, a], abs=1e-9)
+        np.testing.assert_allclose(literal.attained(phi, f, box.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
         Q, V = literal.plan(phi, [hat.theta()] * H, [hat.Sigma] * H, radii.hat, reward, H)
         chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]

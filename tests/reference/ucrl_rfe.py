@@ -48,6 +48,12 @@ def plan(phi, theta, Sigma, beta, reward, cap):
     return Q, V
 
 
+def attained(phi, f, Sigma):
+    """||phi_f(s,a)|| in the inverse norm, f [S, A, S] of every pair."""
+    S, A = phi.shape[:2]
+    return np.array([[norm_inv(phi_of(phi, s, a, f[s, a]), Sigma) for a in range(A)] for s in range(S)])
+
+
 def widest(phi, Sigma):
     """max over f in {0,1}^S of ||phi_f(s,a)|| in the inverse norm, by looking at all of them."""
     S, A = phi.shape[:2]

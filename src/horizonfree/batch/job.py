@@ -127,8 +127,10 @@ class Job:
         program = lowered.compile()
         return int(program.compiled.memory_analysis().temp_size_in_bytes) // FEW
 
-    def judged(self) -> int:
-        """How many members can be judged side by side: each takes a plan and its values for every reward."""
+    def judged(self) -> int | None:
+        """How many members can be judged side by side, if they are: each takes a plan and values for every reward."""
+        if not self.is_wide:
+            return None
         T, H, S, _ = self.judge.rewards.shape
         return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, JUDGED))
 
@@ -154,8 +156,9 @@ class Job:
             k += count
             count = int(np.clip(SECONDS / max(seconds, 1e-9), 1, BLOCK))
             if k in self.checkpoints:
-                at_once = self.judged() if self.is_wide else None
-                curves = judge_many(shared, own, state, rewards, delta, self.judge.curves, at_once=at_once)
+                curves = judge_many(
+                    shared, own, state, rewards, delta, self.judge.curves, at_once=self.judged()
+                )
                 found.append({name: np.asarray(x)[:N, None] for name, x in curves.items()})
             show(first * K + N * k)
         return (

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree import moments, oracle, radius
-from horizonfree.certificates import Certificate, rounded_up
+from horizonfree.certificates import Certificate, claimed
 from horizonfree.confidence import ConfidenceSet, least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
@@ -227,17 +227,12 @@ class HFUCRLRFE(Explorer):
             "ball_ratio": float(best.ball_ratio),
             "episode": float(best.episode),
         }
-        words = f"at most {rounded_up(eps)} is lost, with probability {1 - self.delta:g}"
-        if self.constants == "scaled":
-            words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
-        elif state.episode > self.total():
-            return Certificate(
-                1.0, self.delta, "paper", "vacuous: explored beyond the budget of the radii", parts
-            )
-        elif best.ball_ratio > 1:
+        if self.constants == "paper" and state.episode > self.total():
+            words = "vacuous: explored beyond the budget of the radii"
+            return Certificate(1.0, self.delta, "paper", words, parts)
+        if self.constants == "paper" and best.ball_ratio > 1:
             return Certificate(1.0, self.delta, "paper", "vacuous: theta_k left its confidence balls", parts)
-        elif eps >= 1:
-            words = "vacuous: the paper's constants need far more episodes"
+        words = claimed(eps, self.delta, self.constants)
         return Certificate(eps, self.delta, f"{self.constants} constants, 4U", words, parts)
 
     def orders(self, known: Known) -> int:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from horizonfree import radius
-from horizonfree.certificates import Certificate, rounded_up
+from horizonfree.certificates import Certificate, claimed
 from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
@@ -150,11 +150,7 @@ def claim(
 ) -> Certificate:
     """Gap at most 2 U for rewards of total <= 1 and plans made in `estimate`; value, V_1^k, is on the paper's scale."""
     eps = min(1.0, 2 * relaxed)
-    words = f"at most {rounded_up(eps)} is lost, with probability {1 - delta:g}"
-    if constants == "scaled":
-        words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
-    elif episodes > (budget or 0):
+    words = claimed(eps, delta, constants)
+    if constants == "paper" and episodes > (budget or 0):
         eps, words = 1.0, f"vacuous: {episodes} episodes, but the radius is that of a budget of {budget}"
-    elif eps >= 1:
-        words = "vacuous: the paper's constants need far more episodes"
     return Certificate(eps, delta, f"{constants} constants, 2U", words, {"relaxed": relaxed, "V": value})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree.certificates import round_up
 from horizonfree.errors import OptionError
 from horizonfree.recipes import versions
 from horizonfree.report import draw, theme
@@ -116,11 +117,8 @@ def number(x: float | None) -> str:
 
 
 def bound(x: float) -> str:
-    """A bound for people: three digits, rounded up, so that what is said stays true."""
-    if x < 1e-6:
-        return "0.000001"
-    unit = 10.0 ** max(-6, math.floor(math.log10(x)) - 2)
-    return number(min(1.0, math.ceil(x / unit - 1e-9) * unit))
+    """A bound for people, without exponents."""
+    return "0.000001" if x < 1e-6 else number(round_up(x, finest=1e-6))
 
 
 def sentence(words: str) -> str:
