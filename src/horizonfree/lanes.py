@@ -144,45 +144,35 @@ def add_rows(_: Any, r: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[
     return types.void(r, types.intp, P, types.intp, types.intp, V), build
 
 
-def _products(rows: int) -> Callable[..., tuple[Any, Build]]:
-    """q[i + k] = sum_j P[row + k, j] V[j] for k < rows, of flat arrays of numbers; a row of P has n >= LANES."""
+@_inlined
+def product(_: Any, P: Any, i: Any, V: Any, n: Any) -> tuple[Any, Build]:
+    """sum_j P[i + j] V[j] for j < n, of flat arrays of numbers; n >= LANES."""
 
-    def products(_: Any, q: Any, i: Any, P: Any, row: Any, n: Any, V: Any) -> tuple[Any, Build]:
-        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            q_, i, P_, row, n, V_ = args
-            vector, number, lanes = LLVM[FLOATS], ir.DoubleType().as_pointer(), ir.Constant(n.type, LANES)
-            zero = ir.Constant(vector, [0.0] * LANES)
-            sums = [_variable(builder, zero) for _ in range(rows)]
-            starts = [builder.mul(x, n) for x in _next(builder, row, rows)]
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        P_, i, V_, n = args
+        vector, lanes = LLVM[FLOATS], ir.Constant(n.type, LANES)
+        zero = ir.Constant(vector, [0.0] * LANES)
+        total = _variable(builder, zero)
 
-            def add(j: Any, keep: Callable[[Any], Any]) -> None:
-                v = keep(builder.load(_at(context, builder, V_, V, j, vector.as_pointer()), align=8))
-                for total, start in zip(sums, starts):
-                    place = _at(context, builder, P_, P, builder.add(start, j), vector.as_pointer())
-                    _accumulate(builder, total, builder.load(place, align=8), v)
+        def add(j: Any, keep: Callable[[Any], Any]) -> None:
+            v = builder.load(_at(context, builder, V_, V, j, vector.as_pointer()), align=8)
+            p = builder.load(_at(context, builder, P_, P, builder.add(i, j), vector.as_pointer()), align=8)
+            _accumulate(builder, total, p, keep(v))
 
-            with cgutils.for_range(builder, builder.udiv(n, lanes)) as loop:
-                add(builder.mul(loop.index, lanes), lambda v: v)
-            rest = builder.urem(n, lanes)
-            with builder.if_then(builder.icmp_unsigned("!=", rest, ir.Constant(n.type, 0))):
-                index = ir.Constant(ir.VectorType(n.type, LANES), list(range(LANES)))
-                first = _filled(builder, builder.sub(lanes, rest), index.type)
-                is_new = builder.icmp_unsigned(">=", index, first)  # some of the last LANES were counted
-                add(builder.sub(n, lanes), lambda v: builder.select(is_new, v, zero))
-            kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), vector])
-            name = f"llvm.vector.reduce.fadd.v{LANES}f64"
-            reduce = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
-            for total, place in zip(sums, _next(builder, i, rows)):
-                x = builder.call(reduce, [ir.DoubleType()(0.0), builder.load(total)], fastmath=("reassoc",))
-                builder.store(x, _at(context, builder, q_, q, place, number))
-            return context.get_dummy_value()
+        with cgutils.for_range(builder, builder.udiv(n, lanes)) as loop:
+            add(builder.mul(loop.index, lanes), lambda v: v)
+        rest = builder.urem(n, lanes)
+        with builder.if_then(builder.icmp_unsigned("!=", rest, ir.Constant(n.type, 0))):
+            index = ir.Constant(ir.VectorType(n.type, LANES), list(range(LANES)))
+            first = _filled(builder, builder.sub(lanes, rest), index.type)
+            is_new = builder.icmp_unsigned(">=", index, first)  # some of the last LANES were counted
+            add(builder.sub(n, lanes), lambda v: builder.select(is_new, v, zero))
+        kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), vector])
+        name = f"llvm.vector.reduce.fadd.v{LANES}f64"
+        reduce = cgutils.get_or_insert_function(builder.module, kind, name)  # type: ignore[no-untyped-call]
+        return builder.call(reduce, [ir.DoubleType()(0.0), builder.load(total)], fastmath=("reassoc",))
 
-        return types.void(q, types.intp, P, types.intp, types.intp, V), build
-
-    return products
-
-
-one_row, two_rows = _inlined(_products(1)), _inlined(_products(2))
+    return types.float64(P, types.intp, V, types.intp), build
 
 
 def _next(builder: Any, x: Any, count: int) -> list[Any]:

@@ -2,8 +2,9 @@
 
 One reward. Successor lists: XLA turns indexed loads into slow gathers on CPUs. Two choices make the loop here fast. The
 successors are seen as unsigned numbers: no test for a negative index is left in the inner loop. And there is no
-fastmath: it would let the compiler use hardware gathers, which are slower than plain loads. Dense kernels: sums stay
-in registers, and pairs of rows share the loads of V.
+fastmath: it would let the compiler use hardware gathers, which are slower than plain loads. Dense kernels: rows that
+cannot matter are left out. What an action can be worth at most is known from the step before, and where it is less
+than what another attains, the action is not best. The plan is the same, in every bit.
 
 A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
 LANES rewards go to the threads that Numba may use.
@@ -27,20 +28,18 @@ from horizonfree.lanes import (
     exceeds,
     fetch,
     load,
-    one_row,
     plus_product,
+    product,
     splat,
     store,
     transpose,
-    two_rows,
     where,
 )
 from horizonfree.mixture import Kernel
 
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-MANY = 16  # steps for which it pays to copy a dense kernel to the beginning of a cache line
-NEAR = 2**17  # probabilities that a core's own cache holds; beyond, single rows stream better
+EPS = np.finfo(np.float64).eps
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 
@@ -60,27 +59,84 @@ def _signature(batch: int, *, sparse: bool = True) -> object:
     )
 
 
+@njit
+def _spreads(prob):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """|p - mean(p)| of every row p, rounded up, and a slack: so many times |v| covers rounding, and sums of p that
+    are not 1, in `_promise`. A product of S terms is rounded by at most S EPS/2 |p| |v|."""
+    S, A, _ = prob.shape
+    rows, spread, ones = prob.reshape(-1), aligned(S * A), aligned(S)
+    ones[:] = 1.0
+    largest = excess = 0.0
+    for i in range(S * A):
+        mass, square = product(rows, i * S, ones, S), product(rows, i * S, rows[i * S :], S)
+        spread[i] = np.sqrt(max((1 + 8 * S * EPS) * square - mass**2 / S, 0.0))
+        largest, excess = max(largest, square), max(excess, abs(mass - 1.0))
+    return spread, excess / np.sqrt(S) + 32 * S * EPS * np.sqrt(largest)
+
+
+@njit
+def _moments(v, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The mean m of v, |v - m| and |v|."""
+    S = v.size
+    room[:] = 1.0
+    mean = product(v, 0, room, S) / S
+    for s in range(S):
+        room[s] = v[s] - mean
+    return mean, np.sqrt(product(room, 0, room, S)), np.sqrt(product(v, 0, v, S))
+
+
+@njit
+def _promise(promise, spread, slack, after, change, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Bounds of P V for V = `after`, from those for the V before it, which differs by `change`.
+
+    p v = m sum(p) + (p - mean(p)) (v - m) <= m sum(p) + |p - mean(p)| |v - m| for a row p, and v with mean m.
+    """
+    m, deviation, size = _moments(after, room)
+    m_change, deviation_change, size_change = _moments(change, room)
+    m += slack * size
+    m_change += slack * (size + size_change)
+    if not m + deviation + m_change + deviation_change < np.inf:  # numbers too large to square
+        promise[:] = np.inf
+        return
+    for i in range(promise.size):
+        anew = m + spread[i] * deviation
+        onward = promise[i] + m_change + spread[i] * deviation_change
+        promise[i] = onward if onward < anew else anew
+
+
 @njit(_signature(0, sparse=False), cache=True)
 def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """For LANES states or more."""
+    """For LANES states or more. An action that promises less than another attains is not computed."""
     H, S = policy.shape
     A = prob.shape[1]
-    pairs = S * A - S * A % 2 if prob.size < NEAR else 0
-    prob, after, q = prob.reshape(-1), aligned(S), aligned(S * A)
-    after[:] = V[H] = 0.0
+    spread, slack = _spreads(prob)
+    prob, bounds = prob.reshape(-1), aligned(S * A)
+    after, change, room = aligned(S), aligned(S), aligned(S)
+    bounds[:] = after[:] = change[:] = V[H] = 0.0
+    promise = bounds.reshape(S, A)
     for h in range(H - 1, -1, -1):
         r = reward[h % reward.shape[0]]
-        for i in range(0, pairs, 2):
-            two_rows(q, i, prob, i, S, after)
-        for i in range(pairs, S * A):
-            one_row(q, i, prob, i, S, after)
+        _promise(bounds, spread, slack, after, change, room)
         for s in range(S):
-            best, greedy = -np.inf, 0
+            first, top, second = 0, -np.inf, -np.inf
             for a in range(A):
-                if r[s, a] + q[s * A + a] > best:
-                    best, greedy = r[s, a] + q[s * A + a], a
-            V[h, s] = after[s] = best
-            policy[h, s] = greedy
+                q = r[s, a] + promise[s, a]
+                if q > top:
+                    first, top, second = a, q, top
+                elif q > second:
+                    second = q
+            promise[s, first] = product(prob, (s * A + first) * S, after, S)
+            best, greedy = r[s, first] + promise[s, first], first
+            if second >= best:
+                for a in range(A):
+                    if a != first and r[s, a] + promise[s, a] >= best:
+                        promise[s, a] = product(prob, (s * A + a) * S, after, S)
+                        q = r[s, a] + promise[s, a]
+                        is_better = (q > best) | ((q == best) & (a < greedy))
+                        best, greedy = q if is_better else best, a if is_better else greedy
+            V[h, s], policy[h, s] = best, greedy
+        for s in range(S):
+            change[s], after[s] = V[h, s] - after[s], V[h, s]
 
 
 @njit(_signature(0), cache=True)
@@ -188,15 +244,6 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
         after, now = now, after
 
 
-def _lined_up(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n"]:
-    """x, copied unless it begins with a cache line: loads across two lines take twice as long."""
-    if x.ctypes.data % (8 * LINE) == 0:
-        return x
-    copy = aligned(x.size).reshape(x.shape)
-    copy[...] = x
-    return copy
-
-
 def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
 ) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
@@ -206,8 +253,6 @@ def optimal(
     policy = np.empty((*batch, horizon, S), np.int64)
     V = np.empty((*batch, horizon + 1, S))
     is_dense = kernel.is_dense and S >= LANES  # smaller ones go as lists
-    if is_dense and horizon >= MANY:
-        prob = _lined_up(prob)
     succ = NOTHING if is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
     solve = partial(_dense, prob) if is_dense else partial(_one, succ, prob)
     if not batch:
