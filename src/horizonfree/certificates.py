@@ -237,14 +237,16 @@ def _rejected(confidence: Confidence) -> Certificate:
 
 
 def round_up(eps: float, finest: float = 0.0) -> float:
-    """eps > 0 to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    if eps <= 0:
+        return 0.0
     unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
     return min(1.0, math.ceil(eps / unit - 1e-9) * unit)
 
 
 def rounded_up(eps: float) -> str:
     """A bound for people."""
-    return f"{round_up(eps):.3g}" if eps > 0 else "0"
+    return f"{round_up(eps):.3g}"
 
 
 def proved(eps: float, delta: float) -> str:

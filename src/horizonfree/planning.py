@@ -6,9 +6,10 @@ Ties go to the lowest action. A policy is an integer table [H, S] or action prob
 
 `optimal_jax`, `evaluate_jax` and `occupancy_jax` are traceable, for use inside compiled calls. `optimal`, `evaluate`
 and `occupancy` take and return NumPy arrays, one reward or policy or a batch of them. `optimal` alone chooses between
-compiled forms: XLA on a GPU, the loops of planning_cpu.py on a CPU.
+compiled forms: XLA on a GPU, the loops of planning_cpu.py on a CPU and for what is small.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from horizonfree.errors import ShapeError
 from horizonfree.mixture import AnyArray, Kernel
 from horizonfree.simulate import policy_table
 
+SMALL = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
 TIE = 1e-10  # the slack of explorers, as a share: above rounding, below what matters
 
 
@@ -172,7 +174,8 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
     horizon, is_batch = reward.shape[-3], reward.ndim == 4
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
-    if jax.default_backend() == "cpu":
+    work = math.prod(reward.shape[:-3]) * horizon * kernel.prob.size
+    if jax.default_backend() == "cpu" or work < SMALL:
         from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
 
         return Solution(*planning_cpu.optimal(kernel, reward, horizon))

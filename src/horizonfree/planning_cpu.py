@@ -39,6 +39,8 @@ from horizonfree.mixture import Kernel
 
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+FAR = 2**17  # values of all states that a core's own cache does not hold
+AHEAD = 8  # rows
 EPS = np.finfo(np.float64).eps
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
@@ -200,11 +202,17 @@ def _spread(x, h, table):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 @njit
 def _add_sparse(succ, prob, after, first, r):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """r += P V for the rows from `first` on that r holds."""
+    """r += P V for the rows from `first` on that r holds; values that lie far are asked for some rows ahead."""
     n = succ.shape[2]
     succ, prob = succ.reshape(-1), prob.reshape(-1)
+    is_far = after.size > FAR
     for i in range(r.size // LANES):
         q, row = load(r, i * LANES), (first + i) * n
+        if is_far:
+            ahead = min(row + AHEAD * n, succ.size - n)
+            for j in range(ahead, ahead + n):
+                for line in range(0, LANES, LINE):
+                    fetch(after, succ[j] * LANES + line)
         for j in range(row, row + n):
             q = plus_product(q, prob[j], load(after, succ[j] * LANES))
         store(r, i * LANES, q)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from horizonfree.certificates import round_up
 from horizonfree.stopping import Goal
 
 SECONDS = 5.0  # between two plain lines
@@ -87,7 +88,7 @@ def _plain(first: int, goal: Goal) -> Meter:
 def _note(rows: Mapping[str, np.ndarray], eps: float | None, goal: Goal) -> str:
     """The numbers to watch: the certified gap if it is the goal, else the explorer's own uncertainty."""
     if eps is not None:
-        return f"certified gap {eps:.3f}, goal {goal.until_eps:g}"
+        return f"certified gap {round_up(eps, finest=0.001):.3f}, goal {goal.until_eps:g}"
     return ", ".join(form.format(rows[name][-1]) for name, form in SHOWN.items() if name in rows)
 
 

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from horizonfree import planning
+from horizonfree.certificates import round_up
 from horizonfree.exploration import explore
 from horizonfree.mixture import Mixture
 from horizonfree.problems import make
@@ -128,7 +129,8 @@ def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
         table.add_row(f"   {title}", "", f"{found['best']:.3f}")
         for name in EXPLORERS:
             x = found[name]
-            cells = (f"{x['value']:.3f}", "", f"[bold]{x['gap']:.3f}[/]", f"{x['true_loss']:.4f}")
+            gap = round_up(x["gap"], finest=0.001)
+            cells = (f"{x['value']:.3f}", "", f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
             table.add_row(f"      [cyan]{name}[/]", *cells)
     return table
 
