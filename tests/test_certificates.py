@@ -459,3 +459,4 @@ def test_what_is_said_is_never_less_than_what_is_proved(eps):
     said = float(ct.rounded_up(eps))
     assert said >= eps * (1 - 1e-9)
     assert said <= eps * 1.01 + 1e-300
+    assert ct.Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)

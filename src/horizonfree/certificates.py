@@ -48,8 +48,8 @@ class Certificate:
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether nothing is certified: no gap exceeds 1."""
-        return self.eps >= 1.0
+        """Whether nothing is certified, to three digits: no gap exceeds 1."""
+        return round_up(self.eps) >= 1.0
 
 
 class Confidence(eqx.Module):
@@ -258,11 +258,11 @@ def claimed(eps: float, delta: float, constants: str) -> str:
     """What the bound of a paper says: something with the paper's constants only."""
     if constants == "scaled":
         return f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
-    return proved(eps, delta) if eps < 1 else "vacuous: the paper's constants need far more episodes"
+    return proved(eps, delta) if round_up(eps) < 1 else "vacuous: the paper's constants need far more episodes"
 
 
 def _words(confidence: Confidence, eps: float) -> str:
-    if eps < 1:
+    if round_up(eps) < 1:
         return proved(eps, float(confidence.delta))
     missing = confidence.num_free - int(confidence.num_seen)
     if missing:
