@@ -189,6 +189,19 @@ def test_rewards_side_by_side_have_the_bits_of_one_alone(monkeypatch, size, num_
     np.testing.assert_array_equal(dense_policy[1::2], policy[1::2])  # rounding may settle ties
 
 
+def test_values_that_do_not_fit_a_cache_are_the_same():
+    """They are asked for some rows ahead, up to the last row."""
+    S, H = planning_cpu.FAR // planning_cpu.LANES + 3, 2
+    rng = np.random.default_rng(5)
+    succ, prob = rng.integers(S, size=(S, 2, 3)).astype(np.int32), rng.dirichlet(np.ones(3), size=(S, 2))
+    kernel, rewards = Kernel(succ, prob, False), rng.random((planning_cpu.LANES, H, S, 2))
+    solution = planning.optimal(kernel, rewards)
+    for i in (0, planning_cpu.LANES - 1):
+        alone = planning.optimal(kernel, rewards[i])
+        np.testing.assert_array_equal(solution.policy[i], alone.policy)
+        np.testing.assert_array_equal(solution.V[i], alone.V)
+
+
 def test_rounding_does_not_settle_ties_of_explorers(x64):
     """The first of what is nearly best is taken, whatever the last bits are; without slack they decide."""
     rng = np.random.default_rng(4)

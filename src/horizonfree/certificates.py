@@ -258,7 +258,9 @@ def claimed(eps: float, delta: float, constants: str) -> str:
     """What the bound of a paper says: something with the paper's constants only."""
     if constants == "scaled":
         return f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
-    return proved(eps, delta) if round_up(eps) < 1 else "vacuous: the paper's constants need far more episodes"
+    return (
+        proved(eps, delta) if round_up(eps) < 1 else "vacuous: the paper's constants need far more episodes"
+    )
 
 
 def _words(confidence: Confidence, eps: float) -> str:

@@ -39,8 +39,8 @@ from horizonfree.mixture import Kernel
 
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-FAR = 2**17  # values of all states that a core's own cache does not hold
-AHEAD = 8  # rows
+FAR = 2**17  # values of all states, if a core's own cache does not hold them
+AHEAD = 8  # rows for which values that lie far are asked early
 EPS = np.finfo(np.float64).eps
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
@@ -134,6 +134,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
                     if a != first and r[s, a] + promise[s, a] >= best:
                         promise[s, a] = product(prob, (s * A + a) * S, after, S)
                         q = r[s, a] + promise[s, a]
+                        # without a branch, whose outcome cannot be foreseen among ties
                         is_better = (q > best) | ((q == best) & (a < greedy))
                         best, greedy = q if is_better else best, a if is_better else greedy
             V[h, s], policy[h, s] = best, greedy
@@ -190,7 +191,7 @@ def _choose(r, first, now, greedy):  # type: ignore[no-untyped-def]  # pragma: n
 
 
 @njit
-def _spread(x, h, table):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _hand_out(x, h, table):  # type: ignore[no-untyped-def]  # pragma: no cover
     """table[b, h, s] = x[s, b]."""
     _, H, S = table.shape
     flat = table.reshape(-1)
@@ -247,8 +248,8 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
             else:
                 _add_sparse(succ, prob, after, first * A, r)
             _choose(r, first, now, greedy)
-        _spread(now, h, V)
-        _spread(greedy, h, policy)
+        _hand_out(now, h, V)
+        _hand_out(greedy, h, policy)
         after, now = now, after
 
 
