@@ -31,10 +31,10 @@ DENSE = [(100, 4, 50), (500, 8, 100)]
 OURS = ["same", "varied", "tied"]  # rewards of ours on a dense kernel; to the peers none makes a difference
 SPARSE = [(100, 4, 50), (500, 8, 100), (2000, 8, 100), (20000, 4, 100)]
 BATCHED = [
-    ("dense", 500, 8, 100),
-    ("sparse", 500, 8, 100),
-    ("sparse", 2000, 8, 100),
-    ("sparse", 20000, 4, 100),
+    ("dense", 500, 8, 100, "varied"),
+    ("sparse", 500, 8, 100, "varied"),
+    ("sparse", 2000, 8, 100, "varied"),
+    ("sparse", 20000, 4, 100, "same"),  # varied ones would fill 2 GB
 ]
 
 
@@ -161,7 +161,7 @@ def limits() -> tuple[Callable[[int], float], Callable[[int], float], Callable[[
 
 
 def compare(
-    kind: str, S: int, A: int, H: int, batch: int, ours: str, alternations: int, budget: float
+    kind: str, S: int, A: int, H: int, ours: str, batch: int, alternations: int, budget: float
 ) -> list[dict[str, object]]:
     """One row per peer: milliseconds per reward, and how many times faster ours is."""
     kernel, r = make(kind, S, A)
@@ -177,10 +177,8 @@ def compare(
         reward = tables[ours].copy()
         floor = H * (nbytes * per_byte(nbytes) if kernel.is_dense else size * per_load(S))
     else:
-        # the largest batch would fill 2 GB with rewards: there they are the same at every step
-        steps = H if S * H <= 200_000 else 1
-        tables = np.random.default_rng(1).random((batch, steps, S, A))
-        reward = np.broadcast_to(tables, (batch, H, S, A))
+        drawn = np.random.default_rng(1).random((batch, H if ours == "varied" else 1, S, A))
+        reward = np.broadcast_to(drawn, (batch, H, S, A))
         floor = H * size * (2 * per_flop() if kernel.is_dense else 8 * per_byte(8 * S * batch))
     calls: dict[str, Callable[[], object]] = {"ours": lambda: optimal(kernel, reward)}
     expected = optimal(kernel, same).V[0]
@@ -216,8 +214,8 @@ def main() -> None:
     options = parser.parse_args()
     one_core()
     warnings.simplefilter("ignore")  # the peers warn that a discount of 1 needs a finite horizon
-    jobs = [("dense", *size, 1, ours) for ours in OURS for size in DENSE]
-    jobs += [("sparse", *size, 1, "same") for size in SPARSE] + [(*job, BATCH, "varied") for job in BATCHED]
+    jobs = [("dense", *size, ours, 1) for ours in OURS for size in DENSE]
+    jobs += [("sparse", *size, "same", 1) for size in SPARSE] + [(*job, BATCH) for job in BATCHED]
     if options.quick:
         jobs = [job for job in jobs if job[1] <= 500]
     budget = 0.1 if options.quick else 0.5

@@ -103,6 +103,13 @@ def number(x: Any) -> str:
     return f"{x:.4g}"
 
 
+def bound(x: float) -> float:
+    """A bound as it is shown: rounded up, so that it stays true."""
+    from horizonfree.certificates import round_up  # it loads JAX
+
+    return round_up(x)
+
+
 def certificate(found: "Certificate") -> dict[str, Any]:
     """A certificate as plain data."""
     fields = ("eps", "delta", "method", "words", "is_rejected", "is_vacuous")

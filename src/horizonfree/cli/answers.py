@@ -12,6 +12,7 @@ from horizonfree.cli._shared import (
     Json,
     RewardFile,
     answer,
+    bound,
     certificate,
     console,
     open_run,
@@ -57,7 +58,6 @@ def plan(
     import numpy as np
 
     from horizonfree import occupancy, true_gap
-    from horizonfree.certificates import round_up
 
     if stay and (goal or reward):
         raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
@@ -80,7 +80,7 @@ def plan(
     def show() -> None:
         rows: list[tuple[str, Any, str]] = [
             ("value", found.value, "of the plan, in the estimated model"),
-            ("certified gap", round_up(found.gap), found.certificate.words),
+            ("certified gap", bound(found.gap), found.certificate.words),
         ]
         if "true_loss" in value:
             rows.append(("true loss", value["true_loss"], "against the best policy; the truth is known here"))
@@ -109,8 +109,6 @@ def certify(
         horizonfree certify runs/a --delta 0.01
     """
     run = open_run(folder)
-    from horizonfree.certificates import round_up
-
     with working("certifying"):
         found = run.certificate(delta, method=method)
 
@@ -118,7 +116,7 @@ def certify(
         console.print(
             f"After {run.episodes:,} episodes, for every reward: [bold]{found.words}[/]", soft_wrap=True
         )
-        rows = [("gap", round_up(found.eps)), ("delta", found.delta), *found.parts.items()]
+        rows = [("gap", bound(found.eps)), ("delta", found.delta), *found.parts.items()]
         console.print(table("", "", rows=rows))
 
     answer(certificate(found) | {"episodes": run.episodes}, json, show)
@@ -185,7 +183,6 @@ def compare(
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
-    from horizonfree.certificates import round_up
     from horizonfree.report import compare as rows_of
     from horizonfree.report import write_comparison
 
@@ -196,7 +193,7 @@ def compare(
     def show() -> None:
         columns = ("run", "explorer", "episodes", "certified_gap", "worst_true_gap")
         titles = [x.replace("_", " ") for x in columns]
-        shown = [row | {"certified_gap": round_up(row["certified_gap"])} for row in rows]
+        shown = [row | {"certified_gap": bound(row["certified_gap"])} for row in rows]
         console.print(table(*titles, rows=[[row[x] for x in columns] for row in shown]))
         if page is not None:
             console.print(f"\ncomparison: {page}", soft_wrap=True)
@@ -216,7 +213,6 @@ def _contest(
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
     import json as text
 
-    from horizonfree.certificates import round_up
     from horizonfree.compare import contest, medians
     from horizonfree.explorers import EXPLORERS
     from horizonfree.settings import entries
@@ -240,7 +236,7 @@ def _contest(
 
     def show() -> None:
         title = f"after {last} episodes, medians of {how['seeds']} seeds"
-        cells = [(x, round_up(eps[x][last]), gap[x][last]) for x in order]
+        cells = [(x, bound(eps[x][last]), gap[x][last]) for x in order]
         console.print(table("explorer", "certified gap", "worst true gap", rows=cells, title=title))
         if out is not None:
             console.print(f"\nrows and figure: {out}", soft_wrap=True)
