@@ -64,7 +64,7 @@ def draw(rows: list[dict], path: Path) -> None:
     for axis in (left, right):
         axis.set_yticks(range(len(names)), names)
         axis.grid(axis="y", linewidth=0.3)
-    left.legend(frameon=False, fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
