@@ -38,7 +38,7 @@ def test_values_and_policies_equal_the_reference_for_padded_and_dense_kernels(ca
         # continuous random rewards: two actions within rounding of each other have probability < 1e-10
         np.testing.assert_array_equal(solution.policy, policy)
         assert solution.V.dtype == np.float64
-        assert solution.policy.dtype == np.int64
+        assert solution.policy.dtype == np.int32
 
 
 @given(cases)
@@ -67,7 +67,7 @@ def test_other_devices_get_the_same_plans(monkeypatch, num_rewards):
             there = planning.optimal(form, reward)
         np.testing.assert_allclose(there.V, here.V, **TIGHT)
         np.testing.assert_array_equal(there.policy, here.policy)
-        assert there.policy.dtype == np.int64
+        assert there.policy.dtype == np.int32
 
 
 @given(cases)

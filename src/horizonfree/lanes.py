@@ -43,10 +43,10 @@ class Lanes(types.Type):
         super().__init__(name=f"Lanes({dtype})")
 
 
-FLOATS, INTEGERS, MASK = Lanes(types.float64), Lanes(types.int64), Lanes(types.boolean)
+FLOATS, INTEGERS, MASK = Lanes(types.float64), Lanes(types.int32), Lanes(types.boolean)
 LLVM = {
     FLOATS: ir.VectorType(ir.DoubleType(), LANES),
-    INTEGERS: ir.VectorType(ir.IntType(64), LANES),
+    INTEGERS: ir.VectorType(ir.IntType(32), LANES),
     MASK: ir.VectorType(ir.IntType(1), LANES),
 }
 

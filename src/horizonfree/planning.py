@@ -140,7 +140,7 @@ def _optimal(
     def step(V: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
         r = jnp.moveaxis(reward[:, h % reward.shape[1]], 0, -1)
         V, a = backup(r, V)
-        return V, (a.T.astype(jnp.int64), V.T)
+        return V, (a.T, V.T)
 
     end = jnp.zeros((kernel.num_states, len(reward)))
     _, (policy, V) = jax.lax.scan(step, end, jnp.arange(horizon), reverse=True)

@@ -9,7 +9,8 @@ than what another attains, the action is not best. The plan is the same, in ever
 A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
 LANES rewards go to the threads that Numba may use.
 
-A reward is [H, S, A], or [1, S, A] when it is the same at every step.
+A reward is [H, S, A], or [1, S, A] when it is the same at every step. Actions are numbers of 32 bits: plans of many
+states wait for the memory that they are written to.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -56,7 +57,7 @@ def _signature(batch: int, *, sparse: bool = True) -> object:
         *succ,
         _array(types.float64, 3, readonly=True),
         _array(types.float64, batch + 3, readonly=True),
-        _array(types.int64, batch + 2, readonly=False),
+        _array(types.int32, batch + 2, readonly=False),
         _array(types.float64, batch + 2, readonly=False),
     )
 
@@ -237,7 +238,7 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
     _, H, S = policy.shape
     A = prob.shape[1]
     after, now, r = aligned(S * LANES), aligned(S * LANES), aligned(TILE * A * LANES)
-    greedy = np.empty(S * LANES, np.int64)
+    greedy = np.empty(S * LANES, np.int32)
     after[:] = V[:, H] = 0.0
     for h in range(H - 1, -1, -1):
         for start in range(0, S, TILE):
@@ -259,7 +260,7 @@ def optimal(
     """The greedy policies and V of one reward, or of a batch of them."""
     prob, reward = np.ascontiguousarray(kernel.prob), np.ascontiguousarray(reward)
     batch, S = reward.shape[:-3], prob.shape[0]
-    policy = np.empty((*batch, horizon, S), np.int64)
+    policy = np.empty((*batch, horizon, S), np.int32)
     V = np.empty((*batch, horizon + 1, S))
     is_dense = kernel.is_dense and S >= LANES  # smaller ones go as lists
     succ = NOTHING if is_dense else np.ascontiguousarray(kernel.succ, np.int32).view(np.uint32)
