@@ -25,7 +25,8 @@ def x64(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def to_numpy(tree: _T) -> _T:
     """Every array leaf as a NumPy array: what may leave the scope."""
-    return jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, tree)
+    converted: _T = jax.tree.map(lambda x: np.asarray(x) if isinstance(x, jax.Array) else x, tree)
+    return converted
 
 
 def to_device(tree: _T) -> _T:
@@ -34,4 +35,5 @@ def to_device(tree: _T) -> _T:
     def move(x: Any) -> Any:
         return jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x
 
-    return jax.tree.map(move, tree)
+    moved: _T = jax.tree.map(move, tree)
+    return moved

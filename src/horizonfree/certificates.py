@@ -116,11 +116,12 @@ def confidence_jax(known: Known, valid: ValidSet, evidence: Evidence, delta: Flo
 def _num_seen(z: Float[Array, "R q"], counts: Int[Array, " R"]) -> Int[Array, ""]:
     """In how many directions the data say something: the rank of the rows that were observed."""
     if z.shape[1] == 0:
-        return jnp.int32(0)
+        return jnp.zeros((), jnp.int32)
     seen = jnp.where(
         counts[:, None] > 0, z / jnp.maximum(jnp.linalg.norm(z, axis=1, keepdims=True), 1e-300), 0.0
     )
-    return (jnp.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum(dtype=jnp.int32)
+    rank: Array = (jnp.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum(dtype=jnp.int32)
+    return rank
 
 
 _confidence = eqx.filter_jit(confidence_jax)

@@ -54,11 +54,15 @@ def least_squares(
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
         go = jnp.mean(s * z) > GAP  # beyond this, slacks drown in rounding
-        return jax.tree.map(lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), carry)
+        kept: tuple[Array, Array, Array] = jax.tree.map(
+            lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), carry
+        )
+        return kept
 
     start = (jnp.zeros(E.shape[1]), p, jnp.full_like(p, 1 / len(p)))
     y, _, _ = jax.lax.fori_loop(0, iterations, step, start)
-    return valid.center + E @ y
+    theta: Array = valid.center + E @ y
+    return theta
 
 
 class ConfidenceSet(eqx.Module):
@@ -72,7 +76,8 @@ class ConfidenceSet(eqx.Module):
     def ratios(self, theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, " C"]:
         """||theta - c_i||_{S_i} / r_i: at most 1 inside ball i."""
         diff = np.asarray(theta) - self.centers
-        return np.sqrt(np.einsum("ci,cij,cj->c", diff, self.matrices, diff)) / self.radii
+        ratios: np.ndarray = np.sqrt(np.einsum("ci,cij,cj->c", diff, self.matrices, diff)) / self.radii
+        return ratios
 
     def contains(self, theta: Float[np.ndarray, " d"], tolerance: float = 1e-9) -> bool:
         """Whether theta is a valid kernel inside every ball."""

@@ -93,7 +93,8 @@ class Separation:
         """f = L(theta) - L(theta_hat); infinite where a row that was seen has no probability."""
         seen = self.N > 0
         with np.errstate(divide="ignore"):
-            return -(np.log1p(np.maximum(x[..., seen], -1.0)) @ self.N[seen])
+            f: np.ndarray = -(np.log1p(np.maximum(x[..., seen], -1.0)) @ self.N[seen])
+            return f
 
     def leave(self, v: Float[np.ndarray, "m q"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """The share of the way from theta_hat to each v at which L, and at which a bound of a row, is reached."""

@@ -113,7 +113,8 @@ def divergence(known: Known, step: Steps) -> Divergence:
 
     found = jax.vmap(stopped)(bad_sets(step))
     best = jnp.argmin(found.eps)
-    return jax.tree.map(lambda x: x[best], found)
+    least: Divergence = jax.tree.map(lambda x: x[best], found)
+    return least
 
 
 def gap(regret: Float[Array, ""], kappa: Float[Array, ""], kappa_plan: Float[Array, ""]) -> Float[Array, ""]:

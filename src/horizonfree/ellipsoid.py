@@ -68,7 +68,9 @@ def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     def newton(_: int, x: Array) -> Array:
         return x - (psi(x) - c) * (1 + x) / jnp.maximum(x, 1e-300)
 
-    return jax.lax.fori_loop(0, NEWTON, newton, c + jnp.sqrt(c * (c + 2)))  # as psi(x) >= x^2 / (2 (1 + x))
+    start = c + jnp.sqrt(c * (c + 2))  # as psi(x) >= x^2 / (2 (1 + x))
+    root: Array = jax.lax.fori_loop(0, NEWTON, newton, start)
+    return root
 
 
 def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -82,7 +84,8 @@ def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
         b = jnp.where(is_inside, a, 0.5)
         return jnp.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
 
-    return jax.lax.fori_loop(0, NEWTON, newton, a)
+    root: Array = jax.lax.fori_loop(0, NEWTON, newton, a)
+    return root
 
 
 def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[Array, ""]) -> Ellipsoid:

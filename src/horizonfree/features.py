@@ -159,13 +159,15 @@ def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"]
 
 def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
     """A finite vector of length d."""
-    x = _numbers(x, name)
-    if x.shape != (d,):
-        raise ShapeError(f"{name} has shape {x.shape}; it must have shape ({d},), one entry per feature")
-    if not np.isfinite(x).all():
-        i = int(np.flatnonzero(~np.isfinite(x))[0])
-        raise FeatureError(f"{name}[{i}] is {x[i]}; it must be finite")
-    return x
+    numbers = _numbers(x, name)
+    if numbers.shape != (d,):
+        raise ShapeError(
+            f"{name} has shape {numbers.shape}; it must have shape ({d},), one entry per feature"
+        )
+    if not np.isfinite(numbers).all():
+        i = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise FeatureError(f"{name}[{i}] is {numbers[i]}; it must be finite")
+    return numbers
 
 
 def _is_sparse(x: Any) -> bool:

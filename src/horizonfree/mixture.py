@@ -89,7 +89,8 @@ class Known(eqx.Module):
     @property
     def support(self) -> Bool[np.ndarray, "S A n"]:
         """Which slots some parameter can reach (padding excluded)."""
-        return (np.asarray(self.phi) != 0).any(axis=-1)
+        is_reachable: Bool[np.ndarray, "S A n"] = (np.asarray(self.phi) != 0).any(axis=-1)
+        return is_reachable
 
     def phi_V(self, V: Float[AnyArray, "*batch S"]) -> Float[jax.Array, "*batch S A d"]:
         """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; traceable."""

@@ -80,7 +80,8 @@ def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int
     """Sample episodes of a problem under a policy, [H, S] actions or [H, S, A] probabilities."""
     table = check_policy(problem, policy)
     start = np.int32(problem.start)
-    return to_numpy(_episodes(np.int64(seed), problem.kernel(), table, start, episodes))
+    sampled: Trajectory = to_numpy(_episodes(np.int64(seed), problem.kernel(), table, start, episodes))
+    return sampled
 
 
 def check_policy(problem: Mixture, policy: AnyArray) -> np.ndarray:

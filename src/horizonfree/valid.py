@@ -161,7 +161,8 @@ def relative_interior_point(
             f"{result.message}); check signs and row sums of phi"
         )
     if result.x[-1] > FORCED:
-        return result.x[:d]
+        theta: Float[np.ndarray, " d"] = result.x[:d]
+        return theta
     result = linprog(
         np.r_[np.zeros(d + 1), -np.ones(R)],
         A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
@@ -173,4 +174,5 @@ def relative_interior_point(
     )
     if result.x is None:
         raise FeatureError(f"the parameters that make phi a kernel could not be explored: {result.message}")
-    return result.x[:d] / result.x[d]
+    ray: Float[np.ndarray, " d"] = result.x[:d] / result.x[d]
+    return ray

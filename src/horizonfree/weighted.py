@@ -48,7 +48,10 @@ def regress(
 def first(ridge: Ridge) -> Ridge:
     """The regressions of first moments out of a batch of pairs."""
     axis = ridge.log_det.ndim - 1
-    return jax.tree.map(lambda x: jax.lax.index_in_dim(jnp.asarray(x), HAT, axis, keepdims=False), ridge)
+    firsts: Ridge = jax.tree.map(
+        lambda x: jax.lax.index_in_dim(jnp.asarray(x), HAT, axis, keepdims=False), ridge
+    )
+    return firsts
 
 
 def scaled(d: int, H: int, scale: float, bias_scale: float) -> Radii:

@@ -170,7 +170,8 @@ class Job:
     def progress(self, arrays: Arrays) -> Progress:
         """The states among the arrays of `run`."""
         leaves, shape = jax.tree.flatten(self.one()[1])
-        return jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
+        progress: Progress = jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
+        return progress
 
 
 def room(memory: int | None) -> int:

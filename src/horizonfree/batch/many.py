@@ -75,7 +75,8 @@ def begin_many(shared: World, own: World, *, is_wide: bool) -> Progress:
         world = eqx.combine(own, shared)
         return begin(world.explorer, world.known, world.valid, world.nothing)
 
-    return _each(one, is_wide)(own)
+    begun: Progress = _each(one, is_wide)(own)
+    return begun
 
 
 @eqx.filter_jit
@@ -101,7 +102,8 @@ def simulate_many(
     first = jax.tree.map(lambda x: x[0], (own, progress))
     if is_wide and not isinstance(eqx.filter_eval_shape(_is_due, shared, *first), bool):
         return _out_of_step(shared, own, progress, count, size)
-    return _each(one, is_wide)(own, progress)
+    done: tuple[Progress, dict[str, Array]] = _each(one, is_wide)(own, progress)
+    return done
 
 
 def _is_due(shared: World, own: World, progress: Progress) -> Any:
@@ -165,7 +167,8 @@ def _out_of_step(
         waits = is_open & ~now.has_chosen & is_due(own, now.progress)
         plays = is_open & ~waits
         is_time = waits.sum() >= GROUP * is_open.sum()
-        return jax.lax.cond(is_time, lambda: choose(now, waits), lambda: play(now, plays))
+        then: _Now = jax.lax.cond(is_time, lambda: choose(now, waits), lambda: play(now, plays))
+        return then
 
     _, info = jax.eval_shape(jax.vmap(played), own, progress)
     rows = jax.tree.map(lambda x: jnp.zeros((N, size), x.dtype), info)
@@ -211,7 +214,8 @@ def judge_many(
             found["excess"] = excess(valid, evidence, world.truth, delta).max()
         return {name: found[name] for name in curves}
 
-    return jax.lax.map(one, (own, progress), batch_size=at_once)
+    points: dict[str, Array] = jax.lax.map(one, (own, progress), batch_size=at_once)
+    return points
 
 
 def _worst_gap(world: World, theta: Float[Array, " d"], rewards: Float[Array, "T H S A"]) -> Float[Array, ""]:

@@ -137,4 +137,5 @@ def simulate_block(
 
     _, info = jax.eval_shape(episode, progress)
     rows = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), info)
-    return jax.lax.fori_loop(0, count, body, (progress, rows))
+    done: tuple[Progress, dict[str, Array]] = jax.lax.fori_loop(0, count, body, (progress, rows))
+    return done

@@ -92,7 +92,8 @@ def _starts(key: Array, prepared: Prepared, radius: Scalar, warm: Point, chains:
         key_policy, key_set = jax.random.split(key_chain)
         policy = jax.random.randint(key_policy, (H, S), 0, A, jnp.int32)
         points.append(Point(policy, jnp.int32(H - 1), jax.random.bernoulli(key_set, 0.5, (S,))))
-    return jax.tree.map(lambda *x: jnp.stack(x), *points[:chains])
+    stacked: Point = jax.tree.map(lambda *x: jnp.stack(x), *points[:chains])
+    return stacked
 
 
 def _climb(key: Array, prepared: Prepared, radius: Scalar, start: Point, sweeps: int) -> _Search:
@@ -101,7 +102,8 @@ def _climb(key: Array, prepared: Prepared, radius: Scalar, start: Point, sweeps:
     lowest = jnp.asarray(-jnp.inf)
     search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(MOVES))
     keys = jax.random.split(key, sweeps)
-    return jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
+    found: _Search = jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
+    return found
 
 
 def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Search:
@@ -159,4 +161,5 @@ def _kick(key: Array, point: Point, A: int) -> Point:
 
 def _where(condition: Array, x: _T, y: _T) -> _T:
     """x or y, leaf by leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+    chosen: _T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+    return chosen

@@ -83,7 +83,8 @@ def _search(
         V_hat = np.minimum(raw, 1)
     best = int(raw[:, prepared.start].argmax()) if H > 1 else 0
     point = Point(jnp.asarray(policy[best]), jnp.int32(steps[pair[best]]), jnp.asarray(targets[pair[best]]))
-    return _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
+    result: OracleResult = _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
+    return result
 
 
 def _rewards(

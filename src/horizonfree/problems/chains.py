@@ -11,7 +11,8 @@ from horizonfree.problems._registry import Between, Horizon, Seed, is_at_least, 
 
 def deterministic(target: Int[np.ndarray, "d S A"]) -> Float[np.ndarray, "d S A S"]:
     """Kernels that lead from (s, a) to one state."""
-    return np.eye(target.shape[1])[target]
+    kernels: Float[np.ndarray, "d S A S"] = np.eye(target.shape[1])[target]
+    return kernels
 
 
 def line(S: int, actions: list[str]) -> dict[str, Any]:

@@ -151,7 +151,8 @@ def _start_distribution(env: Any, start: int | None, S: int) -> Float[np.ndarray
     if start is not None:
         if not 0 <= start < S:
             raise OptionError(f"start is {start}; it must be a state, 0 to {S - 1}")
-        return np.eye(S)[start]
+        certain: Float[np.ndarray, " S"] = np.eye(S)[start]
+        return certain
     if not hasattr(env, "initial_state_distrib"):
         raise OptionError(f"{type(env).__name__} does not say where it starts; pass start=")
     return np.asarray(env.initial_state_distrib, np.float64)

@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     def error(status: int, why: str) -> Response:
         return JSONResponse({"error": why}, status, HEADERS)
 
-    def guarded(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
             try:
                 check_sender(request)
