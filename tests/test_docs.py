@@ -4,7 +4,10 @@ import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import horizonfree as hf
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -20,6 +23,48 @@ def test_the_example_of_the_readme_runs(capsys):
     assert 0 < value < 1
     assert 0 <= gap < 1
     assert scope["action"] in range(4)
+
+
+def test_the_page_on_problems_and_rewards_runs(capsys):
+    text = (ROOT / "docs" / "problems.md").read_text()
+    scope: dict = {}
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(example, scope)
+    printed = capsys.readouterr().out.splitlines()
+    for shown in ("25 4 4 12 0", "5", "3 501 500", "6.0 -12.0"):
+        assert shown in printed
+        assert re.search(rf"print\(.*# {re.escape(shown)}$", text, re.MULTILINE)
+    shop, walk, same, sparse = (scope[name] for name in ("shop", "walk", "same", "sparse"))
+    dense = hf.Mixture.from_features(sparse.toarray(), horizon=5, bound=1.0, theta=[0.8, 0.2])
+    for other in (same, dense):
+        np.testing.assert_array_equal(other.kernel().dense(), walk.kernel().dense())
+    np.testing.assert_allclose(walk.kernel().dense()[:, 1], [[0.2, 0.8], [0.8, 0.2]])
+    steps, plan, cost = scope["steps"], scope["plan"], scope["cost"]
+    assert plan.value == pytest.approx(steps.value - 12)  # the same reward, twelve steps lower
+    assert plan.gap == pytest.approx(cost.factor * plan.certificate.eps)
+    value = scope["best"].V[0, shop.start]
+    assert scope["V"][0, shop.start] == pytest.approx(value)
+    assert (scope["visits"] * scope["reward"]).sum() == pytest.approx(value)
+    assert scope["best"].policy.dtype == np.int32
+
+
+def test_the_table_of_problems_is_right():
+    """Every name, its sizes at the defaults, and no year that its source does not have."""
+    text = (ROOT / "docs" / "problems.md").read_text()
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| .*? \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (.*) \|$", text, re.MULTILINE
+    )
+    assert sorted(name for name, *_ in rows) == list(hf.problems())
+    for name, *sizes, source in rows:
+        problem = hf.make(name)
+        assert [int(size) for size in sizes] == [
+            problem.num_states,
+            problem.num_actions,
+            problem.known.dim,
+            problem.horizon,
+        ]
+        for year in re.findall(r"\d{4}", source):
+            assert year in hf.problems()[name].source
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

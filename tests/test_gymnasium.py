@@ -21,6 +21,7 @@ from horizonfree.errors import (
 )
 from horizonfree.mixture import Mixture
 from horizonfree.problems import check_env_matches, from_gymnasium, make, problems, run_episode
+from horizonfree.rewards import Reward, as_table, goal, rescale
 from horizonfree.valid import valid_set
 
 
@@ -33,7 +34,13 @@ def table_of(env) -> np.ndarray:
     """P as an array, repeated next states added, states entered with terminated = True absorbing."""
     P = env.unwrapped.P
     table = np.zeros((len(P), len(P[0]), len(P)))
-    ends = {int(s) for row in P.values() for outcomes in row.values() for _, s, _, end in outcomes if end}
+    ends = {
+        int(s)
+        for row in P.values()
+        for outcomes in row.values()
+        for p, s, _, end in outcomes
+        if end and p > 0
+    }
     for s, row in P.items():
         for a, outcomes in row.items():
             for p, s_next, _, _ in outcomes:
@@ -187,9 +194,9 @@ def test_an_edited_table_is_not_taken_for_the_original():
 
 
 def test_what_cannot_become_a_problem_is_refused():
-    row = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}
+    row, back = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}, [(1.0, 0, 0.0, False)]
     with pytest.raises(ModelError, match=r"state 1 ends an episode .* not from \(s=0, a=1\)"):
-        from_gymnasium(TableEnv({0: row, 1: row}), horizon=3)
+        from_gymnasium(TableEnv({0: row, 1: {0: back, 1: back}}), horizon=3)
     with pytest.raises(KernelError, match=r"sums to 0\.5"):
         from_gymnasium(TableEnv({0: {0: [(0.5, 0, 0.0, False)]}}), horizon=3)
     with pytest.raises(ShapeError, match=r"P\[0\]\[0\] leads to 7"):
@@ -228,6 +235,102 @@ def test_every_problem_passes_the_checker_of_gymnasium(name):
     check_env(make(name).to_gymnasium(), skip_render_check=True)  # warnings are errors here
 
 
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"])
+def test_there_and_back_passes_the_checker_too_and_pays_any_form_of_reward(name):
+    problem = from_gymnasium(name, horizon=2)
+    costs = -np.arange(problem.num_states, dtype=float)
+    forms = [costs, lambda h, s, a: costs[s], rescale(problem, costs), goal(problem, 3)]
+    for reward in forms:
+        env = problem.to_gymnasium(reward)
+        check_env(env, skip_render_check=True)
+        s, _ = env.reset(seed=0)
+        table = reward.table if isinstance(reward, Reward) else as_table(problem, reward)
+        assert env.step(0)[1] == table[0, s, 0]
+
+
+def absorbing_kernel(P, start=0):
+    return from_gymnasium(TableEnv(P, start), horizon=3).kernel().dense()
+
+
+def test_only_what_can_happen_ends_an_episode():
+    """Outcomes of probability zero, and those of states in which no episode acts, end nothing."""
+    move, stay = [(1.0, 1, 0.0, False)], [(1.0, 0, 0.0, False)]
+    never = [(0.0, 0, 0.0, True), (1.0, 1, 0.0, False)]
+    np.testing.assert_array_equal(absorbing_kernel({0: {0: move}, 1: {0: never}})[0, 0], [0, 1])
+    np.testing.assert_array_equal(
+        absorbing_kernel({0: {0: [*move, (0.0, 1, 0.0, True)]}, 1: {0: stay}})[:, 0], [[0, 1], [1, 0]]
+    )
+    elsewhere = {0: {0: move}, 1: {0: stay}, 2: {0: [(1.0, 0, 0.0, True)]}}
+    np.testing.assert_array_equal(absorbing_kernel(elsewhere)[:2, 0, :2], [[0, 1], [1, 0]])
+
+
+def test_a_start_that_is_also_an_end_is_refused_unless_nothing_leaves_it():
+    cycle_of_two = {0: {0: [(1.0, 1, 0.0, False)]}, 1: {0: [(1.0, 0, 1.0, True)]}}
+    with pytest.raises(ModelError, match="state 0 ends an episode from some states but others start there"):
+        from_gymnasium(TableEnv(cycle_of_two), horizon=3)
+    hole = from_gymnasium("FrozenLake-v1", horizon=3, start=5)
+    np.testing.assert_allclose(hole.kernel().dense()[5, :, 5], 1, atol=1e-12)
+
+
+def test_a_map_drawn_at_random_is_in_the_recipe():
+    problem = from_gymnasium("FrozenLake-v1", horizon=5, map_name=None)
+    again = make(problem.recipe["name"], **problem.recipe["parameters"])
+    np.testing.assert_array_equal(again.kernel().dense(), problem.kernel().dense())
+
+
+class TaxiEnv(TableEnv):
+    """Of somebody else, with a name that Gymnasium has too."""
+
+
+def test_kinds_are_not_told_by_name_alone():
+    problem = from_gymnasium(TaxiEnv({0: {0: [(1.0, 0, 0.0, False)]}}), horizon=3)
+    assert problem.known.dim == 1
+    assert "actions" not in problem.layout
+
+
+BAD_TABLES = [
+    ({}, ShapeError, "is not P"),
+    ({1: {0: [(1.0, 1, 0.0, False)]}}, ShapeError, "is not P"),
+    ({0: {0: []}}, ShapeError, "no outcomes"),
+    ({0: {0: [(1.0, 0.5, 0.0, False)]}}, ShapeError, r"P\[0\]\[0\] leads to 0.5"),
+    ({0: {0: [("x", 0, 0.0, False)]}}, ShapeError, "is not P"),
+    ({0: {0: [(1.0, 0, 0.0, False), (-0.5, 0, 0.0, False)]}}, KernelError, "probability -0.5"),
+    ({0: {0: [(1.0, 0, 0.0, False), (np.nan, 0, 0.0, False)]}}, KernelError, "probability nan"),
+    (
+        {0: {0: [(1.0, 1, 0.0, False)]}, 1: {0: [(1.0, 0, 0.0, False)], 1: [(1.0, 1, 0.0, False)]}},
+        ShapeError,
+        r"P\[1\] has 2 actions but P\[0\] has 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("P", "error", "message"), BAD_TABLES)
+def test_bad_tables_are_refused(P, error, message):
+    env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
+    env.P = P
+    del env.observation_space, env.action_space
+    with pytest.raises(error, match=message):
+        from_gymnasium(env, horizon=3, start=0)
+
+
+def test_spaces_and_starts_that_do_not_fit_the_table_are_refused():
+    env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
+    for start in (1.5, "a", True, -1):
+        with pytest.raises(OptionError, match="it must be a state, 0 to 0"):
+            from_gymnasium(env, horizon=3, start=start)
+    env.initial_state_distrib = np.array([0.5, 0.5])
+    with pytest.raises(ShapeError, match=r"initial_state_distrib has shape \(2,\)"):
+        from_gymnasium(env, horizon=3)
+    env.initial_state_distrib = np.array([0.5])
+    with pytest.raises(KernelError, match="sum to 1"):
+        from_gymnasium(env, horizon=3)
+    env.action_space = Discrete(2)
+    with pytest.raises(ShapeError, match="action_space of TableEnv has 2 elements but P has 1"):
+        from_gymnasium(env, horizon=3, start=0)
+    with pytest.raises(UnknownNameError, match="cannot make 'no_such_module:X-v0'"):
+        from_gymnasium("no_such_module:X-v0", horizon=3)
+
+
 def test_our_environment_samples_the_kernel_and_pays_the_reward():
     """Every frequency against Hoeffding's bound for its number of visits; false alarm below 1e-6.
 
@@ -259,8 +362,12 @@ def test_our_environment_samples_the_kernel_and_pays_the_reward():
 
 def test_our_environment_refuses_what_is_wrong():
     problem = make("river-swim")
-    with pytest.raises(RewardError, match=r"shape \(8,\); it must be .* \(32, 8, 2\)"):
-        problem.to_gymnasium(np.zeros(8))
+    with pytest.raises(ShapeError, match=r"shape \(9,\); it must be \[S\]=\(8,\)"):
+        problem.to_gymnasium(np.zeros(9))
+    with pytest.raises(RewardError, match=r"reward\[2\] is nan"):
+        problem.to_gymnasium([0, 0, np.nan, 0, 0, 0, 0, 0])
+    with pytest.raises(ShapeError, match="must hold real numbers"):
+        problem.to_gymnasium("much")
     with pytest.raises(SimulationError, match="has no truth"):
         Mixture(problem.known).to_gymnasium()
     env = problem.to_gymnasium()
@@ -339,8 +446,10 @@ def test_live_spaces_may_start_anywhere_and_observations_may_be_encoded():
     assert run_episode(Shifted(), known, policy, rng).s.tolist() == [0, 1, 2, 0, 1]
     encoded = run_episode(Shifted(), known, policy, rng, encode=lambda observation: observation - 10)
     assert encoded.s.tolist() == [0, 1, 2, 0, 1]
-    with pytest.raises(ShapeError, match=r"encode\(10\) is 10; states are 0 to 2"):
+    with pytest.raises(ShapeError, match=r"encode\(10\) is 10; it must be a state, 0 to 2"):
         run_episode(Shifted(), known, policy, rng, encode=int)
+    with pytest.raises(ShapeError, match=r"encode\(10\) is 'ten'; it must be a state, 0 to 2"):
+        run_episode(Shifted(), known, policy, rng, encode=lambda _: "ten")
 
 
 def test_an_environment_that_does_not_fit_is_refused():

@@ -134,6 +134,34 @@ def test_a_tabular_problem_has_one_coordinate_per_possible_transition():
         assert brute_force_norm(dense_phi(problem.known) / problem.known.unit) <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("is_dense", [True, False])
+def test_numbers_in_numbers_out_in_double_precision(is_dense):
+    """Outside any scope of JAX too; and a wrong number of states is refused rather than looked up."""
+    P = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
+    if not is_dense:
+        P = np.broadcast_to(np.eye(9)[:, None], (2, 9, 2, 9))
+    problem = Mixture.from_kernels(P, horizon=2, weights=[0.25, 0.75])
+    known, kernel, S = problem.known, problem.kernel(), P.shape[1]
+    assert known.is_dense == is_dense
+    V = np.random.default_rng(1).random((3, S))
+    phi_V = known.phi_V(V)
+    assert isinstance(phi_V, np.ndarray)
+    assert phi_V.dtype == np.float64
+    np.testing.assert_allclose(phi_V @ problem.truth, np.einsum("sat,bt->bsa", kernel.dense(), V), atol=1e-14)
+    np.testing.assert_allclose(kernel.expect(V[0]), kernel.dense() @ V[0], atol=1e-14)
+    for call in (known.phi_V, kernel.expect):
+        with pytest.raises(ShapeError, match=rf"V has shape \(10,\); its last axis must be the {S} states"):
+            call(np.ones(10))
+    with pytest.raises(ShapeError, match=r"theta has shape \(3,\); it must be \(2,\)"):
+        known.kernel(np.ones(3))
+
+
+def test_coordinates_may_have_states_actions_and_features_that_nothing_names():
+    coordinates = ([0, 1], [0, 0], [0, 1], [0, 0], [1.0, 1.0])
+    problem = Mixture.from_features(coordinates, horizon=2, bound=2.0, shape=(2, 1, 3), theta=[1.0, 0.5, 0])
+    assert (problem.num_states, problem.num_actions, problem.known.dim) == (2, 1, 3)
+
+
 def test_the_known_part_holds_nothing_of_the_truth():
     phi = random_features(0)
     with_truth = Mixture.from_features(phi, horizon=3, bound=2.0, theta=np.ones(3))
@@ -174,9 +202,71 @@ BAD = {
         r"no parameter makes every row of P_theta sum to 1: at \(s=0, a=0\) the best is 0.6",
     ),
     "a theta outside its bound": (
-        lambda: Mixture.from_features(EYE[..., None], horizon=2, bound=0.5, theta=[1.0]),
+        lambda: Mixture.from_features(np.stack([EYE, EYE], -1), horizon=2, bound=0.8, theta=[1.0, 0.0]),
         FeatureError,
-        r"\|\|theta\|\|_2 is 1, above bound=0.5",
+        r"\|\|theta\|\|_2 is 1, above bound=0.8",
+    ),
+    "a bound that no parameter keeps": (
+        lambda: Mixture.from_features(EYE[..., None], horizon=2, bound=0.5),
+        FeatureError,
+        "bound is 0.5, but a parameter that makes every row sum to 1 has norm 1 or more",
+    ),
+    "a bound that is no number": (
+        lambda: Mixture.from_features(EYE[..., None], horizon=2, bound="1"),
+        FeatureError,
+        "bound is '1'; B must be a positive number",
+    ),
+    "one sparse matrix instead of a list": (
+        lambda: Mixture.from_kernels(sp.csr_array(np.eye(3)), horizon=2),
+        ShapeError,
+        "kernels is a csr_array; give a list of kernels",
+    ),
+    "kernels that are nothing": (
+        lambda: Mixture.from_kernels(None, horizon=2),
+        ShapeError,
+        "kernels is a NoneType; give a list of kernels",
+    ),
+    "an empty sparse matrix": (
+        lambda: Mixture.from_kernels([sp.csr_array((0, 3))], horizon=2),
+        ShapeError,
+        r"kernels\[0\] has shape \(0, 3\); a sparse kernel must be",
+    ),
+    "complex sparse kernels": (
+        lambda: Mixture.from_kernels([sp.csr_array(np.eye(3, dtype=complex))], horizon=2),
+        ShapeError,
+        r"kernels\[0\] has type complex128",
+    ),
+    "coordinates beyond all memory": (
+        lambda: Mixture.from_features(([10**12], [0], [0], [0], [1.0]), horizon=2, bound=1.0),
+        FeatureError,
+        "phi would take",
+    ),
+    "coordinates that are words": (
+        lambda: Mixture.from_features((["x"], [0], [0], [0], [1.0]), horizon=2, bound=1.0),
+        ShapeError,
+        "coordinates of phi: s has type",
+    ),
+    "a shape that is too small": (
+        lambda: Mixture.from_features(([0], [1], [0], [0], [1.0]), horizon=2, bound=1.0, shape=(1, 1, 1)),
+        ShapeError,
+        "A of shape is 1; it must be 2 or more",
+    ),
+    "a shape of an array": (
+        lambda: Mixture.from_features(EYE[..., None], horizon=2, bound=1.0, shape=(3, 1, 1)),
+        ShapeError,
+        "shape= is for coordinates",
+    ),
+    "a support that is unclear": (
+        lambda: Mixture.from_tabular(None, horizon=2, support=np.full((2, 1, 2), np.nan)),
+        ShapeError,
+        "it must say True or False",
+    ),
+    "row sums between rounding and a constraint": (
+        lambda: Mixture.from_features(
+            np.stack([EYE, EYE * (1 + 1e-8 * np.arange(3))[:, None, None]], -1), horizon=2, bound=1.0
+        ),
+        FeatureError,
+        "too much for rounding, too little for a constraint on theta",
     ),
     "a theta that is no kernel": (
         lambda: Mixture.from_features(EYE[..., None], horizon=2, bound=1.0, theta=[0.5]),
@@ -217,7 +307,7 @@ BAD = {
     "words instead of numbers": (
         lambda: Mixture.from_features([["x"]], horizon=2, bound=1.0),
         ShapeError,
-        "phi is not an array of numbers",
+        "phi has type .*; it must hold real numbers",
     ),
     "a start that does not exist": (
         lambda: Mixture.from_kernels([EYE], horizon=2, start=3),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree import planning, planning_cpu
-from horizonfree.errors import ShapeError
+from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Kernel
 from tests.reference import backward_induction as reference
 from tests.reference.kernels import from_table, random_case
@@ -158,6 +158,32 @@ def test_rounding_does_not_settle_ties_of_explorers(x64):
     np.testing.assert_array_equal(action, [1, 0])  # a share of 1e-9 is a difference, one of 1e-11 is not
     np.testing.assert_array_equal(V, [1.0 + 1e-9, -1.0 + 1e-11])  # values are maxima all the same
     np.testing.assert_array_equal(planning.significant(np.array([3.0, -1e-12, 1e-3])), [3.0, 0.0, 1e-3])
+
+
+def test_what_cannot_be_planned_is_refused():
+    kernel, reward, _ = random_case(((5, 2, 3, 4), 0))
+    policy = np.zeros((4, 5), int)
+    bad = reward.copy()
+    bad[2, 1, 0] = np.nan
+    for call in (lambda r: planning.optimal(kernel, r), lambda r: planning.evaluate(kernel, r, policy)):
+        with pytest.raises(RewardError, match=r"reward\[2, 1, 0\] is nan; rewards must be finite"):
+            call(bad)
+        with pytest.raises(ShapeError, match="reward has type complex128"):
+            call(reward.astype(complex))
+        with pytest.raises(ShapeError, match="reward is not an array"):
+            call([[1], [1, 2]])
+    assert np.isfinite(planning.optimal(kernel, np.full(reward.shape, 1e200)).V).all()
+    for start in (1.5, "x", None, [0], 5):
+        with pytest.raises(ShapeError, match="it must be a state, 0 to 4"):
+            planning.occupancy(kernel, policy, start)
+    for wrong in (np.full((4, 5, 2), "x"), np.zeros((4, 5, 2), complex)):
+        with pytest.raises(ShapeError, match="policy has type"):
+            planning.evaluate(kernel, reward, wrong)
+    for other in (kernel.dense(), None):
+        with pytest.raises(ShapeError, match="it must be a Kernel, such as"):
+            planning.optimal(other, reward)
+        with pytest.raises(ShapeError, match="it must be a Kernel, such as"):
+            planning.occupancy(other, policy, 0)
 
 
 @pytest.mark.parametrize("num_rewards", [None, planning_cpu.LANES + 1])

@@ -105,10 +105,23 @@ BAD = [
     (np.ones((S, A)), "total", RewardError, r"the total reaches 3 on the trajectory \(s=0, a=0, r=1\)"),
     (-np.ones(S), "total", RewardError, r"reward\[h=0, s=0, a=0\] is -1; .*rescale"),
     (2 * np.ones(S), "per-step", RewardError, r"is 2; with scale='per-step'"),
-    (np.full(S, np.nan), "total", RewardError, r"reward\[0, 0\] is nan"),
+    (np.full(S, np.nan), "total", RewardError, r"reward\[0\] is nan"),
     (np.ones(S + 1), "total", ShapeError, r"the reward has shape \(5,\); it must be \[S\]=\(4,\)"),
-    ("high", "total", ShapeError, "not an array of numbers"),
+    ("high", "total", ShapeError, "the reward has type .*; it must hold real numbers"),
     (np.zeros(S), "sum", RewardError, "scale is 'sum'"),
+    (np.zeros(S, complex), "total", ShapeError, "has type complex128; it must hold real numbers"),
+    ([[1], [1, 2]], "total", ShapeError, "the reward is not an array"),
+    (np.full(S, (1 + 1e-7) / H), "total", RewardError, r"the total reaches 1\.0000001 on"),
+    (np.full(S, 1 + 1e-7), "per-step", RewardError, r"is 1\.0000001; with scale"),
+    (lambda h, s: 0.0, "total", RewardError, r"gives no number at \(h, s, a\) = \(0, 0, 0\)"),
+    (lambda h, s, a: [0.0] * (s + 1), "total", RewardError, r"at \(h, s, a\) = \(0, [01], 0\)"),
+    (Reward(np.full((H, S, A), 7.0)), "total", RewardError, "the total reaches 21"),
+    (
+        Reward(np.zeros((H + 1, S, A))),
+        "total",
+        ShapeError,
+        r"shape \(4, 4, 2\); it must be \[H, S, A\]=\(3, 4, 2\)",
+    ),
 ]
 
 
@@ -123,8 +136,15 @@ def test_states_and_steps_outside_the_problem_are_refused(problem):
         goal(problem, 9)
     with pytest.raises(ShapeError, match="states is"):
         occupancy(problem, "x")
-    with pytest.raises(RewardError, match="step is 3; steps are 0 to 2"):
-        goal(problem, 1, step=H)
+    for step in (H, True, 1.5, "x", [1]):
+        with pytest.raises(RewardError, match="it must be a step, 0 to 2"):
+            goal(problem, 1, step=step)
+
+
+def test_costs_whose_totals_overflow_are_refused(problem):
+    for costs in (5e307 * np.arange(S), 1e308 * np.linspace(-1, 1, S)):
+        with pytest.raises(RewardError, match="have totals that overflow; divide the reward first"):
+            rescale(problem, costs)
 
 
 def test_a_total_above_one_only_on_impossible_trajectories_is_allowed():

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from horizonfree.errors import ShapeError
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mixture import Mixture
-from horizonfree.simulate import simulate
+from horizonfree.simulate import Sampler, simulate
 
 H, S, A = 5, 4, 2
 
@@ -59,12 +59,32 @@ def test_a_seed_fixes_the_episodes_and_another_seed_changes_them(problem):
 
 
 def test_transitions_of_probability_zero_never_happen():
-    P = np.zeros((3, 1, 3))
-    P[:, 0, 1], P[:, 0, 2] = 1 - 1e-17, 0.0  # rounding must not reach the empty slots
-    other = np.full((3, 1, 3), 1 / 3)
-    problem = Mixture.from_kernels([P, other], horizon=50, weights=[1.0, 0.0])
-    batch = simulate(problem, np.zeros((50, 3), int), episodes=2000)
-    assert (batch.s[:, 1:] == 1).all()
+    """Ten times 0.1 adds up to less than 1 in floating point; no uniform number may fall between."""
+    row = np.array([0.1] * 10 + [0.0])
+    assert np.cumsum(row)[-1] < 1
+    P = np.broadcast_to(row, (11, 1, 11))
+    kernel = Mixture.from_kernels([P, np.full((11, 1, 11), 1 / 11)], horizon=50, weights=[1.0, 0.0]).kernel()
+    with jax.enable_x64(True):
+        cumulative = np.asarray(Sampler.of(kernel).cumulative)
+    assert (cumulative[:, 0, 9:] == 1).all()
+    assert (cumulative[:, 0, :9] < 1).all()
+
+
+@pytest.mark.parametrize("value", [-1, 0, 1.5, None, "a", True, 10**12])
+def test_numbers_of_episodes_that_cannot_be_are_refused(problem, value):
+    with pytest.raises(OptionError, match=r"episodes is .*; it must be a whole number from 1 to"):
+        simulate(problem, np.zeros((H, S), int), episodes=value)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, None, "a", 2**63])
+def test_seeds_that_cannot_be_are_refused(problem, value):
+    with pytest.raises(OptionError, match=r"seed is .*; it must be a whole number from 0 to 2\^63 - 1"):
+        simulate(problem, np.zeros((H, S), int), seed=value)
+
+
+def test_only_problems_are_simulated(problem):
+    with pytest.raises(ShapeError, match="the problem is a Known; it must be a Mixture"):
+        simulate(problem.known, np.zeros((H, S), int))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The valid parameters: free directions, reachable states, centre."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -131,3 +133,36 @@ def test_rows_of_any_size_keep_their_own_directions():
     assert valid.rows.shape[0] == 8  # no two of them are one
     assert valid.contains(valid.center)
     assert (valid.rows @ valid.center > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rounded_kernels_keep_every_direction_and_the_truth(seed):
+    """Rows that miss 1 by rounding of the input are mended: taken literally they would tell parameters apart."""
+    kernels = np.random.default_rng(seed).dirichlet(np.ones(5), size=(3, 5, 2)).round(9)
+    problem = Mixture.from_kernels(kernels, horizon=3, weights=[0.333333333] * 3)
+    valid = valid_set(problem.known)
+    assert valid.num_free == 2
+    assert valid.contains(problem.truth, tolerance=1e-12)
+    np.testing.assert_allclose(problem.kernel().dense(), kernels.mean(axis=0), atol=1e-8)
+
+
+def test_one_row_that_misses_one_does_not_certify_what_is_unknown():
+    P = np.zeros((2, 3, 2, 3))
+    P[:, 1, :, 1] = P[:, 2, :, 2] = 1
+    P[:, 0, 0], P[:, 0, 1] = [[0, 0.1, 0.9], [0, 0.9, 0.1]], [0, 0.5, 0.5]
+    P[1, 2, 0, 2] += 9e-9
+    assert valid_set(Mixture.from_kernels(P, horizon=2).known).num_free == 1
+
+
+def test_many_distinct_row_sums_need_no_square_matrix():
+    """Every (s, a) has a row sum of its own: 4,000 of them, of which only the equations of d = 4 matter."""
+    S, rng = 2000, np.random.default_rng(0)
+    sums = np.c_[np.ones(2 * S), rng.standard_normal((2 * S, 3))]
+    s, a = np.divmod(np.arange(2 * S), 2)
+    coordinates = tuple(np.repeat(x, 4) for x in (s, a, s)) + (np.tile(np.arange(4), 2 * S), sums.ravel())
+    tracemalloc.start()
+    valid = valid_set(Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).known)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert valid.num_free == 0
+    assert peak < 64 * 2**20  # a square matrix alone would take 122 MB

@@ -14,6 +14,7 @@ import numpy as np
 from horizonfree import evidence as ev
 from horizonfree import rewards, stopping
 from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.checks import whole
 from horizonfree.errors import OptionError, RunError
 from horizonfree.explorers import find, make_explorer
 from horizonfree.explorers._api import (
@@ -221,8 +222,7 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
 
 def check_seed(seed: Any) -> None:
     """Refuse what is not a seed."""
-    if isinstance(seed, bool) or int(seed) != seed or not 0 <= seed < 2**63:
-        raise OptionError(f"seed is {seed!r}; it must be a whole number from 0 to 2^63 - 1")
+    whole(seed, "seed", 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")
 
 
 def build_explorer(

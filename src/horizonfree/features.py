@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
+from horizonfree.checks import numbers, real, whole
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
@@ -33,6 +34,7 @@ def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
 def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped."""
     s, a, s_next, i, value = coordinates
+    _check_size(S, A, 1, d)
     bad = np.flatnonzero(~np.isfinite(value))
     if bad.size:
         b = bad[0]
@@ -68,11 +70,14 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     return succ.reshape(S, A, n), phi.reshape(S, A, n, d), is_dense
 
 
-def from_features(phi: Any) -> Packed:
-    """Features [S, A, S, d], dense, SciPy sparse, or coordinates (s, a, s', i, value)."""
-    if isinstance(phi, tuple) and len(phi) == 5:
-        index = [np.asarray(x) for x in phi[:4]]
-        value = np.asarray(phi[4], dtype=np.float64)
+def from_features(phi: Any, shape: tuple[int, int, int] | None = None) -> Packed:
+    """Features [S, A, S, d], dense, SciPy sparse, or coordinates (s, a, s', i, value), of a shape (S, A, d)."""
+    is_listed = isinstance(phi, tuple) and len(phi) == 5
+    if shape is not None and not is_listed:
+        raise ShapeError("shape= is for coordinates (s, a, s', i, value); an array has its own")
+    if is_listed:
+        index = [real(x, f"coordinates of phi: {name}") for name, x in zip(("s", "a", "s'", "i"), phi)]
+        value = numbers(phi[4], "coordinates of phi: value")
         for name, x in zip(("s", "a", "s'", "i"), index):
             if x.ndim != 1 or x.shape != value.shape or not np.issubdtype(x.dtype, np.integer):
                 raise ShapeError(
@@ -82,14 +87,15 @@ def from_features(phi: Any) -> Packed:
             if x.size == 0 or x.min() < 0:
                 raise ShapeError(f"coordinates of phi: {name} is empty or negative")
         s, a, s_next, i = index
-        S, A, d = int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1
+        least = (int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1)
+        S, A, d = least if shape is None else _at_least(shape, least)
         return pack((s, a, s_next, i, value), S, A, d)
     if _is_sparse(phi):
         _check_shape(phi.shape)
         coo = phi.tocoo()
         s, a, s_next, i = coo.coords
-        return pack((s, a, s_next, i, np.asarray(coo.data, np.float64)), *_sizes(phi.shape))
-    table = _numbers(phi, "phi")
+        return pack((s, a, s_next, i, numbers(coo.data, "phi")), *_sizes(phi.shape))
+    table = numbers(phi, "phi")
     _check_shape(table.shape)
     s, a, s_next, i = np.nonzero(table)
     return pack((s, a, s_next, i, table[s, a, s_next, i]), *_sizes(table.shape))
@@ -97,6 +103,10 @@ def from_features(phi: Any) -> Packed:
 
 def from_kernels(kernels: Any) -> Packed:
     """d base kernels: [d, S, A, S], or a sequence of [S, A, S] tables and SciPy sparse [S*A, S] matrices."""
+    if _is_sparse(kernels) or not hasattr(kernels, "__iter__"):
+        raise ShapeError(
+            f"kernels is a {type(kernels).__name__}; give a list of kernels, one for each coordinate of theta"
+        )
     tables = list(kernels)
     if not tables:
         raise ShapeError("kernels is empty; give at least one base kernel")
@@ -104,14 +114,14 @@ def from_kernels(kernels: Any) -> Packed:
     shapes = []
     for i, table in enumerate(tables):
         if _is_sparse(table):
-            rows, S = table.shape
-            if rows % S:
+            if len(table.shape) != 2 or 0 in table.shape or table.shape[0] % table.shape[1]:
                 raise ShapeError(f"kernels[{i}] has shape {table.shape}; a sparse kernel must be [S*A, S]")
+            rows, S = table.shape
             shape, coo = (S, rows // S, S), table.tocoo()
-            (row, s_next), value = coo.coords, np.asarray(coo.data, np.float64)
+            (row, s_next), value = coo.coords, numbers(coo.data, f"kernels[{i}]")
             s, a = row // shape[1], row % shape[1]
         else:
-            dense = _numbers(table, f"kernels[{i}]")
+            dense = numbers(table, f"kernels[{i}]")
             shape = dense.shape
             if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
                 raise ShapeError(f"kernels[{i}] has shape {shape}; it must be [S, A, S]")
@@ -138,11 +148,14 @@ def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"]
     """One-hot features, one coordinate per possible transition; theta = the probabilities, None without P."""
     if P is None and support is None:
         raise ShapeError("from_tabular needs P, or support when P is unknown")
-    table = None if P is None else _numbers(P, "P")
-    shape = table.shape if table is not None else np.shape(support)
+    table = None if P is None else numbers(P, "P")
+    allowed = numbers(support, "support") if table is None or support is not None else np.ones(table.shape)
+    if not np.isfinite(allowed).all():
+        raise ShapeError("support has entries that are not finite; it must say True or False")
+    shape = allowed.shape if table is None else table.shape
     if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
         raise ShapeError(f"P has shape {shape}; it must be [S, A, S]")
-    possible = np.ones(shape, bool) if support is None else np.asarray(support, bool)
+    possible = allowed.astype(bool)
     if possible.shape != shape:
         raise ShapeError(f"support has shape {possible.shape} but P has {shape}; they must agree")
     if table is not None:
@@ -159,26 +172,28 @@ def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"]
 
 def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
     """A finite vector of length d."""
-    numbers = _numbers(x, name)
-    if numbers.shape != (d,):
-        raise ShapeError(
-            f"{name} has shape {numbers.shape}; it must have shape ({d},), one entry per feature"
-        )
-    if not np.isfinite(numbers).all():
-        i = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        raise FeatureError(f"{name}[{i}] is {numbers[i]}; it must be finite")
-    return numbers
+    array = numbers(x, name)
+    if array.shape != (d,):
+        raise ShapeError(f"{name} has shape {array.shape}; it must have shape ({d},), one entry per feature")
+    if not np.isfinite(array).all():
+        i = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise FeatureError(f"{name}[{i}] is {array[i]}; it must be finite")
+    return array
+
+
+def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
+    """A shape (S, A, d) that has room for the largest coordinates."""
+    if not isinstance(shape, tuple) or len(shape) != 3:
+        raise ShapeError(f"shape is {shape!r}; it must be (S, A, d)")
+    parts = zip("SAd", shape, least)
+    S, A, d = (
+        whole(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts
+    )
+    return S, A, d
 
 
 def _is_sparse(x: Any) -> bool:
     return bool(sp.issparse(x))
-
-
-def _numbers(x: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(x, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"{name} is not an array of numbers: {error}") from None
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree import features
+from horizonfree import features, row_sums
 from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
+from horizonfree.row_sums import TOLERANCE
 
 AnyArray = jax.Array | np.ndarray[Any, Any]
-TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 
 
 class Kernel(eqx.Module):
@@ -45,11 +45,13 @@ class Kernel(eqx.Module):
         """A."""
         return self.succ.shape[1]
 
-    def expect(self, V: Float[AnyArray, " S"]) -> Float[jax.Array, "S A"]:
-        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); traceable."""
-        if self.is_dense:
-            return jnp.asarray(self.prob) @ V
-        return (self.prob * jnp.asarray(V)[self.succ]).sum(-1)
+    def expect(self, V: Float[AnyArray, " S"]) -> Float[AnyArray, "S A"]:
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); NumPy in, NumPy out, or traced."""
+        xp = _library(self.prob, V)
+        V = _values(V, self.num_states, xp)
+        expected: AnyArray
+        expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
+        return expected
 
     def dense(self) -> Float[np.ndarray, "S A S"]:
         """The full table, for small problems and for tests."""
@@ -92,18 +94,38 @@ class Known(eqx.Module):
         is_reachable: Bool[np.ndarray, "S A n"] = (np.asarray(self.phi) != 0).any(axis=-1)
         return is_reachable
 
-    def phi_V(self, V: Float[AnyArray, "*batch S"]) -> Float[jax.Array, "*batch S A d"]:
-        """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; traceable."""
+    def phi_V(self, V: Float[AnyArray, "*batch S"]) -> Float[AnyArray, "*batch S A d"]:
+        """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; NumPy in, NumPy out, or traced."""
         S, A, _, d = self.phi.shape
-        V = jnp.asarray(V)
+        xp = _library(self.phi, V)
+        V = _values(V, S, xp)
         if self.is_dense:
-            table = jnp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
-            return (V @ table).reshape(*V.shape[:-1], S, A, d)
-        return jnp.einsum("...san,sand->...sad", V[..., self.succ], self.phi)
+            table = xp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
+            mixed: AnyArray = (V @ table).reshape(*V.shape[:-1], S, A, d)
+        else:
+            mixed = xp.einsum("...san,sand->...sad", V[..., self.succ], self.phi)
+        return mixed
 
     def kernel(self, theta: Float[AnyArray, " d"]) -> Kernel:
         """P_theta, mixed once; NumPy in, NumPy out, or traced."""
+        if np.shape(theta) != (self.dim,):
+            raise ShapeError(
+                f"theta has shape {np.shape(theta)}; it must be ({self.dim},), one entry per feature"
+            )
         return Kernel(self.succ, self.phi @ theta, self.is_dense)
+
+
+def _library(*arrays: Any) -> Any:
+    """JAX as soon as one of the arrays is JAX's, traced or not; else NumPy."""
+    return jnp if any(isinstance(x, jax.Array) for x in arrays) else np
+
+
+def _values(V: Any, S: int, xp: Any) -> Any:
+    """Value functions as an array; refuses a number of states that is not S."""
+    V = xp.asarray(V)
+    if V.ndim == 0 or V.shape[-1] != S:
+        raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
+    return V
 
 
 def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
@@ -143,28 +165,15 @@ def known_class(
         raise ShapeError(f"horizon is {horizon}; an episode needs at least one step")
     if not 0 <= start < S:
         raise ShapeError(f"start is {start}; it must be a state, 0 to {S - 1}")
-    if not (np.isfinite(bound) and bound > 0):
-        raise FeatureError(f"bound is {bound}; B must be a positive number with ||theta_star||_2 <= B")
+    is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
+    if not (is_number and 0 < bound < np.inf):
+        raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 else 1.0
-    _check_row_sums(phi)
+    row_sums.check(phi, float(bound))
     return Known(
         succ.astype(np.int32), phi / unit, int(horizon), int(start), float(bound * unit), unit, is_dense
     )
-
-
-def _check_row_sums(phi: Float[np.ndarray, "S A n d"]) -> None:
-    """Some theta must satisfy <sum_s' phi(s'|s,a), theta> = 1 for every (s,a)."""
-    sums = phi.sum(axis=2)
-    C = np.unique(sums.reshape(-1, phi.shape[3]), axis=0)
-    theta = np.linalg.lstsq(C, np.ones(len(C)), rcond=None)[0]
-    wrong = np.abs(sums @ theta - 1)
-    if wrong.max() > 1e-6:
-        s, a = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        raise FeatureError(
-            f"no parameter makes every row of P_theta sum to 1: at (s={s}, a={a}) the best is "
-            f"{sums[s, a] @ theta:.6g}; check the features of that row"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +210,7 @@ class Mixture:
         d = phi.shape[-1]
         for i in range(d):
             check_kernel(Kernel(succ, phi[..., i], is_dense), f"base kernel {i}")
+        phi = row_sums.divided(phi)
         known = known_class(succ, phi, is_dense, horizon=horizon, start=start, bound=1.0)
         if weights is not None:
             weights = features.vector(weights, d, "weights")
@@ -221,15 +231,17 @@ class Mixture:
         start: int = 0,
         bound: float,
         theta: Any = None,
+        shape: tuple[int, int, int] | None = None,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> "Mixture":
         """Any features phi with a bound B on the norm of the parameter; theta: the truth, optional.
 
         phi: array [S, A, S, d], a SciPy sparse array of that shape, or coordinates (s, a, s', i, value) as five
-        arrays of one length. Sparse input never becomes a dense tensor.
+        arrays of one length. Sparse input never becomes a dense tensor. shape: (S, A, d) of coordinates, where their
+        largest entries do not tell.
         """
-        succ, packed, is_dense = features.from_features(phi)
+        succ, packed, is_dense = features.from_features(phi, shape)
         known = known_class(succ, packed, is_dense, horizon=horizon, start=start, bound=bound)
         if theta is not None:
             theta = features.vector(theta, known.dim, "theta")
@@ -269,6 +281,7 @@ class Mixture:
         if theta is not None:
             truth = theta * known.unit
             check_kernel(known.kernel(truth), "P_theta of the given truth")
+            truth = row_sums.mended(np.asarray(known.phi), truth)
         return cls(known, truth, name, None, layout or {})
 
     @property
@@ -300,8 +313,8 @@ class Mixture:
             )
         return self.known.kernel(self.truth)
 
-    def to_gymnasium(self, reward: AnyArray | None = None) -> Any:
-        """The problem as a gymnasium.Env of episodes of H steps; reward [H, S, A], zero without one."""
+    def to_gymnasium(self, reward: Any = None) -> Any:
+        """The problem as a gymnasium.Env of episodes of H steps; a reward of any form, zero without one."""
         from horizonfree.problems.to_gym import MixtureEnv
 
         return MixtureEnv(self, reward)

@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import x64
-from horizonfree.errors import ShapeError
+from horizonfree.checks import numbers, real, whole
+from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import AnyArray, Kernel
 from horizonfree.simulate import policy_table
 
@@ -174,6 +175,8 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
     horizon, is_batch = reward.shape[-3], reward.ndim == 4
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
+    reward = np.ascontiguousarray(reward)
+    _check_finite(reward)
     work = math.prod(reward.shape[:-3]) * horizon * kernel.prob.size
     if jax.default_backend() == "cpu" or work < SMALL:
         from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
@@ -189,6 +192,7 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
 def evaluate(kernel: Kernel, reward: AnyArray, policy: AnyArray) -> Float[np.ndarray, "*R H+1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
     reward = _check_reward(kernel, reward)
+    _check_finite(np.ascontiguousarray(reward))
     policy = _check_policy(kernel, policy, reward.shape[-3])
     rewards, policies = reward.ndim == 4, _is_batch(policy)
     if rewards and policies and len(reward) != len(policy):
@@ -205,28 +209,44 @@ def occupancy(kernel: Kernel, policy: AnyArray, start: int) -> Float[np.ndarray,
     V_1(start) = sum_h <d_h, r_h> for every reward.
     """
     policy = _check_policy(kernel, policy, None)
-    if not 0 <= start < kernel.num_states:
-        raise ShapeError(f"start is {start}; it must be a state, 0 to {kernel.num_states - 1}")
+    last = kernel.num_states - 1
+    start = whole(start, "start", 0, last, f"a state, 0 to {last}", ShapeError)
     return np.asarray(_occupancy(kernel, policy, jnp.int32(start), _is_batch(policy)))
 
 
 def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S A"]:
-    table = np.asarray(reward)
+    if not isinstance(kernel, Kernel):
+        raise ShapeError(
+            f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
+        )
+    table = numbers(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
     if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
         raise ShapeError(
             f"reward has shape {table.shape}; it must be [H, S, A] or a batch [R, H, S, A] with S, A = {sizes}"
         )
-    if table.dtype != np.float64:
-        if table.dtype.kind not in "fiub":
-            raise ShapeError(f"reward has type {table.dtype}; it must hold real numbers")
-        table = table.astype(np.float64)
     return table
+
+
+def _check_finite(reward: Float[np.ndarray, "..."]) -> None:
+    flat = reward.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.dot(flat, flat)):  # one fast pass: no entry is infinite or not a number
+            return
+    bad = np.argwhere(~np.isfinite(reward))
+    if bad.size:  # else the squares were too large
+        raise RewardError(
+            f"reward{list(map(int, bad[0]))} is {reward[tuple(bad[0])]}; rewards must be finite"
+        )
 
 
 def _check_policy(kernel: Kernel, policy: AnyArray, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
-    tables = np.asarray(policy)
+    if not isinstance(kernel, Kernel):
+        raise ShapeError(
+            f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
+        )
+    tables = real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:
         tables = tables[None]

@@ -258,7 +258,7 @@ def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
 ) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
     """The greedy policies and V of one reward, or of a batch of them."""
-    prob, reward = np.ascontiguousarray(kernel.prob), np.ascontiguousarray(reward)
+    prob, reward = np.ascontiguousarray(kernel.prob, np.float64), np.ascontiguousarray(reward)
     batch, S = reward.shape[:-3], prob.shape[0]
     policy = np.empty((*batch, horizon, S), np.int32)
     V = np.empty((*batch, horizon + 1, S))

@@ -12,6 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from horizonfree.checks import numbers, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Known, Mixture
 
@@ -33,9 +34,8 @@ def goal(
 ) -> Float[np.ndarray, "H S A"]:
     """1 for being in one of the states at one step (from 0; the last by default), else 0."""
     known = _known(problem)
-    step = known.horizon - 1 if step is None else step
-    if not 0 <= step < known.horizon:
-        raise RewardError(f"step is {step}; steps are 0 to {known.horizon - 1}")
+    last = known.horizon - 1
+    step = last if step is None else whole(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
     table = np.zeros((known.horizon, known.num_states, known.num_actions))
     table[step, _states(known, states)] = 1.0
     return table
@@ -61,12 +61,39 @@ def resolve(problem: Problem, reward: RewardLike, *, scale: str = "total") -> Re
     scale: "total" for a reward whose total is at most 1 on every trajectory, "per-step" for entries in [0, 1].
     Negative entries are refused: `rescale` turns costs into rewards and says by which map.
     """
-    if isinstance(reward, Reward):
-        return reward
     known = _known(problem)
+    if isinstance(reward, Reward):
+        _check(known, _shaped(known, reward.table, [(known.horizon, known.num_states, known.num_actions)]))
+        return reward
     if scale not in ("total", "per-step"):
         raise RewardError(f"scale is {scale!r}; it must be 'total' or 'per-step'")
     table = as_table(known, reward)
+    if scale == "total":
+        _check(known, table)
+        return Reward(table)
+    _check_entries(table)
+    high = np.argwhere(table > 1 + SLACK)
+    if high.size:
+        h, s, a = high[0]
+        raise RewardError(
+            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.12g}; with scale='per-step' entries lie in [0, 1]"
+        )
+    return Reward(table / known.horizon, factor=float(known.horizon))
+
+
+def _check(known: Known, table: Float[np.ndarray, "H S A"]) -> None:
+    """Refuse entries below 0 and totals above 1."""
+    _check_entries(table)
+    highest = max_total(known, table)
+    if highest[0, known.start] > 1 + SLACK:
+        raise RewardError(
+            f"the total reaches {highest[0, known.start]:.12g} on the trajectory {_worst(known, table, highest)}; "
+            "it must be <= 1 on every possible trajectory: divide the reward by that total, use "
+            "rescale(problem, reward), or scale='per-step' for entries in [0, 1]"
+        )
+
+
+def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
     low = np.argwhere(table < 0)
     if low.size:
         h, s, a = low[0]
@@ -74,22 +101,6 @@ def resolve(problem: Problem, reward: RewardLike, *, scale: str = "total") -> Re
             f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; rewards must be >= 0: pass the array through "
             "rescale(problem, reward), which shifts and scales costs and reports the map"
         )
-    if scale == "per-step":
-        high = np.argwhere(table > 1 + SLACK)
-        if high.size:
-            h, s, a = high[0]
-            raise RewardError(
-                f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; with scale='per-step' entries lie in [0, 1]"
-            )
-        return Reward(table / known.horizon, factor=float(known.horizon))
-    highest = max_total(known, table)
-    if highest[0, known.start] > 1 + SLACK:
-        raise RewardError(
-            f"the total reaches {highest[0, known.start]:.6g} on the trajectory {_worst(known, table, highest)}; "
-            "it must be <= 1 on every possible trajectory: divide the reward by that total, use "
-            "rescale(problem, reward), or scale='per-step' for entries in [0, 1]"
-        )
-    return Reward(table)
 
 
 def rescale(problem: Problem, reward: RewardLike) -> Reward:
@@ -101,12 +112,17 @@ def rescale(problem: Problem, reward: RewardLike) -> Reward:
     known = _known(problem)
     table = as_table(known, reward)
     occupied = occupied_states(known)
-    shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
-    shifted = np.where(occupied[:, :, None], table - shift[:, None, None], 0.0)
-    factor = float(max_total(known, shifted)[0, known.start])
+    with np.errstate(over="ignore"):
+        shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
+        shifted = np.where(occupied[:, :, None], table - shift[:, None, None], 0.0)
+        factor, offset = float(max_total(known, shifted)[0, known.start]), float(shift.sum())
+    if not np.isfinite([factor, offset]).all():
+        raise RewardError(
+            f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
+        )
     if factor <= 0:  # the same on every trajectory: nothing to choose
-        return Reward(np.zeros_like(table), 1.0, float(shift.sum()))
-    return Reward(shifted / factor, factor, float(shift.sum()))
+        return Reward(np.zeros_like(table), 1.0, offset)
+    return Reward(shifted / factor, factor, offset)
 
 
 def as_table(problem: Problem, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
@@ -115,26 +131,30 @@ def as_table(problem: Problem, reward: RewardLike) -> Float[np.ndarray, "H S A"]
     H, S, A = known.horizon, known.num_states, known.num_actions
     if callable(reward):
         reward = _tabulate(reward, H, S, A)
-    try:
-        array = np.asarray(reward, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"the reward is not an array of numbers: {error}") from None
-    if array.shape == (S,):
-        array = array[:, None]
-    elif array.shape not in ((S, A), (H, S, A)):
-        raise ShapeError(
-            f"the reward has shape {array.shape}; it must be [S]=({S},), [S, A]=({S}, {A}) or [H, S, A]=({H}, {S}, {A})"
-        )
+    array = _shaped(known, reward, [(S,), (S, A), (H, S, A)])
+    return np.ascontiguousarray(np.broadcast_to(array[:, None] if array.ndim == 1 else array, (H, S, A)))
+
+
+def _shaped(known: Known, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
+    """Finite numbers in one of these shapes."""
+    array = numbers(reward, "the reward")
+    if array.shape not in shapes:
+        words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
+        allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
+        raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         raise RewardError(f"reward{list(map(int, bad[0]))} is {array[tuple(bad[0])]}; rewards must be finite")
-    return np.ascontiguousarray(np.broadcast_to(array, (H, S, A)))
+    return array
 
 
 def max_total(known: Known, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H+1 S"]:
-    """The largest total from (h, s) on over every policy and every possible transition; exact.
+    """The largest total from (h, s) on over every policy and every transition of the support; exact.
 
-    T_h(s) = max_a [ r_h(s,a) + max over s' that some parameter reaches of T_{h+1}(s') ],   T_{H+1} = 0
+    T_h(s) = max_a [ r_h(s,a) + max over s' in the support of T_{h+1}(s') ],   T_{H+1} = 0
+
+    The support are the transitions with features other than zero: all that some parameter makes possible. In a mixture
+    of kernels it is no more than that; features of both signs may have some that no valid parameter reaches.
     """
     succ, support = np.asarray(known.succ), known.support
     full = support.all()
@@ -169,7 +189,15 @@ def _worst(known: Known, table: np.ndarray, T: np.ndarray) -> str:
 
 
 def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int) -> np.ndarray:
-    return np.array([[[function(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)])
+    table = np.empty((H, S, A))
+    for place in np.ndindex(H, S, A):
+        try:
+            table[place] = function(*place)
+        except (TypeError, ValueError) as error:
+            raise RewardError(
+                f"the reward function gives no number at (h, s, a) = {place}: {error}; it takes h, s and a"
+            ) from error
+    return table
 
 
 def _states(known: Known, states: int | Sequence[int]) -> np.ndarray:

@@ -14,7 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_numpy, x64
+from horizonfree.checks import real, whole
 from horizonfree.errors import ShapeError
+from horizonfree.features import MAX_BYTES
 from horizonfree.mixture import AnyArray, Kernel, Mixture
 
 
@@ -78,6 +80,11 @@ def _episodes(seed: Array, kernel: Kernel, policy: Array, start: Array, episodes
 @x64
 def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int = 0) -> Trajectory:
     """Sample episodes of a problem under a policy, [H, S] actions or [H, S, A] probabilities."""
+    if not isinstance(problem, Mixture):
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Mixture")
+    most = MAX_BYTES // (12 * problem.horizon)
+    whole(episodes, "episodes", 1, most, f"a whole number from 1 to {most} (more would not fit the memory)")
+    whole(seed, "seed", 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")
     table = check_policy(problem, policy)
     start = np.int32(problem.start)
     sampled: Trajectory = to_numpy(_episodes(np.int64(seed), problem.kernel(), table, start, episodes))
@@ -91,7 +98,7 @@ def check_policy(problem: Mixture, policy: AnyArray) -> np.ndarray:
 
 def policy_table(policy: AnyArray, H: int, S: int, A: int) -> np.ndarray:
     """`check_policy` for given sizes."""
-    table = np.asarray(policy)
+    table = real(policy, "policy")
     if table.shape == (H, S) and np.issubdtype(table.dtype, np.integer):
         bad = np.argwhere((table < 0) | (table >= A))
         if bad.size:

@@ -122,7 +122,11 @@ def reachable_states(known: Known) -> Bool[np.ndarray, " S"]:
 
 def kernel_of(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:
     """Orthonormal basis of the directions that the matrix sends to zero."""
-    _, size, Vt = np.linalg.svd(matrix, full_matrices=True)
+    is_tall = len(matrix) > matrix.shape[1]
+    small = (
+        np.linalg.qr(matrix, mode="r") if is_tall else matrix
+    )  # the same directions, without a matrix [m, m]
+    _, size, Vt = np.linalg.svd(small, full_matrices=True)
     rank = int((size > RANK_TOLERANCE * size[0]).sum())
     return Vt[rank:].T
 
@@ -156,9 +160,9 @@ def relative_interior_point(
         method="highs",
     )
     if result.x is None or result.status != 0 or result.x[-1] < -FORCED:
+        why = result.message if result.status != 0 else "where rows sum to 1, some probability is negative"
         raise FeatureError(
-            "no parameter makes these features a transition kernel (the linear programme says: "
-            f"{result.message}); check signs and row sums of phi"
+            f"no parameter makes these features a transition kernel ({why}); check signs and row sums of phi"
         )
     if result.x[-1] > FORCED:
         theta: Float[np.ndarray, " d"] = result.x[:d]

@@ -1,9 +1,6 @@
 """From a Gymnasium environment with a table P to a problem.
 
-P[s][a] lists outcomes (probability, next state, reward, terminated). Next states may repeat: they add up. Rewards
-are dropped. A state entered with terminated = True becomes absorbing.
-
-Three ways from tables to a class of dynamics:
+Three ways from tables (gym_table.py) to a class of dynamics:
 - FrozenLake, CliffWalking and Taxi move as intended or turn off to either side. The j-th outcome of every row of the
   slippery version is the j-th base kernel (d = 3), the truth is how the environment mixes them.
 - A list of environments on the same spaces is a mixture of their kernels (d = their number).
@@ -16,10 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
-from horizonfree.mixture import TOLERANCE, Mixture
+from horizonfree.mixture import Mixture
+from horizonfree.problems.gym_table import absorbing, kernel_of, read_table, start_distribution
+from horizonfree.row_sums import TOLERANCE
 
 if TYPE_CHECKING:
     import gymnasium
@@ -35,19 +34,6 @@ ACTIONS = {
     "CliffWalkingEnv": ["up", "right", "down", "left"],
     "TaxiEnv": ["south", "north", "east", "west", "pick up", "drop off"],
 }
-
-
-class Table(NamedTuple):
-    """The outcomes of P, one entry each: outcome number j of (s, a) goes to s_next with probability p."""
-
-    s: Int[np.ndarray, " N"]
-    a: Int[np.ndarray, " N"]
-    j: Int[np.ndarray, " N"]
-    p: Float[np.ndarray, " N"]
-    s_next: Int[np.ndarray, " N"]
-    ends: Bool[np.ndarray, " N"]
-    num_states: int
-    num_actions: int
 
 
 class Base(NamedTuple):
@@ -98,6 +84,9 @@ def from_gymnasium(
         return problem
     chosen = {} if start is None else {"start": start}
     parameters = {"horizon": horizon, **chosen, **make_kwargs}
+    if _kind(made[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None:  # a map drawn at random
+        desc = ["".join(row) for row in made[0].desc.astype(str)]
+        parameters = {**parameters, "desc": desc}
     return replace(problem, recipe={"name": f"gymnasium:{env}", "parameters": parameters})
 
 
@@ -111,83 +100,10 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
         return env.unwrapped
     try:
         return gymnasium.make(env, **make_kwargs).unwrapped
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise UnknownNameError(f"gymnasium cannot make {env!r}: {error}") from error
     except (TypeError, ValueError, KeyError) as error:
         raise OptionError(f"gymnasium cannot make {env!r} with {make_kwargs}: {error}") from error
-
-
-def _table(env: Any) -> Table:
-    """The outcomes of an environment's P."""
-    if not hasattr(env, "P"):
-        raise ShapeError(
-            f"{type(env).__name__} has no table P; build the known class yourself (Mixture.from_kernels) and explore "
-            "the environment with known=problem"
-        )
-    P = env.P
-    S, A = len(P), len(P[0])
-    try:
-        rows = [
-            (s, a, j, p, s_next, ends)
-            for s in range(S)
-            for a in range(A)
-            for j, (p, s_next, _, ends) in enumerate(P[s][a])
-        ]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ShapeError(
-            f"P of {type(env).__name__} is not P[s][a] = [(probability, next state, reward, terminated), ...] with "
-            f"states 0 to {S - 1} and actions 0 to {A - 1} ({error!r})"
-        ) from None
-    s, a, j, p, s_next, ends = (np.array(column) for column in zip(*rows))
-    bad = np.flatnonzero((s_next < 0) | (s_next >= S))
-    if bad.size:
-        b = bad[0]
-        raise ShapeError(f"P[{s[b]}][{a[b]}] leads to {s_next[b]}; states are 0 to {S - 1}")
-    return Table(s, a, j, p.astype(np.float64), s_next, ends.astype(bool), S, A)
-
-
-def _start_distribution(env: Any, start: int | None, S: int) -> Float[np.ndarray, " S"]:
-    """Where an environment starts, or the state that the caller chose."""
-    if start is not None:
-        if not 0 <= start < S:
-            raise OptionError(f"start is {start}; it must be a state, 0 to {S - 1}")
-        certain: Float[np.ndarray, " S"] = np.eye(S)[start]
-        return certain
-    if not hasattr(env, "initial_state_distrib"):
-        raise OptionError(f"{type(env).__name__} does not say where it starts; pass start=")
-    return np.asarray(env.initial_state_distrib, np.float64)
-
-
-def _absorbing(table: Table, rho: Float[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
-    """States entered with terminated = True; refuses one that an episode can also enter and go on from."""
-    S = table.num_states
-    is_end = np.zeros(S, bool)
-    is_end[table.s_next[table.ends]] = True
-    happens = (table.p > 0) & ~is_end[table.s]
-    seen, size = rho > 0, -1
-    while seen.sum() > size:
-        size = int(seen.sum())
-        seen[table.s_next[happens & seen[table.s]]] = True
-    both = np.flatnonzero(happens & seen[table.s] & is_end[table.s_next] & ~table.ends)
-    if both.size:
-        b = both[0]
-        raise ModelError(
-            f"state {table.s_next[b]} ends an episode from some states but not from (s={table.s[b]}, "
-            f"a={table.a[b]}); give ending transitions a state of their own"
-        )
-    return is_end
-
-
-def _kernel(table: Table, value: np.ndarray, is_end: Bool[np.ndarray, " S"]) -> sp.csr_array:
-    """The kernel [S*A, S] that gives each outcome this probability; states that end an episode absorb."""
-    S, A = table.num_states, table.num_actions
-    keep = (value > 0) & ~is_end[table.s]
-    end = np.flatnonzero(np.repeat(is_end, A))
-    row = np.concatenate([(table.s * A + table.a)[keep], end])
-    column = np.concatenate([table.s_next[keep], end // A])
-    kernel = sp.csr_array((np.concatenate([value[keep], np.ones(len(end))]), (row, column)), (S * A, S))
-    kernel.sum_duplicates()
-    return kernel
 
 
 def _alone(env: Any, start: int | None) -> Base:
@@ -196,9 +112,9 @@ def _alone(env: Any, start: int | None) -> Base:
         raise ModelError(
             "a fickle passenger is not in the table P; pass that Taxi alone, as gymnasium built it"
         )
-    table = _table(env)
-    rho = _start_distribution(env, start, table.num_states)
-    return Base([_kernel(table, table.p, _absorbing(table, rho))], [rho], np.ones(1))
+    table = read_table(env)
+    rho = start_distribution(env, start, table.num_states)
+    return Base([kernel_of(table, table.p, absorbing(table, rho))], [rho], np.ones(1))
 
 
 def _slips(env: Any, start: int | None) -> Base | None:
@@ -206,16 +122,16 @@ def _slips(env: Any, start: int | None) -> Base | None:
 
     None for an environment of another kind, or with a table that is no mixture of these kernels.
     """
-    if type(env).__name__ not in SLIPPERY:
+    if _kind(env) not in SLIPPERY:
         return None
-    own, slippery = _table(env), _table(type(env)(**SLIPPERY[type(env).__name__](env)))
-    rho = _start_distribution(env, start, own.num_states)
-    is_end = _absorbing(slippery, rho)
+    own, slippery = read_table(env), read_table(type(env)(**SLIPPERY[_kind(env)](env)))
+    rho = start_distribution(env, start, own.num_states)
+    is_end = absorbing(slippery, rho)
     row = slippery.s * slippery.num_actions + slippery.a
     is_sure = np.bincount(row)[row] == 1
     num = int(slippery.j.max()) + 1
-    kernels = [_kernel(slippery, ((slippery.j == j) | is_sure) * 1.0, is_end) for j in range(num)]
-    truth = _kernel(own, own.p, is_end)
+    kernels = [kernel_of(slippery, ((slippery.j == j) | is_sure) * 1.0, is_end) for j in range(num)]
+    truth = kernel_of(own, own.p, is_end)
     full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
     mixed = [own.p[last - num + 1 : last + 1] for last in full]
     for weights in [*mixed, *np.eye(num)]:
@@ -273,13 +189,19 @@ def _with_start(base: Base) -> tuple[Base, int]:
     return base._replace(kernels=kernels), S
 
 
+def _kind(env: Any) -> str:
+    """The class of an environment of Gymnasium's own; nothing for a class of somebody else, whatever its name."""
+    kind = type(env)
+    return kind.__name__ if kind.__module__.startswith("gymnasium.envs.toy_text.") else ""
+
+
 def _name(made: list[Any]) -> str:
     return " + ".join(env.spec.id if env.spec else type(env).__name__ for env in made)
 
 
 def _layout(env: Any, S: int) -> dict[str, Any]:
     """Actions and cells, for drawing, where the states are the cells of a grid."""
-    kind = type(env).__name__
+    kind = _kind(env)
     layout: dict[str, Any] = {"actions": ACTIONS[kind]} if kind in ACTIONS else {}
     shape = {"FrozenLakeEnv": "desc", "CliffWalkingEnv": "_cliff"}.get(kind)
     if shape and getattr(env, shape).size == S:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree.checks import whole
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mixture import AnyArray, Known, Mixture
 from horizonfree.simulate import Trajectory, check_policy
@@ -57,10 +58,9 @@ def run_episode(
     def state(observation: Any) -> int:
         if encode is None:
             return int(observation) - int(env.observation_space.start)  # type: ignore[attr-defined]
-        s = int(encode(observation))
-        if not 0 <= s < S:
-            raise ShapeError(f"encode({observation!r}) is {s}; states are 0 to {S - 1}")
-        return s
+        return whole(
+            encode(observation), f"encode({observation!r})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError
+        )
 
     observation, _ = env.reset(seed=int(rng.integers(2**31)))
     s, a, j = np.empty(H + 1, np.int32), np.empty(H, np.int32), np.empty(H, np.int32)

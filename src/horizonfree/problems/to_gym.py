@@ -6,22 +6,24 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from horizonfree.errors import RewardError
-from horizonfree.mixture import AnyArray, Mixture
+from horizonfree.mixture import Mixture
+from horizonfree.rewards import Reward, RewardLike, as_table
 
 
 class MixtureEnv(gymnasium.Env[np.int64, np.int64]):
-    """Episodes of H steps from the fixed start, truncated at H; info["h"] counts the steps taken."""
+    """Episodes of H steps from the fixed start, truncated at H; info["h"] counts the steps taken.
+
+    The reward has any form that `rewards.as_table` takes, without a limit on its total; a `Reward` pays its table.
+    (Gymnasium's checker wants episodes of two steps or more.)
+    """
 
     metadata = {"render_modes": []}  # noqa: RUF012  # the type that Gymnasium declares
 
-    def __init__(self, problem: Mixture, reward: AnyArray | None = None) -> None:
+    def __init__(self, problem: Mixture, reward: RewardLike = None) -> None:
         H, S, A = problem.horizon, problem.num_states, problem.num_actions
-        table = np.zeros((H, S, A)) if reward is None else np.asarray(reward, np.float64)
-        if table.shape != (H, S, A) or not np.isfinite(table).all():
-            raise RewardError(
-                f"reward has shape {table.shape}; it must be finite numbers of shape [H, S, A] = {(H, S, A)}"
-            )
+        if isinstance(reward, Reward):
+            reward = reward.table
+        table = np.zeros((H, S, A)) if reward is None else as_table(problem, reward)
         self.observation_space = Discrete(S)
         self.action_space = Discrete(A)
         self._problem, self._reward, self._kernel = problem, table, problem.kernel()
