@@ -104,6 +104,18 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"episodes": 2.5}, OptionError, "episodes is 2.5"),
     ({"until_eps": 1.0}, OptionError, "until_eps is 1.0"),
     ({"episodes": 1, "delta": 0}, OptionError, "delta is 0"),
+    ({"episodes": "many"}, OptionError, "episodes is 'many'; it must be a whole number"),
+    (
+        {"until_eps": "small"},
+        OptionError,
+        "until_eps is 'small'; a gap to be certified lies strictly between",
+    ),
+    (
+        {"episodes": 1, "delta": "low"},
+        OptionError,
+        "delta is 'low'; a failure probability lies strictly between",
+    ),
+    ({"episodes": 1, "seed": "x"}, OptionError, "seed is 'x'; it must be a whole number"),
     ({"episodes": 1, "budget": -1}, OptionError, "budget is -1"),
     ({"episodes": 1, "seed": -1}, OptionError, "seed is -1"),
     ({"episodes": 1, "save_episodes": 0}, OptionError, "save_episodes is 0"),

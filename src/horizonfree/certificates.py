@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.checks import share
 from horizonfree.direct import MOST, direct
 from horizonfree.divergence import Divergence, Steps, divergence, steps
 from horizonfree.ellipsoid import Ellipsoid, ellipsoid
@@ -131,8 +132,7 @@ _reward_bounds = eqx.filter_jit(reward_bounds)
 @x64
 def confidence(known: Known, valid: ValidSet, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies strictly between 0 and 1")
+    share(delta, "delta")
     known, valid, evidence = to_device((known, valid, evidence))
     return to_numpy(_confidence(known, valid, evidence, jnp.asarray(float(delta))))
 

@@ -17,6 +17,13 @@ def whole(
     return int(value)
 
 
+def share(value: Any, name: str, meaning: str = "a failure probability") -> None:
+    """Refuse what is not a number strictly between 0 and 1."""
+    is_number = isinstance(value, (int, float, np.number, np.ndarray)) and np.ndim(value) == 0
+    if not (is_number and 0 < value < 1):
+        raise OptionError(f"{name} is {value!r}; {meaning} lies strictly between 0 and 1")
+
+
 def numbers(x: Any, name: str) -> np.ndarray:
     """An array of real numbers, as float64."""
     return real(x, name).astype(np.float64, copy=False)

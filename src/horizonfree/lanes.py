@@ -240,18 +240,28 @@ def transpose(_: Any, x: Any, i: Any, rows: Any, y: Any, j: Any, columns: Any) -
     return types.void(x, size, size, y, size, size), build
 
 
-@_inlined
-def fetch(_: Any, x: Any, i: Any) -> tuple[Any, Build]:
-    """Ask for the cache line of x[i], which will be wanted soon; i may lie beyond the end."""
+def _fetch(level: int) -> Callable[..., Any]:
+    @_inlined
+    def fetch(_: Any, x: Any, i: Any) -> tuple[Any, Build]:
+        """Ask for the cache line of x[i], which will be wanted soon; i may lie beyond the end."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_I8P, _I32, _I32, _I32])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [_I8P], kind)
-        is_read, second_level, is_data = _I32(0), _I32(2), _I32(1)
-        builder.call(ask, [_at(context, builder, args[0], x, args[1], _I8P), is_read, second_level, is_data])
-        return context.get_dummy_value()
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.FunctionType(ir.VoidType(), [_I8P, _I32, _I32, _I32])
+            ask = builder.module.declare_intrinsic("llvm.prefetch", [_I8P], kind)
+            place = _at(context, builder, args[0], x, args[1], _I8P)
+            is_read, is_data = _I32(0), _I32(1)
+            builder.call(ask, [place, is_read, _I32(4 - level), is_data])
+            return context.get_dummy_value()
 
-    return types.void(x, types.intp), build
+        return types.void(x, types.intp), build
+
+    return fetch
+
+
+fetch = _fetch(2)  # into the second-level cache
+fetch_near = _fetch(
+    2 if _has("sse4a") else 1
+)  # into the first; not on AMD's processors, where that is slower
 
 
 @register_jitable

@@ -166,7 +166,7 @@ def known_class(
     if not 0 <= start < S:
         raise ShapeError(f"start is {start}; it must be a state, 0 to {S - 1}")
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
-    if not (is_number and 0 < bound < np.inf):
+    if not (is_number and 0 < bound < 1e300):
         raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 else 1.0

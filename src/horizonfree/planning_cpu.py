@@ -28,6 +28,7 @@ from horizonfree.lanes import (
     aligned,
     exceeds,
     fetch,
+    fetch_near,
     load,
     plus_product,
     product,
@@ -41,7 +42,7 @@ from horizonfree.mixture import Kernel
 TILE = LINE  # states whose rewards are brought side by side at once
 THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 FAR = 2**17  # values of all states, if a core's own cache does not hold them
-AHEAD = 8  # rows for which values that lie far are asked early
+AHEAD = 5  # rows for which values that lie far are asked early
 EPS = np.finfo(np.float64).eps
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
@@ -214,7 +215,7 @@ def _add_sparse(succ, prob, after, first, r):  # type: ignore[no-untyped-def]  #
             ahead = min(row + AHEAD * n, succ.size - n)
             for j in range(ahead, ahead + n):
                 for line in range(0, LANES, LINE):
-                    fetch(after, succ[j] * LANES + line)
+                    fetch_near(after, succ[j] * LANES + line)
         for j in range(row, row + n):
             q = plus_product(q, prob[j], load(after, succ[j] * LANES))
         store(r, i * LANES, q)

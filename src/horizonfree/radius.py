@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from horizonfree._x64 import x64
+from horizonfree.checks import share
 from horizonfree.errors import OptionError
 
 Scalar = Float[Array, ""]
@@ -53,8 +54,7 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
         if not value >= 0:
             raise OptionError(f"{name} is {value}; it must be at least 0")
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies between 0 and 1")
+    share(delta, "delta")
 
 
 def parameters(d: int, H: int, B: Number) -> Parameters:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.checks import whole
-from horizonfree.errors import OptionError
+from horizonfree.checks import share, whole
 
 MOST = 1_000_000  # episodes after which until_eps gives up
 
@@ -45,7 +44,6 @@ def check(episodes: int | None, until_eps: float | None, delta: float, budget: i
     for name, value in {"episodes": episodes, "budget": budget}.items():
         if value is not None:
             whole(value, name, 1, 2**63 - 1, "a whole number of at least 1")
-    if until_eps is not None and not 0 < until_eps < 1:
-        raise OptionError(f"until_eps is {until_eps}; a gap to be certified lies between 0 and 1")
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies between 0 and 1")
+    if until_eps is not None:
+        share(until_eps, "until_eps", "a gap to be certified")
+    share(delta, "delta")

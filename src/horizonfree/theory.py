@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from horizonfree import radius
+from horizonfree.checks import share
 from horizonfree.errors import OptionError
 from horizonfree.radius import moment_orders as _moment_orders
 
@@ -55,7 +56,7 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     moment orders it is that of the whole algorithm.
     """
     _check(d, H, B, k=k)
-    _check_probability(delta)
+    share(delta, "delta")
     return float(radius.beta_hf(k, d, H, B, delta, M=M))
 
 
@@ -75,7 +76,7 @@ def iota(K: float, d: int, H: int, B: float) -> float:
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
     _check_sizes(K=K, H=H)
-    _check_probability(delta)
+    share(delta, "delta")
     return 4 * math.log(4 * max(1.0, math.log(K * H)) / delta)
 
 
@@ -137,7 +138,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     """
     _check(d, H, B)
     _check_positive(eps=eps)
-    _check_probability(delta)
+    share(delta, "delta")
     if B <= 1 or delta >= 0.25:
         return 0
     D = (d - 1) * (H - 1) / H
@@ -209,8 +210,3 @@ def _check_positive(**values: float) -> None:
     for name, value in values.items():
         if not (value > 0 and math.isfinite(value)):
             raise OptionError(f"{name} is {value}; it must be a positive finite number")
-
-
-def _check_probability(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise OptionError(f"delta is {delta}; a failure probability lies strictly between 0 and 1")
