@@ -27,7 +27,9 @@ def test_shares_pass(value):
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, float("nan"), "0.5", None, [0.5], 1j])
 def test_what_is_no_share_is_refused(value):
-    with pytest.raises(OptionError, match=r"delta is .*; a failure probability lies strictly between 0 and 1"):
+    with pytest.raises(
+        OptionError, match=r"delta is .*; a failure probability lies strictly between 0 and 1"
+    ):
         share(value, "delta")
 
 

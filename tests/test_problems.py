@@ -3,15 +3,17 @@
 import inspect
 import itertools
 import json
+import re
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.errors import FeatureError, OptionError, UnknownNameError
 from horizonfree.mixture import Known, Mixture, check_kernel
 from horizonfree.problems import make, problems
 from horizonfree.valid import valid_set
@@ -138,7 +140,9 @@ def test_whatever_is_not_refused_is_a_linear_mixture(drawn):
         ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
         ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
         ("zoned-grid", {"size": True}, ["size is True"]),
-        ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 up"]),
+        ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
+        ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
+        ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
         ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
         ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
         ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
@@ -146,6 +150,7 @@ def test_whatever_is_not_refused_is_a_linear_mixture(drawn):
         ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
         ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
         ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
+        ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
         ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
         ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
         ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
@@ -158,6 +163,28 @@ def test_a_value_out_of_range_is_refused_with_its_name_and_range(name, values, w
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "refused"),
+    [
+        *[
+            ("hard-instance", {"dim": d, "episodes": K}, {"bound": 1.0})
+            for d in (2, 9)
+            for K in (300, 10**15)
+        ],
+        *[("rfe-lower-bound", {"dim": d}, {"gap": 0.999}) for d in range(4, 13)],
+    ],
+)
+def test_the_limit_in_a_refusal_is_accepted_when_it_is_given_back(name, values, refused):
+    (option,) = refused
+    with pytest.raises(OptionError) as caught:
+        make(name, **values, **refused)
+    said, limit = re.search(
+        rf"{option} is (\S+); it must be at (?:least|most) (\S+):", str(caught.value)
+    ).groups()
+    assert said != limit
+    make(name, **values, **{option: float(limit)})
+
+
 def test_a_wrong_name_is_answered_with_the_closest():
     with pytest.raises(UnknownNameError, match="'zonedgrid'; did you mean 'zoned-grid'"):
         make("zonedgrid")
@@ -165,8 +192,45 @@ def test_a_wrong_name_is_answered_with_the_closest():
         make("zoned-grid", sise=4)
     with pytest.raises(UnknownNameError, match="choose one of: combination-lock, double-chain"):
         make("%%%")
+    for name in (None, 5, ["%%%"]):
+        with pytest.raises(
+            UnknownNameError, match=re.escape(f"no problem {name!r}; choose one of: combination-lock")
+        ):
+            make(name)
     with pytest.raises(OptionError, match="needs horizon="):
         make("gymnasium:FrozenLake-v1")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("combination-lock", {"length": 1000, "keys": 6, "codes": 6}),
+        ("double-chain", {"length": 10001}),
+        ("inventory", {"capacity": 500, "max_order": 20, "models": 2}),
+        ("queue", {"capacity": 500, "speeds": 4, "models": 2}),
+        ("river-swim", {"states": 1000}),
+        ("rooms", {"columns": 10, "rows": 10}),
+        ("zoned-grid", {"size": 60}),
+    ],
+)
+def test_memory_is_proportional_to_the_transitions_that_exist(name, values):
+    tracemalloc.start()
+    try:
+        known = make(name, **values).known
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Listing and sorting the transitions takes up to 44 times phi; full tables took 80 to 6000 times as much.
+    assert peak < 60 * np.asarray(known.phi).nbytes
+
+
+def test_a_problem_too_large_is_refused_before_it_is_drawn():
+    largest = {p.name: p.high for p in problems()["random-mixture"].parameters}
+    with pytest.raises(FeatureError, match="phi would take"):
+        make("random-mixture", **largest)
+    # More than half of the states as successors: every state is kept.
+    with pytest.raises(FeatureError, match=r"phi would take 11\.9 GiB"):
+        make("random-mixture", states=40000, actions=1, dim=1, successors=20001)
 
 
 def test_the_library_works_without_gymnasium():
@@ -213,6 +277,14 @@ def test_river_swim_is_the_chain_with_three_outcomes():
     np.testing.assert_allclose(P[:, 0], np.eye(4)[[0, 0, 1, 2]], atol=1e-15)
     swim = [[0.7, 0.3, 0, 0], [0.1, 0.6, 0.3, 0], [0, 0.1, 0.6, 0.3], [0, 0, 0.1, 0.9]]
     np.testing.assert_allclose(P[:, 1], swim, atol=1e-15)
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_a_river_without_hold_is_accepted_whatever_the_rounding(percent):
+    P = make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100).kernel().dense()
+    np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
+    assert P.min() >= 0
+    np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
 
 
 def test_double_chain_starts_in_the_middle_and_fails_as_told():

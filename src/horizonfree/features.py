@@ -13,6 +13,7 @@ from horizonfree.checks import numbers, real, whole
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
+BLOCK = 2**22  # features that are looked at together
 Packed = tuple[Int[np.ndarray, "S A n"], Float[np.ndarray, "S A n d"], bool]
 Coordinates = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -24,17 +25,21 @@ def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
     ||phi_V||^2 <= sum_i max(pos_i, neg_i)^2; by the triangle inequality also ||phi_V|| <= sum_s' ||phi(s'|s,a)||.
     The smaller of the two per (s,a), the largest over (s,a). Exact when phi >= 0 (V = 1 attains it).
     """
-    pos = np.maximum(phi, 0).sum(axis=2)
-    neg = np.maximum(-phi, 0).sum(axis=2)
-    by_coordinate = np.sqrt((np.maximum(pos, neg) ** 2).sum(axis=-1))
-    by_triangle = np.sqrt((phi**2).sum(axis=-1)).sum(axis=-1)
-    return float(np.minimum(by_coordinate, by_triangle).max())
+    largest, step = 0.0, max(1, BLOCK // phi[0].size)
+    for start in range(0, len(phi), step):  # so that no copy of all features is made
+        part = phi[start : start + step]
+        pos = np.maximum(part, 0).sum(axis=2)
+        neg = np.maximum(-part, 0).sum(axis=2)
+        by_coordinate = np.sqrt((np.maximum(pos, neg) ** 2).sum(axis=-1))
+        by_triangle = np.sqrt((part**2).sum(axis=-1)).sum(axis=-1)
+        largest = max(largest, float(np.minimum(by_coordinate, by_triangle).max()))
+    return largest
 
 
 def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped."""
     s, a, s_next, i, value = coordinates
-    _check_size(S, A, 1, d)
+    check_size(S, A, 1, d)
     bad = np.flatnonzero(~np.isfinite(value))
     if bad.size:
         b = bad[0]
@@ -58,7 +63,7 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     is_dense = 2 * n > S
     if is_dense:  # most states are reached from somewhere: keep every column
         n, slot = S, transition % S
-    _check_size(S, A, n, d)
+    check_size(S, A, n, d)
     succ = np.empty((S * A, n), dtype=np.int32)
     if is_dense:
         succ[:] = np.arange(S, dtype=np.int32)
@@ -205,7 +210,8 @@ def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[3]
 
 
-def _check_size(S: int, A: int, n: int, d: int) -> None:
+def check_size(S: int, A: int, n: int, d: int) -> None:
+    """Refuse features that would take too much memory."""
     size = 8 * S * A * n * d
     if size > MAX_BYTES:
         raise FeatureError(

@@ -20,7 +20,8 @@ NOISE = (
 def divided(phi: Float[np.ndarray, "S A n d"]) -> Float[np.ndarray, "S A n d"]:
     """Kernels whose rows sum to one, from rows that nearly do."""
     total = phi.sum(axis=2, keepdims=True)
-    return np.where(np.abs(total - 1) > ROUNDING, phi / total, phi)
+    total[np.abs(total - 1) <= ROUNDING] = 1.0
+    return phi if (total == 1).all() else phi / total
 
 
 def mended(phi: Float[np.ndarray, "S A n d"], theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:

@@ -16,6 +16,7 @@ from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mixture import Mixture
 
 _Build = TypeVar("_Build", bound=Callable[..., Mixture])
+ROUNDING = 1e-12  # a value this far beyond a limit that is itself computed counts as on it
 
 
 class Between(NamedTuple):
@@ -47,8 +48,9 @@ class Parameter:
         is_number = isinstance(value, number) and not isinstance(value, bool)
         if not is_number or not self.low <= value <= self.high:
             kind = "an integer" if self.type is int else "a number"
-            reach = f"from {self.low:g} up" if self.high >= 10**6 else f"from {self.low:g} to {self.high:g}"
-            raise OptionError(f"{self.name} is {value!r}; {self.meaning}: {kind} {reach}")
+            raise OptionError(
+                f"{self.name} is {value!r}; {self.meaning}: {kind} from {self.low} to {self.high}"
+            )
         return self.type(value)
 
 
@@ -91,14 +93,14 @@ def problems() -> dict[str, ProblemSpec]:
 
 def make(name: str, **parameters: Any) -> Mixture:
     """Build a named problem; `problems()` lists the names, "gymnasium:ID" stands for an environment of Gymnasium."""
-    if name.startswith("gymnasium:"):
+    if isinstance(name, str) and name.startswith("gymnasium:"):
         from horizonfree.problems.from_gym import from_gymnasium
 
         if "horizon" not in parameters:
             raise OptionError(f"problem {name!r} needs horizon=, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
-    if name not in _PROBLEMS:
-        raise UnknownNameError(f"there is no problem {name!r}; {closest(name, _PROBLEMS)}")
+    if not isinstance(name, str) or name not in _PROBLEMS:
+        raise UnknownNameError(f"there is no problem {name!r}; {closest(str(name), _PROBLEMS)}")
     spec = _PROBLEMS[name]
     known = {p.name: p for p in spec.parameters}
     for given in parameters:
@@ -117,5 +119,22 @@ def closest(name: str, names: Iterable[str]) -> str:
 
 def is_at_least(name: str, value: float, least: float, why: str) -> None:
     """Refuse a parameter that is too small beside the others."""
-    if not value >= least:
-        raise OptionError(f"{name} is {value:g}; it must be at least {least:.6g}: {why}")
+    if not value >= least - ROUNDING:
+        given, limit = _told_apart(value, least)
+        raise OptionError(f"{name} is {given}; it must be at least {limit}: {why}")
+
+
+def is_at_most(name: str, value: float, most: float, why: str) -> None:
+    """Refuse a parameter that is too large beside the others."""
+    if not value <= most + ROUNDING:
+        given, limit = _told_apart(value, most)
+        raise OptionError(f"{name} is {given}; it must be at most {limit}: {why}")
+
+
+def _told_apart(value: float, limit: float) -> tuple[str, str]:
+    """Both in digits that tell them apart; the limit as printed is accepted."""
+    for digits in range(6, 18):
+        given, printed = f"{value:.{digits}g}", f"{limit:.{digits}g}"
+        if given != printed and (float(printed) - limit) * (limit - value) >= 0:
+            break
+    return given, printed

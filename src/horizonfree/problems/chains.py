@@ -3,16 +3,18 @@
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+import scipy.sparse as sp
+from jaxtyping import Int
 
 from horizonfree.mixture import Mixture
 from horizonfree.problems._registry import Between, Horizon, Seed, is_at_least, problem
 
 
-def deterministic(target: Int[np.ndarray, "d S A"]) -> Float[np.ndarray, "d S A S"]:
-    """Kernels that lead from (s, a) to one state."""
-    kernels: Float[np.ndarray, "d S A S"] = np.eye(target.shape[1])[target]
-    return kernels
+def deterministic(target: Int[np.ndarray, "d S A"]) -> list[sp.csr_array]:
+    """Sparse kernels [S*A, S] that lead from (s, a) to one state."""
+    _, S, A = target.shape
+    first = np.arange(S * A + 1)
+    return [sp.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
 
 
 def line(S: int, actions: list[str]) -> dict[str, Any]:
@@ -35,14 +37,15 @@ def river_swim(
     Source: Strehl and Littman (2008), "An analysis of model-based interval estimation for Markov decision
     processes"; as a linear mixture with three features in the experiments on UCRL-WVTR (S = 10, H = 100).
     """
-    is_at_least("1 - forward - backward", 1 - forward - backward, 0, "it is the probability to hold")
+    hold = 1 - forward - backward
+    is_at_least("1 - forward - backward", hold, 0, "it is the probability to hold")
     s = np.arange(states)
     back = np.maximum(s - 1, 0)
     swim = [np.minimum(s + 1, states - 1), s, back]
     return Mixture.from_kernels(
         deterministic(np.array([np.stack([back, to], axis=1) for to in swim])),
         horizon=horizon,
-        weights=[forward, 1 - forward - backward, backward],
+        weights=[forward, max(hold, 0.0), backward],
         layout=line(states, ["back", "swim"]),
     )
 

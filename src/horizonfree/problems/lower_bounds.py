@@ -9,9 +9,8 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.errors import OptionError
 from horizonfree.mixture import Mixture
-from horizonfree.problems._registry import Between, Horizon, Seed, is_at_least, problem
+from horizonfree.problems._registry import Between, Horizon, Seed, is_at_least, is_at_most, problem
 
 Dim = Annotated[int, Between(2, 14, "d; there are 2^(d-1) actions")]
 Episodes = Annotated[int, Between(1, 10**15, "K, the number of episodes the instance is hard for")]
@@ -129,8 +128,7 @@ def rfe_lower_bound(
     approximation".
     """
     largest = dim / (np.sqrt(2) * (dim - 1))
-    if gap > largest:
-        raise OptionError(f"gap is {gap:g}; for dim={dim} probabilities stay >= 0 up to {largest:.6g}")
+    is_at_most("gap", gap, largest, f"beyond it, with dim={dim}, probabilities are negative")
     actions = sign_vectors(dim)
     phi = np.zeros((3, len(actions), 3, dim))
     phi[0, :, 1:, 0] = np.sqrt(2) / 4

@@ -3,7 +3,8 @@
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float
+import scipy.sparse as sp
+from jaxtyping import Float, Int
 from scipy.stats import poisson
 
 from horizonfree.mixture import Mixture
@@ -16,6 +17,17 @@ def input_models(num: int, low: float, high: float, most: int) -> Float[np.ndarr
     mean = np.linspace(low, high, num)[:, None]
     tail = poisson.sf(most - 1, mean)
     return np.concatenate([poisson.pmf(np.arange(most), mean), tail], axis=1)
+
+
+def kernel(
+    s: Int[np.ndarray, "S A *chance"],
+    a: Int[np.ndarray, "S A *chance"],
+    s_next: Int[np.ndarray, "S A *chance"],
+    prob: Float[np.ndarray, "S A *chance"],
+) -> sp.coo_array:
+    """A sparse kernel [S*A, S]; outcomes of chance that lead to the same state add up."""
+    S, A = s.shape[:2]
+    return sp.coo_array((prob.ravel(), ((s * A + a).ravel(), s_next.ravel())), shape=(S * A, S))
 
 
 @problem("inventory")
@@ -37,11 +49,8 @@ def inventory(
     demand = input_models(models, 1.0, 4.0, 8)
     stock, order, D = np.indices((capacity + 1, max_order + 1, demand.shape[1]))
     after = np.maximum(np.minimum(stock + order, capacity) - D, 0)
-    kernels = np.zeros((models, capacity + 1, max_order + 1, capacity + 1))
-    for i in range(models):
-        np.add.at(kernels[i], (stock, order, after), demand[i, D])
     return Mixture.from_kernels(
-        kernels,
+        [kernel(stock, order, after, model[D]) for model in demand],
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         layout=line(capacity + 1, [f"order {a}" for a in range(max_order + 1)]),
@@ -67,12 +76,10 @@ def queue(
     arrivals = input_models(models, 0.2, 1.0, 4)
     s, a, leaves, N = np.indices((capacity + 1, speeds, 2, arrivals.shape[1]))
     rate = (a + 1) / (speeds + 1)
+    service = np.where(leaves, rate, 1 - rate)
     after = np.minimum(np.maximum(s - leaves, 0) + N, capacity)
-    kernels = np.zeros((models, capacity + 1, speeds, capacity + 1))
-    for i in range(models):
-        np.add.at(kernels[i], (s, a, after), np.where(leaves, rate, 1 - rate) * arrivals[i, N])
     return Mixture.from_kernels(
-        kernels,
+        [kernel(s, a, after, service * model[N]) for model in arrivals],
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         layout=line(capacity + 1, [f"speed {a}" for a in range(speeds)]),

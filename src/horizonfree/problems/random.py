@@ -5,6 +5,7 @@ from typing import Annotated
 import numpy as np
 import scipy.sparse as sp
 
+from horizonfree import features
 from horizonfree.mixture import Mixture
 from horizonfree.problems._registry import Between, Horizon, is_at_least, problem
 
@@ -26,6 +27,8 @@ def random_mixture(
     Source: this library; a Garnet problem (Bhatnagar et al. 2009) for each base kernel.
     """
     is_at_least("states", states, successors, "successors are different states")
+    kept = states if 2 * successors > states else successors  # as in features.pack
+    features.check_size(states, actions, kept, dim)
     rng = np.random.default_rng(seed)
     rows = states * actions
     to = np.concatenate([rng.choice(states, successors, replace=False) for _ in range(rows)])
