@@ -172,7 +172,12 @@ def test_what_cannot_be_planned_is_refused():
             call(reward.astype(complex))
         with pytest.raises(ShapeError, match="reward is not an array"):
             call([[1], [1, 2]])
+    for value in (np.inf, -np.inf):
+        with pytest.raises(RewardError, match=r"reward\[3, 4, 1\] is -?inf"):
+            planning.optimal(kernel, np.where(np.indices(reward.shape).sum(0) == 8, value, reward))
     assert np.isfinite(planning.optimal(kernel, np.full(reward.shape, 1e200)).V).all()
+    with pytest.raises(RewardError, match="their totals overflow"):
+        planning.optimal(kernel, np.full(reward.shape, 1e308))
     for start in (1.5, "x", None, [0], 5):
         with pytest.raises(ShapeError, match="it must be a state, 0 to 4"):
             planning.occupancy(kernel, policy, start)

@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from horizonfree import planning, planning_cpu
+from horizonfree.errors import RewardError
 from horizonfree.lanes import product
 from horizonfree.mixture import Kernel
 from tests.reference.kernels import from_table, random_case
@@ -110,3 +111,19 @@ def test_leaving_out_actions_changes_no_bit_of_a_plan(S, kind):
         solution = planning.optimal(from_table(prob), rewards[kind])
         np.testing.assert_array_equal(solution.V, V)
         np.testing.assert_array_equal(solution.policy, policy)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("is_dense", [True, False])
+@pytest.mark.parametrize("num_rewards", [1, planning_cpu.LANES + 1])
+def test_no_reward_that_is_not_finite_is_overlooked(num_rewards, is_dense, value):
+    """Wherever it stands, in the first action or the last, at the first step or the last."""
+    kernel, _, _ = random_case(((20, 3, 4, 5), 1))
+    form = from_table(kernel.dense()) if is_dense else kernel
+    rewards = np.random.default_rng(0).random((num_rewards, 5, 20, 3))
+    for place in [(0, 0, 0, 0), (0, 4, 19, 2), (num_rewards - 1, 2, 7, 1), (num_rewards - 1, 0, 19, 2)]:
+        bad = rewards.copy()
+        bad[place] = value
+        at = ", ".join(map(str, place))
+        with pytest.raises(RewardError, match=rf"reward\[{at}\] is -?(nan|inf); rewards must be finite"):
+            planning.optimal(form, bad)

@@ -175,24 +175,27 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
     horizon, is_batch = reward.shape[-3], reward.ndim == 4
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
-    reward = np.ascontiguousarray(reward)
-    _check_finite(reward)
     work = math.prod(reward.shape[:-3]) * horizon * kernel.prob.size
     if jax.default_backend() == "cpu" or work < SMALL:
         from horizonfree import planning_cpu  # Numba loads slowly, so only when it is used
 
-        return Solution(*planning_cpu.optimal(kernel, reward, horizon))
-    policy, V = _optimal(kernel, reward if is_batch else reward[None], horizon)
-    if is_batch:
-        return Solution(np.asarray(policy).swapaxes(0, 1), np.asarray(V).swapaxes(0, 1))
-    return Solution(np.asarray(policy)[:, 0], np.asarray(V)[:, 0])
+        policy, V = planning_cpu.optimal(kernel, reward, horizon)
+    else:
+        tables = _optimal(kernel, reward if is_batch else reward[None], horizon)
+        policy, V = (np.asarray(x).swapaxes(0, 1) if is_batch else np.asarray(x)[:, 0] for x in tables)
+    if not math.isfinite(np.maximum.reduce(V, axis=None)):  # cheaper than a look at the rewards
+        _check_finite(reward)
+        raise RewardError(
+            f"rewards reach {np.abs(reward).max():.3g}; their totals overflow: divide them first"
+        )
+    return Solution(policy, V)
 
 
 @x64
 def evaluate(kernel: Kernel, reward: AnyArray, policy: AnyArray) -> Float[np.ndarray, "*R H+1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
     reward = _check_reward(kernel, reward)
-    _check_finite(np.ascontiguousarray(reward))
+    _check_finite(reward)
     policy = _check_policy(kernel, policy, reward.shape[-3])
     rewards, policies = reward.ndim == 4, _is_batch(policy)
     if rewards and policies and len(reward) != len(policy):
@@ -228,13 +231,9 @@ def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S
     return table
 
 
-def _check_finite(reward: Float[np.ndarray, "..."]) -> None:
-    flat = reward.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.dot(flat, flat)):  # one fast pass: no entry is infinite or not a number
-            return
+def _check_finite(reward: Float[np.ndarray, "*R H|1 S A"]) -> None:
     bad = np.argwhere(~np.isfinite(reward))
-    if bad.size:  # else the squares were too large
+    if bad.size:
         raise RewardError(
             f"reward{list(map(int, bad[0]))} is {reward[tuple(bad[0])]}; rewards must be finite"
         )

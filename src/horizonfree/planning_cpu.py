@@ -9,7 +9,8 @@ than what another attains, the action is not best. The plan is the same, in ever
 A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
 LANES rewards go to the threads that Numba may use.
 
-A reward is [H, S, A], or [1, S, A] when it is the same at every step. Actions are numbers of 32 bits: plans of many
+A reward is [H, S, A], or [1, S, A] when it is the same at every step. Where a reward is
+not finite, V is not a number: 0 times the sum of the rewards is added. Actions are numbers of 32 bits: plans of many
 states wait for the memory that they are written to.
 """
 
@@ -122,8 +123,9 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
         r = reward[h % reward.shape[0]]
         _promise(bounds, spread, slack, after, change, room)
         for s in range(S):
-            first, top, second = 0, -np.inf, -np.inf
+            first, top, second, check = 0, -np.inf, -np.inf, 0.0
             for a in range(A):
+                check += r[s, a]
                 q = r[s, a] + promise[s, a]
                 if q > top:
                     first, top, second = a, q, top
@@ -139,7 +141,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
                         # without a branch, whose outcome cannot be foreseen among ties
                         is_better = (q > best) | ((q == best) & (a < greedy))
                         best, greedy = q if is_better else best, a if is_better else greedy
-            V[h, s], policy[h, s] = best, greedy
+            V[h, s], policy[h, s] = best + 0 * check, greedy
         for s in range(S):
             change[s], after[s] = V[h, s] - after[s], V[h, s]
 
@@ -152,14 +154,15 @@ def _one(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # prag
     for h in range(H - 1, -1, -1):
         r = reward[h % reward.shape[0]]
         for s in range(S):
-            best, greedy = -np.inf, 0
+            best, greedy, check = -np.inf, 0, 0.0
             for a in range(A):
                 q = r[s, a]
+                check += q
                 for j in range(n):
                     q += prob[s, a, j] * V[h + 1, succ[s, a, j]]
                 if q > best:
                     best, greedy = q, a
-            V[h, s] = best
+            V[h, s] = best + 0 * check
             policy[h, s] = greedy
 
 
@@ -183,12 +186,13 @@ def _choose(r, first, now, greedy):  # type: ignore[no-untyped-def]  # pragma: n
     """The best of the action values r of a tile, and the lowest action that attains it."""
     A = r.size // (TILE * LANES)
     for s in range(TILE):
-        best, action = splat(-np.inf), splat(0)
+        best, action, check = splat(-np.inf), splat(0), splat(0.0)
         for a in range(A):
             q = load(r, (s * A + a) * LANES)
+            check = plus_product(check, 1.0, q)
             is_better = exceeds(q, best)
             best, action = where(is_better, q, best), where(is_better, splat(a), action)
-        store(now, (first + s) * LANES, best)
+        store(now, (first + s) * LANES, plus_product(best, 0.0, check))
         store(greedy, (first + s) * LANES, action)
 
 
