@@ -5,6 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
+from horizonfree.certificates import round_up
 from horizonfree.errors import OptionError, ShapeError
 
 
@@ -48,6 +49,11 @@ def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: h
     np.testing.assert_array_equal(one.policy, per_step.policy)
     assert per_step.value == pytest.approx(5 * one.value)
     assert per_step.gap == pytest.approx(5 * one.gap)
+    for plan in (one, per_step):  # what is said is what is certified, in the same units
+        assert (
+            plan.certificate.is_vacuous
+            or f"at most {round_up(plan.gap):.3g} is lost" in plan.certificate.words
+        )
     cost = hf.rescale(problem, -3 * table)
     kernel = problem.known.kernel(run.plan(cost).theta)
     best = planning.optimal(kernel, cost.table)

@@ -166,3 +166,69 @@ def test_many_distinct_row_sums_need_no_square_matrix():
     tracemalloc.stop()
     assert valid.num_free == 0
     assert peak < 64 * 2**20  # a square matrix alone would take 122 MB
+
+
+def gamble(unit=1.0, small=1.0):
+    """One gamble whose odds the second coordinate of theta sets; features in other units."""
+    phi = np.zeros((3, 2, 3, 2))
+    phi[1, :, 1, 0] = phi[2, :, 2, 0] = 1
+    phi[0, :, 1], phi[0, :, 2] = [[0.5, 0.5], [0.5, -0.5]], [[0.5, -0.5], [0.5, 0.5]]
+    scale = unit * np.array([1, small])
+    return Mixture.from_features(
+        phi * scale, horizon=2, theta=np.array([1, -0.8]) / scale, bound=2 / scale.min()
+    )
+
+
+@pytest.mark.parametrize("unit", [1e6, 1e-3, 1e-8, 1e-12])
+def test_units_of_the_features_change_nothing(unit):
+    first, other = valid_set(gamble().known), valid_set(gamble(unit).known)
+    assert other.num_free == first.num_free == 1
+    np.testing.assert_allclose(other.rows @ other.center, first.rows @ first.center, atol=1e-9)
+
+
+def test_coordinates_in_small_units_keep_their_direction_or_are_refused():
+    for small in (1e-3, 1e-6):
+        assert valid_set(gamble(small=small).known).num_free == 1
+    with pytest.raises(
+        FeatureError, match="feature 1 is at most 5e-10 but feature 0 reaches 1; multiply the small ones"
+    ):
+        gamble(small=1e-9)
+
+
+@pytest.mark.parametrize("digits", [3, 6, 9])
+def test_rounded_kernels_given_as_features_are_refused(digits):
+    kernels = np.moveaxis(np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2)).round(digits), 0, -1)
+    with pytest.raises(FeatureError, match="too much for rounding, too little for a constraint"):
+        Mixture.from_features(kernels, horizon=2, bound=2.0)
+
+
+def test_a_row_that_can_hardly_be_positive_does_not_make_others_impossible():
+    """The largest support is told by the programme itself, not by the size of probabilities at the centre."""
+    c, al, be, ga, b2 = np.eye(5)
+    e = 2.2e-5
+    P = np.zeros((6, 3, 6, 5))
+    P[1, :, 1] = P[2, :, 2] = c
+    P[0, 0, 1], P[0, 0, 2], P[0, 1, 1], P[0, 1, 2] = al, c - al, c - al, al
+    P[0, 2, 1] = P[0, 2, 2] = 0.5 * c
+    P[3, :, 1], P[3, :, 2], P[3, 2, 1], P[3, 2, 2] = ga, c - ga, be, e * ga
+    P[4, :, 1], P[4, :, 2], P[4, 2, 1], P[4, 2, 2] = c - be, be, b2, e * (c - be)
+    P[5, :, 1], P[5, :, 2] = c - b2, b2
+    problem = Mixture.from_features(P, horizon=2, bound=10.0, theta=[1, 0.9, 1 - e / 2, 0.5, 1 - e * e / 2])
+    assert valid_set(problem.known).num_free == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nearly_equal_kernels_have_a_centre(seed):
+    K = np.random.default_rng(seed).dirichlet(np.full(3, 0.6), size=(3, 3, 2))
+    K[1] = K[0] + 1e-11 * (K[1] - K[0])
+    problem = Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
+    valid = valid_set(problem.known)
+    assert valid.contains(valid.center)
+    assert (valid.rows @ valid.center > 0).all()
+
+
+def test_features_whose_squares_vanish_count_as_zero():
+    tail = np.array([[[1 - 1e-160, 1e-160]] * 2] * 2)
+    problem = Mixture.from_kernels([tail, np.full((2, 2, 2), 0.5)], horizon=3)
+    assert not problem.known.phi[..., 1, 0].any()
+    assert valid_set(problem.known).num_free == 1

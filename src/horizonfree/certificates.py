@@ -9,7 +9,7 @@ trajectory. docs/certificates.md has the proofs.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -191,7 +191,10 @@ def for_reward(
     )
     if confidence.is_rejected:
         return bounds, _rejected(confidence)
-    gaps = {name: float(getattr(bounds, name)) for name in ("uniform", "interval", "tangent")}
+    found = {name: float(getattr(bounds, name)) for name in ("uniform", "interval", "tangent")}
+    gaps = {
+        name: 1.0 if math.isnan(gap) else gap for name, gap in found.items()
+    }  # what cannot be computed is no bound
     method = min(gaps, key=lambda name: (gaps[name], name))
     eps = min(1.0, max(0.0, gaps[method]))
     words = _words(confidence, eps)
@@ -239,10 +242,10 @@ def _rejected(confidence: Confidence) -> Certificate:
 
 def round_up(eps: float, finest: float = 0.0) -> float:
     """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
-    if eps <= 0:
-        return 0.0
+    if eps <= 0 or not math.isfinite(eps):
+        return max(0.0, eps)
     unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
-    return min(1.0, math.ceil(eps / unit - 1e-9) * unit)
+    return math.ceil(eps / unit - 1e-9) * unit
 
 
 def rounded_up(eps: float) -> str:
@@ -262,6 +265,13 @@ def claimed(eps: float, delta: float, constants: str) -> str:
     return (
         proved(eps, delta) if round_up(eps) < 1 else "vacuous: the paper's constants need far more episodes"
     )
+
+
+def in_units(certificate: Certificate, factor: float) -> Certificate:
+    """The same certificate, with words for a reward whose totals reach `factor`; eps stays on the scale of 1."""
+    if factor == 1 or certificate.is_vacuous or certificate.is_rejected or certificate.eps <= ROUNDING:
+        return certificate
+    return replace(certificate, words=proved(factor * certificate.eps, certificate.delta))
 
 
 def _words(confidence: Confidence, eps: float) -> str:

@@ -14,6 +14,8 @@ from horizonfree.errors import FeatureError, KernelError, ShapeError
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
 BLOCK = 2**22  # features that are looked at together
+UNEVEN = 1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
+TINY = 1e-100  # smaller features count as zero: their squares would vanish
 Packed = tuple[Int[np.ndarray, "S A n"], Float[np.ndarray, "S A n d"], bool]
 Coordinates = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -36,6 +38,18 @@ def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
     return largest
 
 
+def check_columns(phi: Float[np.ndarray, "S A n d"]) -> None:
+    """Refuse coordinates of such different sizes that the small ones drown in rounding."""
+    size = np.abs(phi).max(axis=(0, 1, 2))
+    small = np.flatnonzero((size > 0) & (size < UNEVEN * size.max()))
+    if small.size:
+        i = small[0]
+        raise FeatureError(
+            f"feature {i} is at most {size[i]:.3g} but feature {size.argmax()} reaches {size.max():.3g}; multiply the "
+            "small ones, and divide their entries of theta, so that all are of similar size"
+        )
+
+
 def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped."""
     s, a, s_next, i, value = coordinates
@@ -46,7 +60,7 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
         raise FeatureError(
             f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}] is {value[b]}; features must be finite"
         )
-    keep = value != 0
+    keep = np.abs(value) >= TINY
     s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
     pair = s.astype(np.int64) * A + a
     transition, of_entry = np.unique(pair * S + s_next, return_inverse=True)

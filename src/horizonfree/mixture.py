@@ -7,7 +7,8 @@ order, `phi [S, A, n, d]` their features. A padded slot repeats the last success
 counts (features.py builds them). A kernel that reaches most states is stored densely: n = S and succ[s, a] = 0..S-1.
 
 Norms. The paper asks for ||phi_V(s,a)||_2 <= 1 for every V in [0,1]^S and ||theta_star||_2 <= B. `features.norm_bound`
-gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it.
+gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it; so it is
+for small b, since judgements of rank are made on the scale of 1.
 `Known.unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
@@ -26,6 +27,7 @@ from horizonfree.errors import FeatureError, KernelError, ShapeError, Simulation
 from horizonfree.row_sums import TOLERANCE
 
 AnyArray = jax.Array | np.ndarray[Any, Any]
+SMALL = 0.01  # features whose norms stay below this are scaled up
 
 
 class Kernel(eqx.Module):
@@ -169,7 +171,8 @@ def known_class(
     if not (is_number and 0 < bound < 1e300):
         raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
     b = features.norm_bound(phi)
-    unit = b if b > 1 + 1e-12 else 1.0
+    unit = b if b > 1 + 1e-12 or b < SMALL else 1.0
+    features.check_columns(phi)
     row_sums.check(phi, float(bound))
     return Known(
         succ.astype(np.int32), phi / unit, int(horizon), int(start), float(bound * unit), unit, is_dense

@@ -11,10 +11,8 @@ from horizonfree.errors import FeatureError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 ROUNDING = 1e-12  # rows further from one than this are mended
-NOISE = (
-    1e-11,
-    1e-6,
-)  # differences of row sums, as a share of them, that are neither rounding nor a constraint
+# Differences of row sums, as a share of them, that are neither rounding nor a constraint.
+NOISE = (1e-11, 1e-3)
 
 
 def divided(phi: Float[np.ndarray, "S A n d"]) -> Float[np.ndarray, "S A n d"]:

@@ -136,7 +136,7 @@ class Run:
             np.asarray(bounds.policy, np.int64),
             checked.factor * float(bounds.value) + checked.offset,
             checked.factor * certificate.eps,
-            certificate,
+            certificates.in_units(certificate, checked.factor),
             theta,
         )
 

@@ -15,7 +15,9 @@ from horizonfree.errors import FeatureError
 from horizonfree.mixture import AnyArray, Known
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
-FORCED = 1e-9  # below this share of its row's size at the centre, a probability is 0 on all of Theta
+FORCED = (
+    1e-9  # where no more than this share of its size can be had for every row, some are 0 on all of Theta
+)
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
@@ -86,8 +88,7 @@ def valid_set(known: Known) -> ValidSet:
     sums, _ = distinct(phi.sum(axis=2).reshape(-1, d))
     sizes = np.abs(rows).max(axis=1)
     scaled = rows / sizes[:, None]
-    center = relative_interior_point(scaled, sums)
-    positive = scaled @ center > FORCED
+    center, positive = relative_interior_point(scaled, sums)
     affine = kernel_of(np.vstack([sums, scaled[~positive]]))
     reachable = reachable_states(known)
     seen = np.isin(np.arange(len(rows)), row_of[reachable])
@@ -142,8 +143,8 @@ def range_of_transpose(matrix: Float[np.ndarray, "R e"], scale: float) -> Float[
 
 def relative_interior_point(
     rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
-) -> Float[np.ndarray, " d"]:
-    """A theta in Theta at which every row that can be positive is; refuses an empty Theta.
+) -> tuple[Float[np.ndarray, " d"], Bool[np.ndarray, " R"]]:
+    """A theta in Theta at which every row that can be positive is, and which these are; refuses an empty Theta.
 
     First argmax of min_r <x_r, theta>. Where that is 0, some rows are zero on all of Theta, and the largest support is
     found on the cone over Theta: max sum_r t_r with <x_r, theta> >= t_r, t_r in [0, 1], C theta = z 1, z >= 1; then
@@ -159,14 +160,23 @@ def relative_interior_point(
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    if result.x is None or result.status != 0 or result.x[-1] < -FORCED:
+
+    def is_inside(theta: np.ndarray) -> bool:
+        return bool((rows @ theta > FORCED).all() and np.abs(sums @ theta - 1).max() <= FORCED)
+
+    has_failed = result.x is None or result.status != 0 or result.x[-1] < -FORCED
+    if has_failed or (result.x[-1] > FORCED and not is_inside(result.x[:d])):
+        # Nearly equal rows can confuse the programme; of base kernels the shortest solution is the even mixture.
+        shortest: np.ndarray = np.linalg.lstsq(sums, np.ones(m), rcond=None)[0]
+        if is_inside(shortest):
+            return shortest, np.ones(R, bool)
+    if has_failed:
         why = result.message if result.status != 0 else "where rows sum to 1, some probability is negative"
         raise FeatureError(
             f"no parameter makes these features a transition kernel ({why}); check signs and row sums of phi"
         )
     if result.x[-1] > FORCED:
-        theta: Float[np.ndarray, " d"] = result.x[:d]
-        return theta
+        return result.x[:d], np.ones(R, bool)
     result = linprog(
         np.r_[np.zeros(d + 1), -np.ones(R)],
         A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
@@ -178,5 +188,4 @@ def relative_interior_point(
     )
     if result.x is None:
         raise FeatureError(f"the parameters that make phi a kernel could not be explored: {result.message}")
-    ray: Float[np.ndarray, " d"] = result.x[:d] / result.x[d]
-    return ray
+    return result.x[:d] / result.x[d], result.x[d + 1 :] > 0.5
