@@ -260,7 +260,15 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
     [
         (OptionError, "seeds is 0", {"seeds": 0}),
         (OptionError, "seed is -1", {"seeds": [-1]}),
-        (OptionError, "checkpoint 10 is not", {"checkpoints": [10]}),
+        (OptionError, "seeds is 2.5", {"seeds": 2.5}),
+        (OptionError, "seeds is \\[\\]", {"seeds": []}),
+        (OptionError, "seeds is 10000000000", {"seeds": 10**10}),
+        (OptionError, "checkpoint is 10; it must be", {"checkpoints": [10]}),
+        (OptionError, "checkpoint is nan", {"checkpoints": [float("nan")]}),
+        (OptionError, "rewards is \\[\\]", {"checkpoints": [9], "rewards": []}),
+        (OptionError, "rewards is 'end'", {"checkpoints": [9], "rewards": "end"}),
+        (OptionError, "memory is nan", {"memory": float("nan")}),
+        (OptionError, "memory is 0", {"memory": 0}),
         (UnknownNameError, "no curve is called 'gaps'", {"curves": ["gaps"]}),
         (OptionError, "cannot vary within a batch", {"over": {"lazy": [0.0, 0.5]}}),
         (

@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import horizonfree as hf
 from horizonfree import radius
+from horizonfree.errors import OptionError
 
 
 @pytest.mark.parametrize(
@@ -181,3 +183,22 @@ def test_bernstein_2022_covers_a_martingale():
     for bound in bounds.values():
         assert (norm <= np.array([float(b) for b in bound])).all()
     assert norm.max() > 1.0  # the noise is there
+
+
+@pytest.mark.parametrize("name", ["scale", "bias_scale"])
+@pytest.mark.parametrize("value", [-1.0, 1e101, float("inf"), float("nan")])
+def test_a_scale_that_makes_no_radius_is_refused(name, value):
+    with pytest.raises(OptionError, match=f"^{name} is .*; it must lie between 0 and 1e.100"):
+        radius.check_options("scaled", **{"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value})
+
+
+def test_the_largest_scales_leave_every_row_finite():
+    run = hf.explore(
+        hf.make("river-swim", states=4, horizon=4),
+        "hf-ucrl-rfe++",
+        episodes=3,
+        progress=False,
+        scale=radius.MOST_SCALE,
+        bias_scale=radius.MOST_SCALE,
+    )
+    assert all(np.isfinite(row).all() for row in run.rows.values())

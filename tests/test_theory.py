@@ -1,5 +1,6 @@
 """The theorems in numbers: printed values, fixed points, scalings, and the lower bound against exact probabilities."""
 
+import itertools
 import json
 import math
 
@@ -187,8 +188,28 @@ def test_table_has_every_quantity_and_survives_json():
         (lambda: theory.suboptimality(float("nan"), 0.1, 2, 10, 1.5), "K is nan"),
         (lambda: theory.lower_bound(0.1, 0.0, 2, 10, 1.5), "delta is 0"),
         (lambda: theory.moment_orders(0, 5), "K is 0"),
+        (lambda: theory.moment_orders(5, 2.5), "H is 2.5"),
+        (lambda: theory.beta(1, 2, 10, 1.5, 0.1, M=0), "M is 0"),
+        (lambda: theory.table(1e-300, 0.1, 2, 10, 1.5), "eps is 1e-300; it must lie between 1e-50 and 1e"),
+        (lambda: theory.table(1e300, 0.1, 2, 10, 1.5), "eps is 1e.300"),
+        (lambda: theory.table(0.1, 0.1, 2, 10, 1e200), "B is 1e.200; it must lie between 1e-30 and 1e.30"),
+        (lambda: theory.table(0.1, 0.1, 2, 10, 1e-200), "B is 1e-200"),
+        (lambda: theory.table(0.1, 0.1, 2, 10**400, 1.5), "H is 1000.*; it must lie between 1 and 1e.15"),
+        (lambda: theory.table(0.1, 0.1, 10**23 - 1, 10, 1.5), "d is 9999.*; it must lie between 1 and 1e.15"),
+        (lambda: theory.table(0.1, 0.1, 2, 10, 1.5, K=1e300), "K is 1e.300"),
+        (lambda: theory.table(0.1, 1e-320, 2, 10, 1.5), "delta is 1e-320; it must lie between 1e-300 and 1"),
     ],
 )
 def test_bad_arguments_are_named(call, words):
     with pytest.raises(OptionError, match=words):
         call()
+
+
+@pytest.mark.parametrize("scale", ["total", "per-step"])
+def test_every_number_is_finite_at_the_ends_of_every_range(scale):
+    limits = theory.LIMITS
+    ends = [limits["eps"], (limits["delta"][0], 0.999), (1, 10**15), (1, 10**15), limits["B"]]
+    for corner in itertools.product(*ends):
+        for K in (None, *limits["K"]):
+            values = [row.value for row in theory.table(*corner, K=K, scale=scale)]
+            assert all(math.isfinite(x) for x in values if x != scale), (corner, K)

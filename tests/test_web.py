@@ -166,7 +166,7 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
         ({"step": 8}, "step is 8"),
         ({"step": -1}, "step is -1"),
         ({"start": 99}, "start is 99"),
-        ({"seed": "x"}, "seed is x"),
+        ({"seed": "x"}, "seed is 'x'"),
         ({"seed": 2**40}, "seed is"),
     ],
 )
@@ -176,6 +176,14 @@ def test_a_question_that_makes_no_sense_is_refused_with_the_reason(
     response = client.post("/api/plan", json=question(**changes))
     assert response.status_code == 422
     assert why in response.json()["error"]
+
+
+@pytest.mark.parametrize("value", ["x" * 900_000, ["x" * 300_000] * 2, {"x" * 900_000: 1}, 10**4000])
+@pytest.mark.parametrize("name", ["when", "step", "weights"])
+def test_what_is_wrong_is_repeated_in_brief(client: Client, name: str, value: Any) -> None:
+    response = client.post("/api/plan", json=question(**{name: [value] if name == "weights" else value}))
+    assert response.status_code == 422
+    assert len(response.content) < 400
 
 
 @pytest.mark.parametrize("path", ["/api/plan", "/api/reward.npy"])
@@ -210,11 +218,12 @@ def test_only_json_is_read(client: Client, kind: str) -> None:
     assert response.status_code == 415
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/api/problem"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/api/problem", "/api/problem/", "/nothing", "/api/plan"])
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.168.0.7:8000", "", "localhost.evil"]
-    + ["[::2]:80", "127.0.0.1@evil.example", "localhost:evil.example:80"],
+    + ["[::2]:80", "127.0.0.1@evil.example", "localhost:evil.example:80", "localhost:", "localhost:80:80"]
+    + ["[127.0.0.1]evil.example", "[127.0.0.1]", "[::1]evil.example", "[::1", "[::1%25evil.example]", "::1"],
 )
 def test_another_host_name_is_refused(client: Client, path: str, host: str) -> None:
     response = client.get(path, headers={"Host": host})
@@ -241,6 +250,7 @@ def test_another_origin_is_refused(client: Client, origin: str) -> None:
 def test_unknown_pages_and_methods_are_refused_in_json(client: Client) -> None:
     assert client.get("/%2e%2e/%2e%2e/etc/passwd").status_code == 404
     assert client.get("/api/plan").status_code == 405
+    assert client.get("/api/problem/").status_code == 404
     assert client.get("/server.py").json() == {"error": "there is no such page"}
 
 
@@ -256,12 +266,8 @@ def test_a_failure_inside_is_an_error_without_its_details(run: Run, monkeypatch:
 
 
 def test_every_answer_forbids_the_browser_to_go_elsewhere(client: Client) -> None:
-    for response in (
-        client.get("/"),
-        client.get("/api/problem"),
-        client.get("/nothing"),
-        client.post("/api/plan"),
-    ):
+    for method, path in [("GET", "/"), ("GET", "/api/problem"), ("GET", "/nothing"), ("POST", "/api/plan")]:
+        response = client.send(method, path)
         policy = response.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'")
         assert "unsafe" not in policy

@@ -29,6 +29,7 @@ from horizonfree.errors import OptionError
 
 Scalar = Float[Array, ""]
 Number = jax.Array | float  # a Python number, or traced
+MOST_SCALE = 1e100  # squares of radii stay finite
 
 
 class Parameters(NamedTuple):
@@ -52,8 +53,8 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
     if constants not in ("paper", "scaled"):
         raise OptionError(f"constants is {constants!r}; it must be 'paper' or 'scaled'")
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
-        if not value >= 0:
-            raise OptionError(f"{name} is {value}; it must be at least 0")
+        if not 0 <= value <= MOST_SCALE:
+            raise OptionError(f"{name} is {value}; it must lie between 0 and {MOST_SCALE:g}")
     share(delta, "delta")
 
 

@@ -23,14 +23,25 @@ statements with eps replaced by eps/H and gaps multiplied by H.
 
 import math
 from dataclasses import dataclass
+from reprlib import repr as brief
 from typing import Literal, NamedTuple
 
 from horizonfree import radius
-from horizonfree.checks import share
+from horizonfree.checks import share, whole
 from horizonfree.errors import OptionError
 from horizonfree.radius import moment_orders as _moment_orders
 
 Scale = Literal["total", "per-step"]
+LIMITS = {  # between which every quantity, and every square on the way to it, is a finite number
+    "d": (1, 1e15),
+    "H": (1, 1e15),
+    "k": (1, 1e200),
+    "K": (1, 1e200),
+    "B": (1e-30, 1e30),
+    "eps": (1e-50, 1e50),
+    "delta": (1e-300, 1),
+}
+MOST_ORDERS = 1000
 
 
 class Coefficients(NamedTuple):
@@ -55,34 +66,35 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     Without M, delta is the failure probability of one regression, as the main theorem prints it; with the number M of
     moment orders it is that of the whole algorithm.
     """
-    _check(d, H, B, k=k)
-    share(delta, "delta")
+    _check(k=k, d=d, H=H, B=B, delta=delta)
+    if M is not None:
+        whole(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
     return float(radius.beta_hf(k, d, H, B, delta, M=M))
 
 
 def moment_orders(K: float, H: int) -> int:
     """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
-    _check_sizes(K=K, H=H)
-    return _moment_orders(math.ceil(K), H)
+    _check(K=K, H=H)
+    return _moment_orders(math.ceil(K), int(H))
 
 
 def iota(K: float, d: int, H: int, B: float) -> float:
     """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
-    _check(d, H, B, K=K)
+    _check(K=K, d=d, H=H, B=B)
     alpha, _, lam = radius.parameters(d, H, B)
     return math.log1p(K * H / (d * lam * alpha**2))
 
 
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
-    _check_sizes(K=K, H=H)
+    _check(K=K, H=H)
     share(delta, "delta")
-    return 4 * math.log(4 * max(1.0, math.log(K * H)) / delta)
+    return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
 
 
 def coefficients(K: float, delta: float, d: int, H: int, B: float, *, split: bool = True) -> Coefficients:
     """A1 and A2 for K episodes."""
-    _check(d, H, B, K=K)
+    _check(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
     alpha, gamma, _ = radius.parameters(d, H, B)
     b = beta(K, d, H, B, delta, M if split else None)
@@ -116,8 +128,7 @@ def sample_complexity(
 
     The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
     """
-    _check(d, H, B)
-    _check_positive(eps=eps)
+    _check(eps=eps, delta=delta, d=d, H=H, B=B)
     eps = eps / _unit(scale, H)
     K = 1.0
     while True:
@@ -136,9 +147,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
     Otherwise 0, which says nothing (large eps, delta >= 1/4, d = 1, H = 1 or B <= 1). Proof in docs/theory.md.
     """
-    _check(d, H, B)
-    _check_positive(eps=eps)
-    share(delta, "delta")
+    _check(eps=eps, delta=delta, d=d, H=H, B=B)
     if B <= 1 or delta >= 0.25:
         return 0
     D = (d - 1) * (H - 1) / H
@@ -191,22 +200,13 @@ def _unit(scale: Scale, H: int) -> int:
     return units[scale]
 
 
-def _check(d: int, H: int, B: float, **sizes: float) -> None:
-    """Refuse sizes outside their ranges."""
-    _check_sizes(d=d, H=H, **sizes)
-    for name, value in {"d": d, "H": H}.items():
-        if value != int(value):
-            raise OptionError(f"{name} is {value}; it must be an integer")
-    _check_positive(B=B)
-
-
-def _check_sizes(**sizes: float) -> None:
-    for name, value in sizes.items():
-        if not (value >= 1 and math.isfinite(value)):
-            raise OptionError(f"{name} is {value}; it must be a finite number, at least 1")
-
-
-def _check_positive(**values: float) -> None:
+def _check(**values: float) -> None:
+    """Refuse numbers outside their ranges."""
     for name, value in values.items():
-        if not (value > 0 and math.isfinite(value)):
-            raise OptionError(f"{name} is {value}; it must be a positive finite number")
+        if name == "delta":
+            share(value, name)
+        least, most = LIMITS[name]
+        if not least <= value <= most:
+            raise OptionError(f"{name} is {brief(value)}; it must lie between {least:g} and {most:g}")
+        if name in ("d", "H") and value != int(value):
+            raise OptionError(f"{name} is {value}; it must be an integer")

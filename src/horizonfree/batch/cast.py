@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from horizonfree import features
+from horizonfree.checks import whole
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.exploration import check_seed
 from horizonfree.explorers._api import Explorer
@@ -16,6 +17,7 @@ from horizonfree.mixture import Known, Mixture, check_kernel
 from horizonfree.valid import ValidSet, valid_set
 
 STATIC = ("horizon", "start", "is_dense")  # what the known classes of a batch must share exactly
+MOST_SEEDS = 10**7
 ALMOST = 1e-9  # relative difference of bounds B that is rounding
 
 
@@ -51,11 +53,12 @@ class Cast:
 
 def gather(problems: tuple[Mixture, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Cast:
     """The cast, once all its problems are known to have one shape and a truth. seeds: how many, or which."""
-    chosen = tuple(range(seeds) if isinstance(seeds, (int, np.integer)) else seeds)
+    meaning = f"how many, from 1 to {MOST_SEEDS}, or a list of seeds"
+    chosen = tuple(seeds if np.iterable(seeds) else range(whole(seeds, "seeds", 1, MOST_SEEDS, meaning)))
     for seed in chosen:
         check_seed(seed)
     if not chosen:
-        raise OptionError(f"seeds is {seeds!r}; give how many, or at least one seed")
+        raise OptionError(f"seeds is {seeds!r}; it must be {meaning}")
     distinct = {id(problem.known): valid_set(problem.known) for problem in problems}
     cast = Cast(
         problems,

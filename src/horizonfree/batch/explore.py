@@ -17,6 +17,7 @@ from horizonfree.batch import chunks
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.job import Job, judge, room
 from horizonfree.batch.many import CURVES
+from horizonfree.checks import whole
 from horizonfree.errors import OptionError
 from horizonfree.exploration import build_explorer
 from horizonfree.explorers._api import Explorer, Progress
@@ -143,8 +144,7 @@ def is_wide() -> bool:
 
 def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, " C"]:
     for k in checkpoints:
-        if int(k) != k or not 1 <= k <= episodes:
-            raise OptionError(f"checkpoint {k} is not a number of episodes from 1 to {episodes}")
+        whole(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(checkpoints, np.int64))
 
 

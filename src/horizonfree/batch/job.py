@@ -18,6 +18,7 @@ from horizonfree._x64 import to_device
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
+from horizonfree.checks import whole
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.exploration import BLOCK, SECONDS
 from horizonfree.explorers import describe
@@ -177,7 +178,7 @@ class Job:
 def room(memory: int | None) -> int:
     """Bytes for a chunk: as given, or a share of what the device has."""
     if memory is not None:
-        return memory
+        return whole(memory, "memory", 1, 2**63 - 1, "a whole number of bytes, at least 1")
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return MEMORY if limit is None else int(SHARE * limit)
 
@@ -199,7 +200,10 @@ def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delt
             )
         table = rewards.suite(known)
     else:
-        table = np.stack([rewards.resolve(cast.problems[0], x).table for x in given])
+        listed = tuple(given) if np.iterable(given) and not isinstance(given, str) else ()
+        if not listed:
+            raise OptionError(f"rewards is {given!r}; it must be a list of at least one reward")
+        table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
     start = known.start
     best = tuple(planning.optimal(problem.kernel(), table).V[:, 0, start] for problem in cast.problems)
     return Judge(names, table, best, delta)

@@ -1,16 +1,16 @@
 """The server of the playground: one page, three questions, for this machine only.
 
-Whoever may ask is decided before anything is read: the Host must be this machine (so that no other name can be pointed
-at it), the Origin, where a browser sends one, must be the page itself, and questions must be JSON of bounded size. The
-answers are plain data; nothing that arrives is executed, unpickled or written to disk.
+Whoever may ask is decided before anything is looked up or read: the Host must be this machine (so that no other name
+can be pointed at it), the Origin, where a browser sends one, must be the page itself, and questions must be JSON of
+bounded size. The answers are plain data; nothing that arrives is executed, unpickled or written to disk.
 """
 
 import ipaddress
 import json
+import re
 import socket
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from horizonfree.web.session import Painting, Session, index
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_BYTES = 2**20  # of a question
 SEEDS = 2**31
+HOST = re.compile(r"(?:\[([0-9a-fA-F:]{2,39})\]|([0-9a-zA-Z.]+))(?::[0-9]{1,5})?")  # [IPv6] or name, port
 SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "words.js")
 PAGE = {
     "/": ("page.html", "text/html"),
@@ -53,6 +55,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
@@ -63,15 +66,15 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     def error(status: int, why: str) -> Response:
         return JSONResponse({"error": why}, status, HEADERS)
 
-    def guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            try:
-                check_sender(request)
-                return await answer(request)
-            except Refused as refused:
-                return error(refused.status, str(refused))
-            except HorizonfreeError as refused:
-                return error(422, str(refused))
+    def guarded(inner: "ASGIApp") -> "ASGIApp":
+        async def respond(scope: "Scope", receive: "Receive", send: "Send") -> None:
+            answer = inner
+            if scope["type"] == "http":
+                try:
+                    check_sender(Request(scope))
+                except Refused as refused:
+                    answer = error(refused.status, str(refused))
+            await answer(scope, receive, send)
 
         return respond
 
@@ -99,27 +102,38 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
         return Response(content, 200, HEADERS, "application/octet-stream")
 
     async def refuse(request: Request, failure: Exception) -> Response:
-        status = failure.status_code if isinstance(failure, HTTPException) else 500
-        return error(status, {404: "there is no such page", 405: "not in this way"}.get(status, "refused"))
+        if isinstance(failure, HTTPException):
+            words = {404: "there is no such page", 405: "not in this way"}
+            return error(failure.status_code, words.get(failure.status_code, "refused"))
+        return error(failure.status if isinstance(failure, Refused) else 422, str(failure))
 
     async def fail(request: Request, failure: Exception) -> Response:
         return error(500, f"the server failed ({type(failure).__name__}); its terminal says more")
 
-    return Starlette(
+    made = Starlette(
         routes=[
-            *(Route(path, guarded(page), methods=["GET"]) for path in PAGE),
-            Route("/api/problem", guarded(problem), methods=["GET"]),
-            Route("/api/plan", guarded(plan), methods=["POST"]),
-            Route("/api/reward.npy", guarded(reward), methods=["POST"]),
+            *(Route(path, page, methods=["GET"]) for path in PAGE),
+            Route("/api/problem", problem, methods=["GET"]),
+            Route("/api/plan", plan, methods=["POST"]),
+            Route("/api/reward.npy", reward, methods=["POST"]),
         ],
-        exception_handlers={HTTPException: refuse, Exception: fail},
+        middleware=[Middleware(guarded)],
+        exception_handlers={
+            HTTPException: refuse,
+            Refused: refuse,
+            HorizonfreeError: refuse,
+            Exception: fail,
+        },
     )
+    made.router.redirect_slashes = False  # a redirect repeats the Host
+    return made
 
 
 def check_sender(request: "Request") -> None:
     """Refuse requests that were not made by this page on this machine."""
     host = request.headers.get("host", "")
-    if not is_loopback(_name(host)):
+    parts = HOST.fullmatch(host)
+    if parts is None or not is_loopback(parts[1] or parts[2]):
         raise Refused(
             421, f"host {host[:80]!r} is not this machine; open the address that the terminal shows"
         )
@@ -195,13 +209,6 @@ def is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _name(host: str) -> str:
-    """The name in a Host header, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
 
 
 def _no_constant(name: str) -> None:

@@ -9,6 +9,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from reprlib import repr as brief
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,18 +131,18 @@ class Session:
         """A painting from untrusted JSON, or an error that says what is wrong with it."""
         when, weights = question.get("when"), question.get("weights")
         if when not in WHEN:
-            raise RewardError(f"when is {when!r}; it must be 'end' or 'along'")
+            raise RewardError(f"when is {brief(when)}; it must be 'end' or 'along'")
         if not isinstance(weights, list):
             raise ShapeError("weights must be a list of [state, weight]")
         found: dict[int, float] = {}
         for i, pair in enumerate(weights):
             if not (isinstance(pair, list) and len(pair) == 2):
-                raise ShapeError(f"weights[{i}] is {str(pair)[:40]!r}; it must be [state, weight]")
+                raise ShapeError(f"weights[{i}] is {brief(pair)}; it must be [state, weight]")
             state = index(pair[0], self.run.problem.num_states, f"the state of weights[{i}]")
             weight = pair[1]
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
                 raise RewardError(
-                    f"the weight of state {state} is {str(weight)[:40]}; weights lie between 0 and 1"
+                    f"the weight of state {state} is {brief(weight)}; weights lie between 0 and 1"
                 )
             if state in found:
                 raise ShapeError(f"state {state} has two weights; give it one")
@@ -165,5 +166,5 @@ def drawing(problem: Mixture) -> dict[str, Any]:
 def index(value: Any, size: int, what: str) -> int:
     """An integer from 0 to size - 1 out of untrusted JSON."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
-        raise ShapeError(f"{what} is {str(value)[:40]}; it must be an integer from 0 to {size - 1}")
+        raise ShapeError(f"{what} is {brief(value)}; it must be an integer from 0 to {size - 1}")
     return value
