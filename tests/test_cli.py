@@ -205,6 +205,28 @@ BAD = {
     "explorers unifrom": "did you mean 'uniform'",
     "theory --delta 2": "delta is 2",
     "compare nothing": "is not a folder",
+    "explore zoned-grid --episodes 99999999999999999999": "less than or equal to 9223372036854775807",
+    "explore zoned-grid --episodes 3 --param name=x": "has no parameter 'name'",
+    "explore zoned-grid --episodes 3 --opt name=x": "has no option 'name'",
+    "explore zoned-grid --episodes 3 --save-episodes 0": "save_episodes is 0",
+    "explore zoned-grid --episodes 3 --save-seconds nan": "save_seconds is nan",
+    "explore zoned-grid --episodes 3 --save-seconds -1": "save_seconds is -1",
+    "explore zoned-grid --episodes 3 --settings null.toml": "out is 'a\\x00b'; a name holds no null character",
+    "explore zoned-grid --episodes 3 --out ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
+    f"explore zoned-grid --episodes 3 --out {'x' * 300}": "File name too long",
+    "explore zoned-grid --episodes 3 --reward empty.npy": "empty.npy is not a .npy file",
+    "explore --resume nothing --delta 0.3": "--delta belongs to a new end",
+    "explore --resume nothing --episodes 2 --goal 3": "--goal and --reward say what --until-eps is about",
+    "explore --resume nothing --settings fine.toml": "settings cannot change now",
+    "certify ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
+    f"certify {'x' * 300}": "File name too long",
+    "compare nothing --episodes 3": "--episodes belongs to --problem",
+    "compare nothing --problem zoned-grid": "compare runs, or explore a problem anew, not both",
+    "compare --problem zoned-grid --workers 0": "workers is 0",
+    "compare --problem zoned-grid --seeds 0": "seeds is 0",
+    "compare --problem zoned-grid --param name=x": "has no parameter 'name'",
+    "compare --problem zoned-grid --out empty.npy": "empty.npy: there is a file where a folder should be",
+    "compare --problem zoned-grid --out other": "other holds a run",
     "bogus": "bogus",
 }
 
@@ -213,6 +235,11 @@ BAD = {
 def test_bad_input_is_one_clear_line_and_exit_code_two(line: str, shell: Shell) -> None:
     Path("bad.toml").write_text("epsodes = 3")
     Path("odd.toml").write_text('seed = "one"')
+    Path("null.toml").write_text(r'out = "a\u0000b"')
+    Path("fine.toml").write_text("seed = 4")
+    Path("empty.npy").touch()
+    Path("other").mkdir()
+    Path("other/run.json").touch()
     code, out, err = shell(line)
     assert code == 2
     assert out == ""
@@ -228,7 +255,16 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
     np.save("object.npy", np.array([{}]), allow_pickle=True)
     np.save("short.npy", np.zeros(3))
     Path("text.npy").write_text("hello")
+    Path("empty.npy").touch()
+    Path("zip.npy").write_bytes(b"PK\x03\x04 and so on")
+    np.savez("several", np.zeros(9))
+    Path("several.npz").rename("several.npy")
+    np.save("huge.npy", np.zeros(100_000))
+    Path("huge.npy").write_bytes(
+        Path("huge.npy").read_bytes().replace(b"(100000,), }         ", b"(100000000000000,), }")
+    )
     for name, words in {
+        **dict.fromkeys(("empty", "zip", "several", "huge"), "not a .npy file"),
         "object": "not a .npy file",
         "short": "shape (3,)",
         "text": "not a .npy file",
@@ -244,6 +280,64 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
         == 2
     )
     assert "states are 0 to 8" in shell("plan a --goal 9")[2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan a --goal 1 --policy no/p.npy",
+        "plan a --goal 1 --policy ''",
+        "report a --out a",
+        "report a --out ''",
+        "report a --out /proc/x.html",
+        "report a --out plain/x.html",
+        f"report a --out {'x' * 300}",
+        "report a --figures plain",
+        "compare a --out a",
+    ],
+)
+def test_what_cannot_be_written_is_one_line_that_names_it(line: str, shell: Shell) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    Path("plain").touch()
+    code, _, err = shell(line)
+    assert code == 2
+    (last,) = err.splitlines()
+    assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
+
+
+def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
+    name = "[red]x[/red] :smile: [/]"
+    code, out, _ = shell(f"explore {TINY} --explorer uniform --episodes 2 --out '{name}'")
+    assert code == 0
+    assert f"horizonfree plan '{name}' --goal 8" in out
+    assert f"policy written to {name}/p\n" in shell(f"plan '{name}' --goal 8 --policy '{name}/p'")[1]
+    assert np.load(f"{name}/p").shape == (4, 9)
+    assert name in shell(f"compare '{name}'")[1]
+
+
+def test_a_loss_is_never_shown_below_zero(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    monkeypatch.setattr(hf, "true_gap", lambda *_, **__: -2.776e-17)
+    assert shell.json("plan a --goal 2")["true_loss"] == 0
+
+
+@pytest.mark.parametrize("line", ["", "plan"])
+def test_without_a_word_there_is_help_and_a_reason(line: str, shell: Shell) -> None:
+    code, out, err = shell(line)
+    assert code == 2
+    assert "Usage: horizonfree" in out
+    assert err == "horizonfree: error: say what to do; the help above shows how\n"
+
+
+@pytest.mark.usefixtures("shell")
+def test_a_mistake_of_ours_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("about no file")
+
+    monkeypatch.setattr(hf, "load", fail)
+    monkeypatch.setattr(sys, "argv", ["horizonfree", "certify", "a"])
+    with pytest.raises(OSError, match="about no file"):
+        main()
 
 
 def test_a_damaged_checkpoint_is_a_note(shell: Shell) -> None:

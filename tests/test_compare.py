@@ -61,4 +61,8 @@ def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
 
 def test_a_contest_refuses_unknown_explorers_before_it_starts():
     with pytest.raises(UnknownNameError, match="unifrom"):
-        next(contest("river-swim", {}, ["unifrom"], episodes=1))
+        contest("river-swim", {}, ["unifrom"], episodes=1)
+    for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
+        (name,) = given
+        with pytest.raises(OptionError, match=f"{name} is 0"):
+            contest("river-swim", {}, ["uniform"], **{"episodes": 1, **given})

@@ -119,6 +119,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"episodes": 1, "budget": -1}, OptionError, "budget is -1"),
     ({"episodes": 1, "seed": -1}, OptionError, "seed is -1"),
     ({"episodes": 1, "save_episodes": 0}, OptionError, "save_episodes is 0"),
+    ({"episodes": 1, "save_seconds": float("nan")}, OptionError, "save_seconds is nan"),
+    ({"episodes": 1, "save_seconds": -1}, OptionError, "save_seconds is -1"),
     ({"episodes": 1, "explorer": "unifrom"}, UnknownNameError, "did you mean 'uniform'"),
     ({"episodes": 1, "explorer": "uniform", "pace": 2}, UnknownNameError, "no option 'pace'"),
     ({"episodes": 1, "explorer": "ucrl-vtr"}, OptionError, "needs reward="),

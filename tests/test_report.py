@@ -15,7 +15,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
 from horizonfree.report import facts as ft
 from horizonfree.report import history
-from horizonfree.report.page import bound, number
+from horizonfree.report.page import bound, number, summary
 from horizonfree.run import Run
 
 RIVER = hf.make("river-swim", states=8, horizon=4)
@@ -281,8 +281,10 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, run: Run) -> None:
     target = tmp_path / "report.html"
     target.mkdir()
-    with pytest.raises(OSError, match=r"report\.html"):
-        report.write_report(run, target)
+    for path in (target, tmp_path):
+        with pytest.raises(IsADirectoryError) as refused:
+            report.write_report(run, path)
+        assert refused.value.filename == str(path)
     assert list(tmp_path.iterdir()) == [target]
 
 
@@ -313,6 +315,12 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
     assert "different problems" in page.text
     assert "rejected" in page.text
     assert "really lost" not in page.text  # the truth of logged episodes is not known
+
+
+def test_a_loss_is_never_told_below_zero(run: Run) -> None:
+    found = ft.facts(run, 0.05)
+    rounded = history.Moment(found.episodes, 0.5, 0.0, 1.0, true_gap=-2.776e-17)
+    assert summary(replace(found, history=[rounded]))["worst_true_gap"] == 0
 
 
 def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:

@@ -413,6 +413,22 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(folder: Path) -> None:
         hf.load(folder)
 
 
+def test_a_folder_in_place_of_a_checkpoint_is_named(folder: Path) -> None:
+    (folder / "checkpoint-0000000030.npz").mkdir()
+    with pytest.warns(store.RunWarning, match="0030"):
+        run = hf.load(folder)
+    with pytest.raises(RunError, match="checkpoint-0000000030"):
+        run.resume(episodes=1)
+
+
+def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Mixture) -> None:
+    for name in ("~nosuchuser/x", "x" * 300):
+        with pytest.raises(RunError, match="cannot be a folder"):
+            hf.load(name)
+        with pytest.raises(RunError, match="cannot be a folder"):
+            hf.explore(problem, "uniform", episodes=1, out=name)
+
+
 def test_nothing_is_ever_unpickled(folder: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, tuple[str]]:

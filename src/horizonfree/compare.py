@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from horizonfree import stopping
 from horizonfree.batch import explore_many
+from horizonfree.checks import whole
 from horizonfree.errors import OptionError
 from horizonfree.explorers import find
 from horizonfree.mixture import Mixture
@@ -17,6 +19,7 @@ from horizonfree.rewards import occupancy
 
 CURVES = ("gap", "own_gap", "eps")
 Row = dict[str, Any]
+Task = tuple[str, dict[str, Any], str, dict[str, Any]]  # problem, its parameters, explorer, how
 
 
 def compare(
@@ -72,20 +75,33 @@ def contest(
     parameters: Mapping[str, Any],
     explorers: Sequence[str],
     *,
+    episodes: int,
+    seeds: int | Sequence[int] = 10,
+    delta: float = 0.05,
     workers: int = 2,
     **how: Any,
 ) -> Iterator[list[Row]]:
     """The rows of `compare` on a named problem, explorer by explorer, several at once in processes of their own.
 
-    Explorers that need a reward are given "stay in the last state".
+    Explorers that need a reward are given "stay in the last state". What cannot be is refused by the call itself,
+    before anything is explored.
     """
     for explorer in explorers:
         find(explorer)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_one, [(name, dict(parameters), explorer, how) for explorer in explorers])
+    whole(workers, "workers", 1, 2**63 - 1, "a whole number of at least 1")
+    stopping.check(episodes, None, delta)
+    if isinstance(seeds, int):
+        whole(seeds, "seeds", 1, 2**63 - 1, "a whole number of at least 1")
+    how |= {"episodes": episodes, "seeds": seeds, "delta": delta}
+    return _in_processes([(name, dict(parameters), explorer, how) for explorer in explorers], workers)
 
 
-def _one(task: tuple[str, dict[str, Any], str, dict[str, Any]]) -> list[Row]:
+def _in_processes(tasks: list[Task], workers: int) -> Iterator[list[Row]]:
+    with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_one, tasks)
+
+
+def _one(task: Task) -> list[Row]:
     name, parameters, explorer, how = task
     problem = make(name, **parameters)
     return compare(problem, [explorer], reward=occupancy(problem, problem.num_states - 1), **how)

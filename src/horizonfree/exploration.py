@@ -87,6 +87,7 @@ def explore(
         raise OptionError("to explore a real environment say which class it belongs to: known=problem")
     mixture = problem if is_simulated else known if isinstance(known, Mixture) else Mixture(known)  # type: ignore[arg-type]
     stopping.check(episodes, until_eps, delta, budget)
+    _check_saving(save_episodes, save_seconds)
     check_seed(seed)
     total = budget or episodes or MOST
     kind = build_explorer(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
@@ -134,8 +135,7 @@ def advance(
         raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
     if env is None and not run.is_simulated:
         raise OptionError("this run explored a real environment; pass it again: env=...")
-    if save_episodes is not None and save_episodes < 1:
-        raise OptionError(f"save_episodes is {save_episodes}; it must be at least 1")
+    _check_saving(save_episodes, save_seconds)
     if episodes is not None or until_eps is not None or run.goal is None:
         run = dataclasses.replace(run, goal=_goal(run, episodes, until_eps, delta, reward))
     engine = _simulated(run, explorer) if env is None else _stepped(run, explorer, env, encode)
@@ -223,6 +223,14 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
 def check_seed(seed: Any) -> None:
     """Refuse what is not a seed."""
     whole(seed, "seed", 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")
+
+
+def _check_saving(save_episodes: Any, save_seconds: Any) -> None:
+    """Refuse what does not say when to write checkpoints."""
+    if save_episodes is not None:
+        whole(save_episodes, "save_episodes", 1, 2**63 - 1, "a whole number of at least 1")
+    if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
+        raise OptionError(f"save_seconds is {save_seconds!r}; it must be a number of at least 0")
 
 
 def build_explorer(

@@ -1,7 +1,7 @@
 """What to explore and how, from a TOML file and from flags; flags win."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -54,6 +54,8 @@ def read(path: Path) -> dict[str, Any]:
         if type(value) not in kinds and not (type(value) is int and float in kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
             raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {wanted}")
+        if isinstance(value, str) and "\0" in value:
+            raise OptionError(f"settings {path}: {name} is {value!r}; a name holds no null character")
     return found
 
 
@@ -64,7 +66,7 @@ def merge(found: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
     return Settings(**{**found, **given, **tables})
 
 
-def entries(texts: list[str], flag: str) -> dict[str, Any]:
+def entries(texts: Sequence[str], flag: str) -> dict[str, Any]:
     """`name=value` as a dictionary: values are numbers, true, false, or else text."""
     found = {}
     for text in texts:

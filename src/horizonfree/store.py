@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 def create(run: Run, path: str | os.PathLike[str]) -> Run:
     """A new folder that holds the run; it is whole before it gets its name. Returns the run as living there."""
-    folder = Path(path).expanduser().absolute()
+    folder = _place(path)
     if folder.is_dir() and _checkpoints(folder):
         raise RunError(
             f"{folder} already holds a run: go on with it (load(...).resume(...), or horizonfree explore --resume), "
@@ -90,7 +90,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     Nothing is unpickled and no link is followed. A damaged checkpoint is passed over for the one before it, with a
     RunWarning; anything else that is damaged, missing, or of another version is a RunError.
     """
-    folder = Path(path).expanduser().absolute()
+    folder = _place(path)
     if not folder.is_dir():
         raise RunError(f"{folder} is not a folder; give the folder that explore(out=...) or save(...) wrote")
     if not (folder / MANIFEST).exists():
@@ -99,9 +99,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     _check_format(folder / MANIFEST, header)
     _, arrays, found = sealed.read_npz(folder / ARRAYS)
     if found != header.get("arrays"):
-        raise RunError(
-            f"{folder / ARRAYS} belongs to another run; restore the one that was saved with {MANIFEST}"
-        )
+        raise RunError(f"{folder / ARRAYS} belongs to another run; restore the one saved with {MANIFEST}")
     try:
         run = _begun(header, arrays, folder)
     except (KeyError, TypeError, AttributeError) as error:
@@ -135,7 +133,8 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
             mark = _checkpoint(folder, seal, now, mark)
             newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
             for path in set(_checkpoints(folder)) - set(newest[:KEPT]):
-                path.unlink()
+                with sealed.told(path):
+                    path.unlink()
 
         save(run)
         yield save
@@ -147,9 +146,7 @@ def _tell_of_changes(folder: Path, before: object) -> None:
     known = before if isinstance(before, dict) else {}
     other = [f"{name} {x} (now {now.get(name)})" for name, x in known.items() if x != now.get(name)]
     if other:
-        words = (
-            f"{folder} was last written with {', '.join(other)}; it goes on, but perhaps not to the same bits"
-        )
+        words = f"{folder} was last written with {', '.join(other)}; it goes on, perhaps to other bits"
         warnings.warn(RunWarning(words), stacklevel=5)
 
 
@@ -271,9 +268,18 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
             words = f"{refused[0]}; read up to episode {_episode(path)}, and resuming makes the rest again"
             warnings.warn(RunWarning(words), stacklevel=4)
         return found
-    raise (
-        refused[0] if refused else RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
-    )
+    nothing = RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
+    raise refused[0] if refused else nothing
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """The full path of a folder, there or not; a name that no folder can have is refused."""
+    try:
+        folder = Path(path).expanduser().absolute()
+        folder.exists()
+    except (RuntimeError, OSError) as error:  # no such user, a name that is too long, a place out of bounds
+        raise RunError(f"{str(path)!r} cannot be a folder: {getattr(error, 'strerror', error)}") from None
+    return folder
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -1,11 +1,13 @@
 """The main job in one go: explore a grid with two explorers, plan three rewards, compare with the truth, report."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -50,10 +52,11 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     page = write_report(runs["information"], folder / "report.html")
     beside = write_comparison(runs, folder / "comparison.html")
     console.print(
-        f"\n[bold]5. Read[/] the report: [green]{page}[/]\n   both explorers beside each other: [green]{beside}[/]",
+        f"\n[bold]5. Read[/] the report: [green]{escape(str(page))}[/]\n"
+        f"   both explorers beside each other: [green]{escape(str(beside))}[/]",
         soft_wrap=True,
     )
-    kept = folder / "information"
+    kept = escape(shlex.quote(str(folder / "information")))
     console.print(
         f"\nThe runs are kept. Go on with one, or paint your own reward:\n"
         f"   horizonfree explore --resume {kept} --episodes 200\n"

@@ -1,5 +1,6 @@
 """The command line: `horizonfree --help`. Commands import what is heavy when they run, so that help comes at once."""
 
+import errno
 import os
 import sys
 import warnings
@@ -9,6 +10,8 @@ import typer
 
 from horizonfree.cli import answers, explore, lists
 from horizonfree.errors import HorizonfreeError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
 
 app = typer.Typer(
     name="horizonfree",
@@ -73,10 +76,19 @@ def _run() -> int:
     except BrokenPipeError:  # whoever read our output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if (
+            error.filename is None and error.errno not in FULL
+        ):  # not about a file that was named: show it in full
+            raise
+        is_file = isinstance(error, FileExistsError)
+        why = "there is a file where a folder should be" if is_file else error.strerror
+        _say(f"error: {error.filename or 'output'}: {why}")
+        return 2
     except Exception as error:
         if not hasattr(error, "format_message"):  # a mistake of ours: show it in full
             raise
-        _say(f"error: {error.format_message()}")
+        _say(f"error: {error.format_message() or 'say what to do; the help above shows how'}")
         return 2
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from horizonfree.errors import OptionError
@@ -28,7 +30,9 @@ RewardFile = Annotated[
     typer.Option("--reward", help="Reward from a .npy file: [S], [S, A] or [H, S, A].", metavar="FILE"),
 ]
 
-console = Console(highlight=False)
+LARGEST = 2**63 - 1  # the largest whole number that is understood
+
+console = Console(highlight=False, emoji=False)
 
 
 def start() -> None:
@@ -42,7 +46,7 @@ def start() -> None:
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Say on a terminal what takes a moment."""
-    with Console(stderr=True).status(text, spinner="dots"):
+    with Console(stderr=True, emoji=False).status(escape(text), spinner="dots"):
         yield
 
 
@@ -61,6 +65,18 @@ def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
         print(json.dumps(plain(value), allow_nan=False))
     else:
         show()
+
+
+def tell(form: str, **parts: Any) -> None:
+    """Print a line. Markup is read in the form only: the parts are names and numbers of others, shown as they are."""
+    shown = {name: escape(str(x)) if isinstance(x, (str, Path)) else x for name, x in parts.items()}
+    console.print(form.format(**shown), soft_wrap=True)
+
+
+def typed(path: Path) -> str:
+    """A path as one would type it from here, to be pasted into a shell."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def plain(value: Any) -> Any:
@@ -88,7 +104,7 @@ def table(*columns: str, rows: Iterable[Iterable[Any]] = (), title: str | None =
         )
         made.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for line in lines:
-        made.add_row(*(number(x) for x in line))
+        made.add_row(*(escape(number(x)) for x in line))
     return made
 
 
@@ -129,14 +145,37 @@ def reward_of(problem: "Mixture", goal: list[int] | None, reward: str | Path | N
 
 def read_array(path: Path) -> Any:
     """An array from a .npy file; nothing is unpickled."""
-    import numpy as np
+    from numpy.lib import format as npy
 
     try:
-        return np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            return npy.read_array(file, allow_pickle=False)
     except OSError as error:
         raise OptionError(f"reward {path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise OptionError(f"reward {path} is not a .npy file of numbers: {error}") from None
+    except Exception as error:  # a foreign file can fail to be an array in many ways
+        words = f"reward {path} is not a .npy file of numbers, as numpy.save writes it: {error}"
+        raise OptionError(words) from None
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> "Mixture":
+    """A named problem; what its parameters cannot be called is refused."""
+    from horizonfree import make
+
+    for taken in ("name", "env"):
+        if taken in parameters:
+            raise OptionError(f"--param {taken}=...: problem {name!r} has no parameter {taken!r}")
+    return make(name, **parameters)
+
+
+def folder_for_output(path: Path) -> None:
+    """Make sure of a folder that can be written; to be called before long work, so that none is lost."""
+    from tempfile import TemporaryFile
+
+    path.mkdir(parents=True, exist_ok=True)
+    if (path / "run.json").exists():
+        raise OptionError(f"{path} holds a run; choose another folder")
+    with TemporaryFile(dir=path):
+        pass
 
 
 def free_name(path: Path) -> Path:

@@ -1,11 +1,13 @@
 """Questions to a run: plan, certify, report, compare, serve."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from horizonfree.cli._shared import (
+    LARGEST,
     Delta,
     Folder,
     GoalStates,
@@ -13,12 +15,15 @@ from horizonfree.cli._shared import (
     RewardFile,
     answer,
     bound,
+    build,
     certificate,
     console,
+    folder_for_output,
     open_run,
     plain,
     reward_of,
     table,
+    tell,
     working,
 )
 from horizonfree.errors import OptionError, RunError
@@ -67,7 +72,8 @@ def plan(
     with working("planning"):
         found = run.plan(table_of, scale=scale, delta=delta, model=model)
     if policy is not None:
-        np.save(policy, found.policy)
+        with policy.open("wb") as file:  # a bare name would be given an ending
+            np.save(file, found.policy)
     value: dict[str, Any] = {
         "value": found.value,
         "gap": found.gap,
@@ -75,7 +81,7 @@ def plan(
         "policy": found.policy,
     }
     if run.problem.truth is not None:
-        value["true_loss"] = true_gap(run.problem, table_of, found.policy, scale=scale)
+        value["true_loss"] = max(0.0, true_gap(run.problem, table_of, found.policy, scale=scale))
 
     def show() -> None:
         rows: list[tuple[str, Any, str]] = [
@@ -86,7 +92,7 @@ def plan(
             rows.append(("true loss", value["true_loss"], "against the best policy; the truth is known here"))
         console.print(table("", "", "", rows=rows))
         if policy is not None:
-            console.print(f"\npolicy written to {policy}", soft_wrap=True)
+            tell("\npolicy written to {policy}", policy=policy)
 
     answer(value, json, show)
 
@@ -113,8 +119,10 @@ def certify(
         found = run.certificate(delta, method=method)
 
     def show() -> None:
-        console.print(
-            f"After {run.episodes:,} episodes, for every reward: [bold]{found.words}[/]", soft_wrap=True
+        tell(
+            "After {episodes:,} episodes, for every reward: [bold]{words}[/]",
+            episodes=run.episodes,
+            words=found.words,
         )
         rows = [("gap", bound(found.eps)), ("delta", found.delta), *found.parts.items()]
         console.print(table("", "", rows=rows))
@@ -145,9 +153,9 @@ def report(
         drawn = [] if figures is None else [str(x) for x in write_figures(run, figures, delta=delta)]
 
     def show() -> None:
-        console.print(f"report: {page}", soft_wrap=True)
+        tell("report: {page}", page=page)
         if drawn:
-            console.print(f"{len(drawn)} figures in {figures}", soft_wrap=True)
+            tell("{count} figures in {figures}", count=len(drawn), figures=figures)
 
     answer({"report": str(page), "figures": drawn}, json, show)
 
@@ -157,9 +165,11 @@ def compare(
     problem: Annotated[str | None, typer.Option(help="Instead of runs: explore this problem anew.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
     explorer: Annotated[list[str] | None, typer.Option(help="With --problem; all by default.")] = None,
-    episodes: Annotated[int, typer.Option(help="With --problem.")] = 300,
-    seeds: Annotated[int, typer.Option(help="With --problem: how many.")] = 10,
-    workers: Annotated[int, typer.Option(help="With --problem: explorers at once.")] = 2,
+    episodes: Annotated[int | None, typer.Option(help="With --problem.  [default: 300]", max=LARGEST)] = None,
+    seeds: Annotated[int | None, typer.Option(help="With --problem: how many.  [default: 10]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="With --problem: explorers at once.  [default: 2]")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Also write a page to this HTML file; with --problem, rows and a figure here."),
@@ -175,11 +185,18 @@ def compare(
 
         horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out runs/contest
     """
+    given = {"param": param, "explorer": explorer, "episodes": episodes, "seeds": seeds, "workers": workers}
+    how: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, [])}
     if problem is not None:
-        how = {"episodes": episodes, "seeds": seeds, "delta": delta}
-        return _contest(problem, param or [], explorer or [], workers, how, out, json)
+        if folders:
+            raise OptionError(
+                f"{folders[0]} and --problem: compare runs, or explore a problem anew, not both"
+            )
+        return _contest(problem, out, json, delta=delta, **how)
     if not folders:
         raise OptionError("name folders of runs, or a problem to explore anew with --problem")
+    if how:
+        raise OptionError(f"--{next(iter(how))} belongs to --problem; runs are compared as they are")
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
@@ -196,19 +213,22 @@ def compare(
         shown = [row | {"certified_gap": bound(row["certified_gap"])} for row in rows]
         console.print(table(*titles, rows=[[row[x] for x in columns] for row in shown]))
         if page is not None:
-            console.print(f"\ncomparison: {page}", soft_wrap=True)
+            tell("\ncomparison: {page}", page=page)
 
     answer({"runs": rows, "page": None if page is None else str(page)}, json, show)
 
 
 def _contest(
     problem: str,
-    param: list[str],
-    names: list[str],
-    workers: int,
-    how: dict[str, Any],
     out: Path | None,
     json: bool,
+    *,
+    param: Sequence[str] = (),
+    explorer: Sequence[str] = (),
+    episodes: int = 300,
+    seeds: int = 10,
+    workers: int = 2,
+    delta: float,
 ) -> None:
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
     import json as text
@@ -217,29 +237,32 @@ def _contest(
     from horizonfree.explorers import EXPLORERS
     from horizonfree.settings import entries
 
-    rows: list[dict[str, Any]] = []
+    parameters, names = entries(param, "--param"), explorer or list(EXPLORERS)
+    build(problem, parameters)
+    parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
+    if out is not None:
+        folder_for_output(out)
     with working("exploring"):
-        for done in contest(
-            problem, entries(param, "--param"), names or list(EXPLORERS), workers=workers, **how
-        ):
-            rows += done
+        rows = [row for part in parts for row in part]
     if out is not None:
         from horizonfree.report.contest import draw_contest
 
-        out.mkdir(parents=True, exist_ok=True)
         (out / "rows.jsonl").write_text("".join(text.dumps(row) + "\n" for row in rows))
         draw_contest(rows, out / "figure.svg")
     eps, gap = medians(rows, "eps"), medians(rows, "gap")
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
-    found = [{"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": gap[x][last]} for x in order]
+    found: list[dict[str, Any]] = [
+        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": max(0.0, gap[x][last])}
+        for x in order
+    ]
 
     def show() -> None:
-        title = f"after {last} episodes, medians of {how['seeds']} seeds"
-        cells = [(x, bound(eps[x][last]), gap[x][last]) for x in order]
+        title = f"after {last} episodes, medians of {seeds} seeds"
+        cells = [(x["explorer"], bound(x["certified_gap"]), x["worst_true_gap"]) for x in found]
         console.print(table("explorer", "certified gap", "worst true gap", rows=cells, title=title))
         if out is not None:
-            console.print(f"\nrows and figure: {out}", soft_wrap=True)
+            tell("\nrows and figure: {out}", out=out)
 
     answer({"explorers": found, "rows": rows}, json, show)
 

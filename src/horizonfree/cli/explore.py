@@ -1,6 +1,7 @@
 """`horizonfree explore` and `horizonfree tour`."""
 
 import inspect
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +12,19 @@ import typer
 
 from horizonfree import settings as config
 from horizonfree.cli._shared import (
+    LARGEST,
     GoalStates,
     Json,
     RewardFile,
     answer,
+    build,
     certificate,
-    console,
     free_name,
     problem_line,
     reward_of,
     start,
+    tell,
+    typed,
     working,
 )
 from horizonfree.errors import OptionError
@@ -56,7 +60,7 @@ def explore(
         ),
     ] = None,
     episodes: Annotated[
-        int | None, typer.Option(help="How many; with --until-eps, at most how many.")
+        int | None, typer.Option(help="How many; with --until-eps, at most how many.", max=LARGEST)
     ] = None,
     until_eps: Annotated[
         float | None, typer.Option(help="Stop when the certified gap is at most this, for every reward.")
@@ -126,10 +130,9 @@ def explore(
         "save_seconds": save_seconds,
     }
     chosen = config.merge(config.read(settings) if settings else {}, flags)
-    run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags)
+    run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags | {"settings": settings})
     with working("certifying"):
         found = run.certificate(chosen.delta if run.goal is None else run.goal.delta)
-    folder = _short(run.folder)
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
@@ -139,14 +142,16 @@ def explore(
     }
 
     def show() -> None:
-        console.print(f"[bold]{run.episodes:,} episodes[/] in {folder}", soft_wrap=True)
-        console.print(f"For every reward: [bold]{found.words}[/]", soft_wrap=True)
-        state = run.problem.num_states - 1
-        console.print(
-            f"\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}", soft_wrap=True
+        folder = typed(run.folder) if run.folder else ""
+        tell("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
+        tell("For every reward: [bold]{words}[/]", words=found.words)
+        tell(
+            "\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}",
+            folder=folder,
+            state=run.problem.num_states - 1,
         )
-        console.print(f"[dim]See it all:[/]         horizonfree report {folder}", soft_wrap=True)
-        console.print(f"[dim]Paint rewards:[/]      horizonfree serve {folder}", soft_wrap=True)
+        tell("[dim]See it all:[/]         horizonfree report {folder}", folder=folder)
+        tell("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
 
     answer(value, json, show)
 
@@ -160,15 +165,16 @@ def _begin(chosen: config.Settings) -> "Run":
         raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
     start()
     from horizonfree import explore as run_explorer
-    from horizonfree import make
     from horizonfree.explorers import find
 
     find(chosen.explorer)
+    if "name" in chosen.opt:
+        raise OptionError(f"--opt name=...: explorer {chosen.explorer!r} has no option 'name'")
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
     if own:
         name = sorted(own)[0]
         raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
-    problem = make(chosen.problem, **chosen.param)
+    problem = build(chosen.problem, chosen.param)
     name = f"{problem.name}-{chosen.explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = Path(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
     print(f"{problem_line(problem)}; explorer {chosen.explorer}, into {folder}", file=sys.stderr)
@@ -196,6 +202,10 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
         raise OptionError(
             f"--resume goes on with the run as it was begun; {', '.join(settled)} cannot change now"
         )
+    if chosen.until_eps is None and (chosen.goal or chosen.reward):
+        raise OptionError("with --resume, --goal and --reward say what --until-eps is about; give it, too")
+    if chosen.until_eps is None and chosen.episodes is None and flags["delta"] is not None:
+        raise OptionError("with --resume, --delta belongs to a new end; give --until-eps or --episodes, too")
     start()
     from horizonfree import load
 
@@ -225,7 +235,7 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
             f"stopped after episode {load(folder).episodes:,}, saved in {folder}; go on with:",
             file=sys.stderr,
         )
-        print(f"  horizonfree explore --resume {folder}", file=sys.stderr)
+        print(f"  horizonfree explore --resume {shlex.quote(str(folder))}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
@@ -240,11 +250,3 @@ def tour(
     folder = free_name(Path("out/tour")) if out is None else out
     found = guide.run(folder, is_silent=json)
     answer(found, json, lambda: None)
-
-
-def _short(folder: Path | None) -> str:
-    """A folder as one would type it from here."""
-    if folder is None:
-        return ""
-    here = Path.cwd()
-    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import Json, answer, console, number, table
+from horizonfree.cli._shared import Json, answer, console, number, table, tell
 from horizonfree.errors import UnknownNameError
 
 
@@ -48,18 +48,17 @@ def problems(
     def show() -> None:
         if name is None:
             console.print(table("problem", "what it is", rows=[(x, value[x]["description"]) for x in value]))
-            console.print("\n[dim]Parameters of one:[/] horizonfree problems NAME", soft_wrap=True)
-            console.print(
-                "[dim]Any toy-text environment:[/] gymnasium:FrozenLake-v1 --param horizon=60", soft_wrap=True
-            )
+            tell("\n[dim]Parameters of one:[/] horizonfree problems NAME")
+            tell("[dim]Any toy-text environment:[/] gymnasium:FrozenLake-v1 --param horizon=60")
             return
         spec = value[name]
-        console.print(f"[bold]{name}[/]: {spec['description']}\n[dim]Source: {spec['source']}[/]\n")
+        tell("[bold]{name}[/]: {about}", name=name, about=spec["description"])
+        tell("[dim]Source: {source}[/]\n", source=spec["source"])
         rows = [(x, p["default"], _reach(p), p["meaning"]) for x, p in spec["parameters"].items()]
         console.print(table("parameter", "default", "range", "meaning", rows=rows))
         first = next(iter(spec["parameters"].items()), None)
         param = f" --param {first[0]}={first[1]['default']}" if first else ""
-        console.print(f"\nhorizonfree explore {name}{param} --episodes 300", soft_wrap=True)
+        tell("\nhorizonfree explore {name}{param} --episodes 300", name=name, param=param)
 
     answer(value if name is None else value[name], json, show)
 
@@ -93,12 +92,12 @@ def explorers(
     def show() -> None:
         if name is None:
             console.print(table("explorer", "what it is", rows=[(x, value[x]["about"]) for x in value]))
-            console.print("\n[dim]Options of one:[/] horizonfree explorers NAME", soft_wrap=True)
+            tell("\n[dim]Options of one:[/] horizonfree explorers NAME")
             return
-        console.print(f"[bold]{name}[/]: {value[name]['about']}\n")
+        tell("[bold]{name}[/]: {about}\n", name=name, about=value[name]["about"])
         text = (find(name).kind.__doc__ or "").strip().split("\n\n", 1)
         if len(text) > 1:
-            console.print(" ".join(text[1].split()) + "\n")
+            console.print(" ".join(text[1].split()) + "\n", markup=False)
         rows = [(x, str(y)) for x, y in value[name]["options"].items()]
         console.print(table("option", "default", rows=rows) if rows else "It has no options.")
 

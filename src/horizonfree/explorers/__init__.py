@@ -78,7 +78,7 @@ def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
     return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
 
 
-def make_explorer(name: str, **options: Any) -> Explorer:
+def make_explorer(name: str, /, **options: Any) -> Explorer:
     """An explorer by name; refuses unknown names and options with the closest that exist."""
     entry = find(name)
     for option in options:

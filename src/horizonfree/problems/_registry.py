@@ -91,7 +91,7 @@ def problems() -> dict[str, ProblemSpec]:
     return dict(sorted(_PROBLEMS.items()))
 
 
-def make(name: str, **parameters: Any) -> Mixture:
+def make(name: str, /, **parameters: Any) -> Mixture:
     """Build a named problem; `problems()` lists the names, "gymnasium:ID" stands for an environment of Gymnasium."""
     if isinstance(name, str) and name.startswith("gymnasium:"):
         from horizonfree.problems.from_gym import from_gymnasium

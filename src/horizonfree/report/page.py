@@ -1,5 +1,6 @@
 """Facts and figures on one page: a single HTML file that asks for nothing outside itself."""
 
+import errno
 import math
 import os
 from collections.abc import Mapping
@@ -66,7 +67,7 @@ def summary(found: Facts) -> dict[str, Any]:
         "episodes": found.episodes,
         "certified_gap": found.certificate.eps,
         "words": found.certificate.words,
-        "worst_true_gap": None if np.isnan(now.true_gap) else now.true_gap,
+        "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
         "doubt": now.doubt,
         "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
         "seed": found.seed,
@@ -133,13 +134,18 @@ def setting(x: Any) -> str:
 
 
 def _write(path: str | Path, text: str) -> Path:
-    """The whole file or nothing."""
+    """The whole file or nothing; an error names the file that was asked for."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.parent / f".{path.name}.{os.getpid()}"
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return path
