@@ -5,7 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.certificates import round_up
+from horizonfree.certificates import proved, round_up
 from horizonfree.errors import OptionError, ShapeError
 
 
@@ -101,3 +101,8 @@ def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
         hf.from_episodes(problem, (np.zeros((3, 4), int), np.zeros((3, 5), int)))
     with pytest.raises(ShapeError, match="integers from 0 to 3"):
         hf.from_episodes(problem, (np.zeros((3, 6), int), np.full((3, 5), 4)))
+
+
+def test_no_probability_is_said_to_be_one() -> None:
+    assert proved(0.25, 0.05) == "at most 0.25 is lost, with probability 0.95"
+    assert proved(0.25, 1e-12) == "at most 0.25 is lost, with probability 1 - 1e-12"

@@ -168,12 +168,17 @@ def test_many_distinct_row_sums_need_no_square_matrix():
     assert peak < 64 * 2**20  # a square matrix alone would take 122 MB
 
 
-def gamble(unit=1.0, small=1.0):
-    """One gamble whose odds the second coordinate of theta sets; features in other units."""
+def gamble_table():
+    """One gamble whose odds the second coordinate of theta sets."""
     phi = np.zeros((3, 2, 3, 2))
     phi[1, :, 1, 0] = phi[2, :, 2, 0] = 1
     phi[0, :, 1], phi[0, :, 2] = [[0.5, 0.5], [0.5, -0.5]], [[0.5, -0.5], [0.5, 0.5]]
-    scale = unit * np.array([1, small])
+    return phi
+
+
+def gamble(unit=1.0, small=1.0):
+    """The gamble with features in other units."""
+    phi, scale = gamble_table(), unit * np.array([1, small])
     return Mixture.from_features(
         phi * scale, horizon=2, theta=np.array([1, -0.8]) / scale, bound=2 / scale.min()
     )
@@ -232,3 +237,21 @@ def test_features_whose_squares_vanish_count_as_zero():
     problem = Mixture.from_kernels([tail, np.full((2, 2, 2), 0.5)], horizon=3)
     assert not problem.known.phi[..., 1, 0].any()
     assert valid_set(problem.known).num_free == 1
+
+
+def test_directions_that_drown_in_rounding_but_reach_far_are_refused():
+    """Among many rows a small coordinate, columns that are nearly alike, and rows that depend on theta weakly."""
+    S, rng = 200, np.random.default_rng(0)
+    many = np.zeros((S, 2, S, 2))
+    many[1:, ..., 0] = rng.dirichlet(np.ones(S), size=(S - 1, 2))
+    many[0, 0, 1] = many[0, 1, 2] = [0.5, 5.5e-8]
+    many[0, 0, 2] = many[0, 1, 1] = [0.5, -5.5e-8]
+    alike = gamble_table() @ np.array([[1, 1], [0, 2.0**-35]])
+    weak, c = np.zeros((4, 2, 4, 2)), 1e-6
+    weak[2, :, 2, 0] = weak[3, :, 3, 0] = weak[0, 1, 1, 0] = 1
+    weak[0, 0, 2], weak[0, 0, 3] = [0.5, 0.5 * c], [0.5, -0.5 * c]
+    weak[1, :, 2], weak[1, :, 3] = [0.5, 0.5 * 9e-4 * c], [0.5, -0.5 * 9e-4 * c]
+    for features, bound in ((many, 1e8), (alike, 4 * 2.0**35), (weak, 2 / c)):
+        known = Mixture.from_features(features, horizon=3, bound=bound).known
+        with pytest.raises(FeatureError, match="drowns in rounding, yet it changes probabilities by up to"):
+            valid_set(known)

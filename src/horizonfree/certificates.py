@@ -196,11 +196,11 @@ def for_reward(
         name: 1.0 if math.isnan(gap) else gap for name, gap in found.items()
     }  # what cannot be computed is no bound
     method = min(gaps, key=lambda name: (gaps[name], name))
-    eps = min(1.0, max(0.0, gaps[method]))
+    eps, delta = min(1.0, max(0.0, gaps[method])), float(confidence.delta)
     words = _words(confidence, eps)
     if eps <= ROUNDING:
-        words = f"provably optimal for every parameter that the data allow, with probability {1 - confidence.delta:g}"
-    return bounds, Certificate(eps, float(confidence.delta), method, words, _parts(confidence) | gaps)
+        words = f"provably optimal for every parameter that the data allow, with probability {_surely(delta)}"
+    return bounds, Certificate(eps, delta, method, words, _parts(confidence) | gaps)
 
 
 def more_episodes(confidence: Confidence, target: float) -> float:
@@ -253,9 +253,14 @@ def rounded_up(eps: float) -> str:
     return f"{round_up(eps):.3g}"
 
 
+def _surely(delta: float) -> str:
+    """1 - delta, which is not 1 however small delta is."""
+    return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
+
+
 def proved(eps: float, delta: float) -> str:
     """What a bound says."""
-    return f"at most {rounded_up(eps)} is lost, with probability {1 - delta:g}"
+    return f"at most {rounded_up(eps)} is lost, with probability {_surely(delta)}"
 
 
 def claimed(eps: float, delta: float, constants: str) -> str:

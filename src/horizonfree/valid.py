@@ -18,6 +18,8 @@ RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count a
 FORCED = (
     1e-9  # where no more than this share of its size can be had for every row, some are 0 on all of Theta
 )
+NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
+DROWNED = 1e-6  # directions that count as known change no probability by more than this
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
@@ -59,15 +61,21 @@ class ValidSet(eqx.Module):
 def extent(valid: ValidSet, i: int) -> tuple[float, float]:
     """The smallest and the largest entry i of a valid parameter: two linear programmes; infinite where unbounded."""
     rows = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
-    objective, ends = np.zeros(rows.shape[1]), []
+    return _extent(rows, np.asarray(valid.sums), np.eye(rows.shape[1])[i])
+
+
+def _extent(
+    rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"], direction: Float[np.ndarray, " d"]
+) -> tuple[float, float]:
+    """The smallest and the largest <direction, theta> over Theta."""
+    ends = []
     for sign in (1.0, -1.0):
-        objective[i] = sign
         result = linprog(
-            objective,
+            sign * direction,
             A_ub=-rows,
             b_ub=np.zeros(len(rows)),
-            A_eq=np.asarray(valid.sums),
-            b_eq=np.ones(len(valid.sums)),
+            A_eq=sums,
+            b_eq=np.ones(len(sums)),
             bounds=(None, None),
             method="highs",
         )
@@ -93,8 +101,38 @@ def valid_set(known: Known) -> ValidSet:
     reachable = reachable_states(known)
     seen = np.isin(np.arange(len(rows)), row_of[reachable])
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
-    free = seen & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
+    strength = np.linalg.norm(scaled @ basis, axis=1)
+    free = seen & (strength > RANK_TOLERANCE)
+    _check_drowned(known.bound, scaled, sums, rows[seen], affine, basis)
+    faint = rows[seen & ~free & (strength > NOTHING)]
+    _check_drowned(known.bound, scaled, sums, faint, basis, basis[:, :0])
     return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free, positive, sizes)
+
+
+def _check_drowned(
+    bound: float,
+    scaled: Float[np.ndarray, "R d"],
+    sums: Float[np.ndarray, "m d"],
+    rows: Float[np.ndarray, "n d"],
+    along: Float[np.ndarray, "d e"],
+    kept: Float[np.ndarray, "d q"],
+) -> None:
+    """Refuse features if directions along Theta, but for those kept, hardly change rows and yet reach far in it.
+
+    Parameters are in Theta and no longer than B.
+    """
+    if not len(rows) or along.shape[1] == kept.shape[1]:
+        return
+    rest = along - kept @ (kept.T @ along)
+    _, size, Vt = np.linalg.svd(np.linalg.qr(rows @ rest, mode="r"))
+    for k in np.flatnonzero(size > NOTHING * np.abs(rows).max() * np.sqrt(len(rows))):
+        low, high = _extent(scaled, sums, rest @ Vt[k])
+        change = float(size[k]) * min(high - low, 2 * bound)
+        if not change <= DROWNED:
+            raise FeatureError(
+                "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
+                f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes"
+            )
 
 
 def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
