@@ -329,6 +329,8 @@ def test_spaces_and_starts_that_do_not_fit_the_table_are_refused():
         from_gymnasium(env, horizon=3, start=0)
     with pytest.raises(UnknownNameError, match="cannot make 'no_such_module:X-v0'"):
         from_gymnasium("no_such_module:X-v0", horizon=3)
+    with pytest.raises(UnknownNameError, match="has no parameter 'env'; its name says which it is"):
+        make("gymnasium:FrozenLake-v1", env="Taxi-v4", horizon=3)
 
 
 def test_our_environment_samples_the_kernel_and_pays_the_reward():

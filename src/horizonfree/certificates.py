@@ -192,9 +192,8 @@ def for_reward(
     if confidence.is_rejected:
         return bounds, _rejected(confidence)
     found = {name: float(getattr(bounds, name)) for name in ("uniform", "interval", "tangent")}
-    gaps = {
-        name: 1.0 if math.isnan(gap) else gap for name, gap in found.items()
-    }  # what cannot be computed is no bound
+    # What cannot be computed is no bound.
+    gaps = {name: 1.0 if math.isnan(gap) else gap for name, gap in found.items()}
     method = min(gaps, key=lambda name: (gaps[name], name))
     eps, delta = min(1.0, max(0.0, gaps[method])), float(confidence.delta)
     words = _words(confidence, eps)

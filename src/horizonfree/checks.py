@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree.errors import HorizonfreeError, OptionError, ShapeError
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError
+
+LARGEST = 2**63 - 1  # the largest whole number that is understood
 
 
 def whole(
@@ -15,6 +17,16 @@ def whole(
     if isinstance(value, bool) or not is_whole or not least <= value <= most:
         raise error(f"{name} is {value!r}; it must be {meaning}")
     return int(value)
+
+
+def count(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    return whole(value, name, 1, LARGEST, "a whole number of at least 1")
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is not a seed."""
+    whole(seed, "seed", 0, LARGEST, "a whole number from 0 to 2^63 - 1")
 
 
 def share(value: Any, name: str, meaning: str = "a failure probability") -> None:
@@ -38,3 +50,10 @@ def real(x: Any, name: str) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"{name} has type {array.dtype}; it must hold real numbers")
     return array
+
+
+def finite_rewards(table: np.ndarray) -> None:
+    """Refuse rewards that are infinite or not numbers, naming the first."""
+    bad = np.argwhere(~np.isfinite(table))
+    if bad.size:
+        raise RewardError(f"reward{list(map(int, bad[0]))} is {table[tuple(bad[0])]}; rewards must be finite")

@@ -10,7 +10,7 @@ import numpy as np
 
 from horizonfree import stopping
 from horizonfree.batch import explore_many
-from horizonfree.checks import whole
+from horizonfree.checks import count
 from horizonfree.errors import OptionError
 from horizonfree.explorers import find
 from horizonfree.mixture import Mixture
@@ -88,10 +88,10 @@ def contest(
     """
     for explorer in explorers:
         find(explorer)
-    whole(workers, "workers", 1, 2**63 - 1, "a whole number of at least 1")
+    count(workers, "workers")
     stopping.check(episodes, None, delta)
     if isinstance(seeds, int):
-        whole(seeds, "seeds", 1, 2**63 - 1, "a whole number of at least 1")
+        count(seeds, "seeds")
     how |= {"episodes": episodes, "seeds": seeds, "delta": delta}
     return _in_processes([(name, dict(parameters), explorer, how) for explorer in explorers], workers)
 

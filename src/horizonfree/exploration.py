@@ -14,7 +14,7 @@ import numpy as np
 from horizonfree import evidence as ev
 from horizonfree import rewards, stopping
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.checks import whole
+from horizonfree.checks import check_seed, count
 from horizonfree.errors import OptionError, RunError
 from horizonfree.explorers import find, make_explorer
 from horizonfree.explorers._api import (
@@ -220,15 +220,10 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
     return engine
 
 
-def check_seed(seed: Any) -> None:
-    """Refuse what is not a seed."""
-    whole(seed, "seed", 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")
-
-
 def _check_saving(save_episodes: Any, save_seconds: Any) -> None:
     """Refuse what does not say when to write checkpoints."""
     if save_episodes is not None:
-        whole(save_episodes, "save_episodes", 1, 2**63 - 1, "a whole number of at least 1")
+        count(save_episodes, "save_episodes")
     if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
         raise OptionError(f"save_seconds is {save_seconds!r}; it must be a number of at least 0")
 

@@ -259,9 +259,8 @@ def _fetch(level: int) -> Callable[..., Any]:
 
 
 fetch = _fetch(2)  # into the second-level cache
-fetch_near = _fetch(
-    2 if _has("sse4a") else 1
-)  # into the first; not on AMD's processors, where that is slower
+# Into the first; not on AMD's processors, where that is slower.
+fetch_near = _fetch(2 if _has("sse4a") else 1)
 
 
 @register_jitable

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import x64
-from horizonfree.checks import numbers, real, whole
+from horizonfree.checks import finite_rewards, numbers, real, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import AnyArray, Kernel
 from horizonfree.simulate import policy_table
@@ -184,7 +184,7 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
         tables = _optimal(kernel, reward if is_batch else reward[None], horizon)
         policy, V = (np.asarray(x).swapaxes(0, 1) if is_batch else np.asarray(x)[:, 0] for x in tables)
     if not math.isfinite(np.maximum.reduce(V, axis=None)):  # cheaper than a look at the rewards
-        _check_finite(reward)
+        finite_rewards(reward)
         raise RewardError(
             f"rewards reach {np.abs(reward).max():.3g}; their totals overflow: divide them first"
         )
@@ -195,7 +195,7 @@ def optimal(kernel: Kernel, reward: AnyArray) -> Solution:
 def evaluate(kernel: Kernel, reward: AnyArray, policy: AnyArray) -> Float[np.ndarray, "*R H+1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
     reward = _check_reward(kernel, reward)
-    _check_finite(reward)
+    finite_rewards(reward)
     policy = _check_policy(kernel, policy, reward.shape[-3])
     rewards, policies = reward.ndim == 4, _is_batch(policy)
     if rewards and policies and len(reward) != len(policy):
@@ -217,11 +217,15 @@ def occupancy(kernel: Kernel, policy: AnyArray, start: int) -> Float[np.ndarray,
     return np.asarray(_occupancy(kernel, policy, jnp.int32(start), _is_batch(policy)))
 
 
-def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S A"]:
+def _check_kernel(kernel: Kernel) -> None:
     if not isinstance(kernel, Kernel):
         raise ShapeError(
             f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
         )
+
+
+def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S A"]:
+    _check_kernel(kernel)
     table = numbers(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
     if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
@@ -231,20 +235,9 @@ def _check_reward(kernel: Kernel, reward: AnyArray) -> Float[np.ndarray, "*R H S
     return table
 
 
-def _check_finite(reward: Float[np.ndarray, "*R H|1 S A"]) -> None:
-    bad = np.argwhere(~np.isfinite(reward))
-    if bad.size:
-        raise RewardError(
-            f"reward{list(map(int, bad[0]))} is {reward[tuple(bad[0])]}; rewards must be finite"
-        )
-
-
 def _check_policy(kernel: Kernel, policy: AnyArray, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
-    if not isinstance(kernel, Kernel):
-        raise ShapeError(
-            f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
-        )
+    _check_kernel(kernel)
     tables = real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:

@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree.checks import numbers, whole
+from horizonfree.checks import finite_rewards, numbers, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Known, Mixture
 
@@ -142,9 +142,7 @@ def _shaped(known: Known, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndar
         words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
         allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
         raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
-    bad = np.argwhere(~np.isfinite(array))
-    if bad.size:
-        raise RewardError(f"reward{list(map(int, bad[0]))} is {array[tuple(bad[0])]}; rewards must be finite")
+    finite_rewards(array)
     return array
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_numpy, x64
-from horizonfree.checks import real, whole
+from horizonfree.checks import check_seed, real, whole
 from horizonfree.errors import ShapeError
 from horizonfree.features import MAX_BYTES
 from horizonfree.mixture import AnyArray, Kernel, Mixture
@@ -84,7 +84,7 @@ def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Mixture")
     most = MAX_BYTES // (12 * problem.horizon)
     whole(episodes, "episodes", 1, most, f"a whole number from 1 to {most} (more would not fit the memory)")
-    whole(seed, "seed", 0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")
+    check_seed(seed)
     table = check_policy(problem, policy)
     start = np.int32(problem.start)
     sampled: Trajectory = to_numpy(_episodes(np.int64(seed), problem.kernel(), table, start, episodes))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.checks import share, whole
+from horizonfree.checks import count, share
 
 MOST = 1_000_000  # episodes after which until_eps gives up
 
@@ -43,7 +43,7 @@ def check(episodes: int | None, until_eps: float | None, delta: float, budget: i
     """Refuse what cannot be a goal."""
     for name, value in {"episodes": episodes, "budget": budget}.items():
         if value is not None:
-            whole(value, name, 1, 2**63 - 1, "a whole number of at least 1")
+            count(value, name)
     if until_eps is not None:
         share(until_eps, "until_eps", "a gap to be certified")
     share(delta, "delta")

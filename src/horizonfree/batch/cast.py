@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 from horizonfree import features
-from horizonfree.checks import whole
+from horizonfree.checks import check_seed, whole
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.exploration import check_seed
 from horizonfree.explorers._api import Explorer
 from horizonfree.mixture import Known, Mixture, check_kernel
 from horizonfree.valid import ValidSet, valid_set

@@ -77,9 +77,8 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if (
-            error.filename is None and error.errno not in FULL
-        ):  # not about a file that was named: show it in full
+        is_about_a_file = error.filename is not None or error.errno in FULL
+        if not is_about_a_file:  # show it in full
             raise
         is_file = isinstance(error, FileExistsError)
         why = "there is a file where a folder should be" if is_file else error.strerror

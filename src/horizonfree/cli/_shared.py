@@ -30,7 +30,7 @@ RewardFile = Annotated[
     typer.Option("--reward", help="Reward from a .npy file: [S], [S, A] or [H, S, A].", metavar="FILE"),
 ]
 
-LARGEST = 2**63 - 1  # the largest whole number that is understood
+LARGEST = 2**63 - 1  # as in checks.py, which loads NumPy
 
 console = Console(highlight=False, emoji=False)
 
@@ -155,16 +155,6 @@ def read_array(path: Path) -> Any:
     except Exception as error:  # a foreign file can fail to be an array in many ways
         words = f"reward {path} is not a .npy file of numbers, as numpy.save writes it: {error}"
         raise OptionError(words) from None
-
-
-def build(name: str, parameters: Mapping[str, Any]) -> "Mixture":
-    """A named problem; what its parameters cannot be called is refused."""
-    from horizonfree import make
-
-    for taken in ("name", "env"):
-        if taken in parameters:
-            raise OptionError(f"--param {taken}=...: problem {name!r} has no parameter {taken!r}")
-    return make(name, **parameters)
 
 
 def folder_for_output(path: Path) -> None:

@@ -15,7 +15,6 @@ from horizonfree.cli._shared import (
     RewardFile,
     answer,
     bound,
-    build,
     certificate,
     console,
     folder_for_output,
@@ -233,12 +232,13 @@ def _contest(
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
     import json as text
 
+    from horizonfree import make
     from horizonfree.compare import contest, medians
     from horizonfree.explorers import EXPLORERS
     from horizonfree.settings import entries
 
     parameters, names = entries(param, "--param"), explorer or list(EXPLORERS)
-    build(problem, parameters)
+    make(problem, **parameters)
     parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
     if out is not None:
         folder_for_output(out)

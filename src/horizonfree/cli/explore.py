@@ -17,7 +17,6 @@ from horizonfree.cli._shared import (
     Json,
     RewardFile,
     answer,
-    build,
     certificate,
     free_name,
     problem_line,
@@ -165,16 +164,15 @@ def _begin(chosen: config.Settings) -> "Run":
         raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
     start()
     from horizonfree import explore as run_explorer
+    from horizonfree import make
     from horizonfree.explorers import find
 
     find(chosen.explorer)
-    if "name" in chosen.opt:
-        raise OptionError(f"--opt name=...: explorer {chosen.explorer!r} has no option 'name'")
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
     if own:
         name = sorted(own)[0]
         raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
-    problem = build(chosen.problem, chosen.param)
+    problem = make(chosen.problem, **chosen.param)
     name = f"{problem.name}-{chosen.explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = Path(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
     print(f"{problem_line(problem)}; explorer {chosen.explorer}, into {folder}", file=sys.stderr)

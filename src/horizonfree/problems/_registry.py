@@ -96,6 +96,8 @@ def make(name: str, /, **parameters: Any) -> Mixture:
     if isinstance(name, str) and name.startswith("gymnasium:"):
         from horizonfree.problems.from_gym import from_gymnasium
 
+        if "env" in parameters:
+            raise UnknownNameError(f"problem {name!r} has no parameter 'env'; its name says which it is")
         if "horizon" not in parameters:
             raise OptionError(f"problem {name!r} needs horizon=, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
