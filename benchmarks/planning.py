@@ -31,6 +31,7 @@ DENSE = [(100, 4, 50), (500, 8, 100)]
 OURS = ["same", "varied", "tied"]  # rewards of ours on a dense kernel; to the peers none makes a difference
 SPARSE = [(100, 4, 50), (500, 8, 100), (2000, 8, 100), (20000, 4, 100)]
 BATCHED = [
+    ("dense", 100, 4, 50, "varied"),
     ("dense", 500, 8, 100, "varied"),
     ("sparse", 500, 8, 100, "varied"),
     ("sparse", 2000, 8, 100, "varied"),
