@@ -4,11 +4,13 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pexpect
 import pytest
@@ -429,3 +431,17 @@ def toml_block() -> str:
     found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
     assert found
     return found[1]
+
+
+def test_serve_tells_machines_where_it_is(shell: Shell) -> None:
+    """Standard output is one JSON object, with the port that was free; Ctrl-C ends it."""
+    shell(f"explore {TINY} --explorer uniform --episodes 2 --out a")
+    command = [str(COMMAND), "serve", "a", "--port", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    assert httpx.get(told["address"]).status_code == 200
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "")
+    assert err.endswith("Stopped.\n")

@@ -97,6 +97,13 @@ def test_a_real_environment_is_only_stepped(problem: hf.Mixture) -> None:
         run.resume(episodes=1)
 
 
+def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Mixture) -> None:
+    run = hf.explore(problem, "uniform", episodes=1)
+    for more in ({}, {"episodes": 1}):
+        with pytest.raises(OptionError, match="reward= says what until_eps= is about"):
+            run.resume(reward=hf.goal(problem, 3), **more)
+
+
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, OptionError, "say how long to explore"),
     ({"episodes": 0}, OptionError, "episodes is 0"),
@@ -124,6 +131,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"episodes": 1, "explorer": "unifrom"}, UnknownNameError, "did you mean 'uniform'"),
     ({"episodes": 1, "explorer": "uniform", "pace": 2}, UnknownNameError, "no option 'pace'"),
     ({"episodes": 1, "explorer": "ucrl-vtr"}, OptionError, "needs reward="),
+    ({"episodes": 1, "explorer": "uniform", "reward": 0}, OptionError, "for all rewards alike; plan for"),
     ({"episodes": 1, "explorer": Uniform(), "pace": 2}, OptionError, "already built"),
     ({"episodes": 1, "explorer": "hf-ucrl-rfe++", "scale": "big"}, OptionError, "scale is 'big'"),
 ]

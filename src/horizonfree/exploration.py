@@ -91,6 +91,8 @@ def explore(
     check_seed(seed)
     total = budget or episodes or MOST
     kind = build_explorer(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
+    if until_eps is None:
+        check_reward_matters(kind, reward)
     valid = valid_set(mixture.known)
     bets = ev.init(valid, *ev.ladder(budget))
     first = _begin(kind, to_device(mixture.known), to_device(valid), bets)
@@ -136,6 +138,8 @@ def advance(
     if env is None and not run.is_simulated:
         raise OptionError("this run explored a real environment; pass it again: env=...")
     _check_saving(save_episodes, save_seconds)
+    if reward is not None and until_eps is None:
+        raise OptionError("reward= says what until_eps= is about; give both")
     if episodes is not None or until_eps is not None or run.goal is None:
         run = dataclasses.replace(run, goal=_goal(run, episodes, until_eps, delta, reward))
     engine = _simulated(run, explorer) if env is None else _stepped(run, explorer, env, encode)
@@ -244,6 +248,15 @@ def build_explorer(
             raise OptionError(f"explorer {explorer!r} needs reward=: it explores for one reward, not for all")
         given = given | {"reward": rewards.resolve(problem, given["reward"]).table}
     return make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
+
+
+def check_reward_matters(explorer: Explorer, reward: Any) -> None:
+    """Refuse a reward that the explorer would never look at."""
+    if reward is not None and not hasattr(explorer, "reward"):
+        raise OptionError(
+            "this explorer explores for all rewards alike; plan for a reward afterwards, or explore up to a gap "
+            "that is certified for it: until_eps=0.2"
+        )
 
 
 def _goal(run: Run, episodes: int | None, until_eps: float | None, delta: float, reward: Any) -> Goal:

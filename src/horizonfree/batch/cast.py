@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from horizonfree import features
-from horizonfree.checks import check_seed, whole
+from horizonfree.checks import check_seed, numbers, whole
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers._api import Explorer
 from horizonfree.mixture import Known, Mixture, check_kernel
@@ -98,14 +98,15 @@ def explorers_of(explorer: Explorer, over: Mapping[str, Sequence[float]] | None)
     if len(over) != 1:
         raise OptionError(f"over names {sorted(over)}; it must name one number of the explorer")
     ((name, values),) = over.items()
-    numbers = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
-    if name not in numbers:
+    known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
+    if name not in known:
         raise OptionError(
-            f"over names {name!r}; the numbers of this explorer are {', '.join(numbers) or 'none'}"
+            f"over names {name!r}; the numbers of this explorer are {', '.join(known) or 'none'}"
         )
-    if not len(values):
-        raise OptionError(f"over={{{name!r}: ...}} is empty; give at least one value")
-    return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in values)
+    chosen = numbers(values, f"over[{name!r}]")
+    if chosen.ndim != 1 or not chosen.size:
+        raise OptionError(f"over[{name!r}] is {values!r}; it must be a list of at least one value")
+    return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 
 def _check_alike(pair: tuple[Known, ValidSet], first: tuple[Known, ValidSet], i: int) -> None:

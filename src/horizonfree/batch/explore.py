@@ -19,7 +19,7 @@ from horizonfree.batch.job import Job, judge, room
 from horizonfree.batch.many import CURVES
 from horizonfree.checks import whole
 from horizonfree.errors import OptionError
-from horizonfree.exploration import build_explorer
+from horizonfree.exploration import build_explorer, check_reward_matters
 from horizonfree.explorers._api import Explorer, Progress
 from horizonfree.mixture import Mixture
 from horizonfree.progress import meter
@@ -109,6 +109,7 @@ def explore_many(
     problems = casting.problems_of(problem, truths)
     given = {"budget": budget or episodes, "delta": delta, "reward": reward}
     kind = build_explorer(explorer, problems[0], options, given)
+    check_reward_matters(kind, reward)
     cast = casting.gather(problems, casting.explorers_of(kind, over), seeds)
     looks = _checkpoints(checkpoints, episodes)
     what = judge(cast, looks, curves, rewards, delta)

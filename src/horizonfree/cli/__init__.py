@@ -66,7 +66,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        return app(standalone_mode=False) or 0
+        return app(prog_name="horizonfree", standalone_mode=False) or 0
     except HorizonfreeError as error:
         _say(f"error: {error}")
         return 2

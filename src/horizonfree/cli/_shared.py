@@ -62,7 +62,7 @@ def open_run(folder: Path) -> "Run":
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
     """Print a value for machines, or let it be shown to people."""
     if as_json:
-        print(json.dumps(plain(value), allow_nan=False))
+        print(json.dumps(plain(value), allow_nan=False), flush=True)
     else:
         show()
 

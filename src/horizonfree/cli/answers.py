@@ -281,7 +281,10 @@ def serve(
         horizonfree serve runs/a --open
     """
     run = open_run(folder)
-    from horizonfree.web import serve as serve_run
+    from horizonfree import web
 
-    answer({"run": str(folder), "episodes": run.episodes, "port": port}, json, lambda: None)
-    serve_run(run, port=port, open_browser=open_browser, delta=delta)
+    def ready(address: str) -> None:
+        value = {"run": str(folder), "episodes": run.episodes, "address": address}
+        answer(value, json, lambda: web.say_where(address))
+
+    web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)

@@ -137,5 +137,4 @@ def theory(
 
 
 def _reach(parameter: dict[str, Any]) -> str:
-    low, high = parameter["low"], parameter["high"]
-    return f"{low:g} and up" if high >= 10**6 else f"{low:g} to {high:g}"
+    return f"{parameter['low']:,} to {parameter['high']:,}"

@@ -9,8 +9,10 @@ import ipaddress
 import json
 import re
 import socket
+import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -160,10 +162,24 @@ async def read(request: "Request") -> dict[str, Any]:
     return question
 
 
+def say_where(address: str) -> None:
+    """Tell people where the playground is."""
+    print(f"The playground is at {address}\nStop it with Ctrl-C.", flush=True)
+
+
 def serve(
-    run: Run, *, host: str = "127.0.0.1", port: int = 8000, open_browser: bool = False, delta: float = 0.05
+    run: Run,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    open_browser: bool = False,
+    delta: float = 0.05,
+    ready: Callable[[str], None] = say_where,
 ) -> None:
-    """Serve the playground of a run on this machine until interrupted; port 0 takes any that is free."""
+    """Serve the playground of a run on this machine until interrupted; port 0 takes any that is free.
+
+    `ready` is called with the address as soon as it is known and the first answer will be quick.
+    """
     try:
         import uvicorn
     except ImportError:
@@ -182,16 +198,16 @@ def serve(
     with listener:
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
-        print(f"Preparing the planner for {run.problem.num_states:,} states ...", flush=True)
+        print(f"Preparing the planner for {run.problem.num_states:,} states ...", file=sys.stderr)
         warm_up(run, delta)
-        print(f"The playground is at {address}\nStop it with Ctrl-C.", flush=True)
+        ready(address)
         if open_browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
         config = uvicorn.Config(app(run, delta=delta), log_level="warning", lifespan="off", ws="none")
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
-            print("Stopped.", flush=True)
+            print("Stopped.", file=sys.stderr)
 
 
 def warm_up(run: Run, delta: float = 0.05) -> None:

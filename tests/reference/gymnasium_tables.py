@@ -1,0 +1,26 @@
+"""The tables of Gymnasium's environments as arrays, and how far frequencies may be off."""
+
+import numpy as np
+
+
+def hoeffding(num_samples: int, num_events: int) -> float:
+    """No frequency of so many events is off by more than this, but for a false alarm of probability 1e-6."""
+    return float(np.sqrt(np.log(2 * num_events / 1e-6) / (2 * num_samples)))
+
+
+def table_of(env) -> np.ndarray:
+    """P as an array, repeated next states added, states entered with terminated = True absorbing."""
+    P = env.unwrapped.P
+    table = np.zeros((len(P), len(P[0]), len(P)))
+    ends = {
+        int(s)
+        for row in P.values()
+        for outcomes in row.values()
+        for p, s, _, end in outcomes
+        if end and p > 0
+    }
+    for s, row in P.items():
+        for a, outcomes in row.items():
+            for p, s_next, _, _ in outcomes:
+                table[s, a, s if s in ends else s_next] += p
+    return table / table.sum(axis=-1, keepdims=True)

@@ -1,0 +1,121 @@
+"""Episodes in environments that can only be stepped."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.mixture import Mixture
+from horizonfree.problems import check_env_matches, from_gymnasium, make, run_episode
+from tests.reference.gymnasium_tables import hoeffding, table_of
+
+
+def test_live_episodes_follow_the_law_of_the_policy():
+    """Occupancy of every (h, s), for probabilities and for integers, against forward induction; false alarm 1e-6."""
+    problem = make("random-mixture", states=4, actions=3, successors=2, horizon=5)
+    env, P, N = problem.to_gymnasium(), problem.kernel().dense(), 1500
+    rng = np.random.default_rng(7)
+    for policy in (rng.dirichlet(np.ones(3), size=(5, 4)), rng.integers(3, size=(5, 4))):
+        probability = policy if policy.ndim == 3 else np.eye(3)[policy]
+        law = np.eye(4)[[problem.start]]
+        for h in range(5):
+            law = np.vstack([law, np.einsum("s,sa,sat->t", law[-1], probability[h], P)])
+        episodes = [run_episode(env, problem.known, policy, rng) for _ in range(N)]
+        s = np.array([episode.s for episode in episodes])
+        frequency = (s[..., None] == np.arange(4)).mean(axis=0)
+        assert np.abs(frequency - law).max() <= hoeffding(N, 2 * 6 * 4)
+        succ = problem.known.succ
+        for episode in episodes[:50]:
+            np.testing.assert_array_equal(succ[episode.s[:-1], episode.a, episode.j], episode.s[1:])
+
+
+def test_a_live_episode_stays_where_it_ended():
+    env = gymnasium.make("FrozenLake-v1", desc=["SFG"], is_slippery=False)
+    problem = from_gymnasium(env, horizon=6)
+    right = np.full((6, 3), 2)
+    trajectory = run_episode(env, problem.known, right, np.random.default_rng(0))
+    assert trajectory.s.tolist() == [0, 1, 2, 2, 2, 2, 2]
+    assert trajectory.a.tolist() == [2] * 6
+
+
+def test_a_live_episode_is_a_function_of_the_generator():
+    env = gymnasium.make("FrozenLake-v1")
+    problem = from_gymnasium(env, horizon=20)
+    policy = np.full((20, 16, 4), 0.25)
+    first, again, other = (
+        run_episode(env, problem.known, policy, np.random.default_rng(seed)).s.tolist() for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first != other
+
+
+class Shifted(gymnasium.Env):
+    """A cycle of three states numbered from 10, actions from 5; action 6 moves on."""
+
+    observation_space, action_space = Discrete(3, start=10), Discrete(2, start=5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.s = 0
+        return 10, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.s = (self.s + action - 5) % 3
+        return 10 + self.s, 0.0, False, False, {}
+
+
+def cycle(horizon=4, start=0):
+    kernel = np.zeros((3, 2, 3))
+    for s in range(3):
+        kernel[s, [0, 1], [s, (s + 1) % 3]] = 1
+    return Mixture.from_kernels([kernel], horizon=horizon, start=start)
+
+
+def test_live_spaces_may_start_anywhere_and_observations_may_be_encoded():
+    known, policy = cycle().known, np.ones((4, 3), int)
+    rng = np.random.default_rng(0)
+    assert run_episode(Shifted(), known, policy, rng).s.tolist() == [0, 1, 2, 0, 1]
+    encoded = run_episode(Shifted(), known, policy, rng, encode=lambda observation: observation - 10)
+    assert encoded.s.tolist() == [0, 1, 2, 0, 1]
+    with pytest.raises(ShapeError, match=r"encode\(10\) is 10; it must be a state, 0 to 2"):
+        run_episode(Shifted(), known, policy, rng, encode=int)
+    with pytest.raises(ShapeError, match=r"encode\(10\) is 'ten'; it must be a state, 0 to 2"):
+        run_episode(Shifted(), known, policy, rng, encode=lambda _: "ten")
+
+
+def test_an_environment_that_does_not_fit_is_refused():
+    rng = np.random.default_rng(0)
+    lake = gymnasium.make("FrozenLake-v1")
+    with pytest.raises(ShapeError, match=r"action space .* Discrete\(4\), but .* Discrete\(2\)"):
+        check_env_matches(lake, cycle().known)
+    problem = from_gymnasium("FrozenLake8x8-v1", horizon=150)
+    with pytest.raises(
+        ShapeError, match=r"observation space .* Discrete\(16\), but .* Discrete\(64\); pass encode="
+    ):
+        check_env_matches(lake, problem.known)
+    boxed = Shifted()
+    boxed.observation_space = Box(0, 1, (2,))
+    with pytest.raises(ShapeError, match="pass encode="):
+        check_env_matches(boxed, cycle().known)
+    with pytest.raises(ModelError, match="started in state 0; the known class starts in 2"):
+        run_episode(Shifted(), cycle(start=2).known, np.ones((4, 3), int), rng)
+    desc = ["S" + 30 * "F" + "G"]  # stays put with probability 2/3 at each step
+    sure = table_of(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))
+    known, slippery = (
+        Mixture.from_kernels([sure], horizon=40).known,
+        gymnasium.make("FrozenLake-v1", desc=desc),
+    )
+    with pytest.raises(ModelError, match=r"\(s=\d+, a=2\) -> s'=\d+ was observed .* impossible under every"):
+        run_episode(slippery, known, np.full((40, 32), 2), rng)
+    stays_or_back = np.array([[[0.5, 0, 0.5]] * 2, [[0.5, 0.5, 0]] * 2, [[0, 0.5, 0.5]] * 2])
+    known = Mixture.from_kernels([stays_or_back], horizon=4).known
+    assert known.is_dense
+    with pytest.raises(ModelError, match=r"\(s=0, a=1\) -> s'=1 was observed"):
+        run_episode(Shifted(), known, np.ones((4, 3), int), rng)
+    short = gymnasium.make("FrozenLake-v1", max_episode_steps=10)
+    with pytest.raises(OptionError, match="truncated after step 10 but the horizon is 30; make it with"):
+        run_episode(short, from_gymnasium(short, horizon=30).known, np.full((30, 16), 3), rng)
+    with pytest.raises(ShapeError, match="policy has shape"):
+        run_episode(Shifted(), cycle().known, np.ones((3, 3), int), rng)
