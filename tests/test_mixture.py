@@ -317,7 +317,7 @@ BAD = {
     "a horizon of zero": (
         lambda: Mixture.from_kernels([EYE], horizon=0),
         ShapeError,
-        "horizon is 0",
+        "horizon is 0; it must be a number of steps, 1 to 1,000,000",
     ),
     "a bound of zero": (
         lambda: Mixture.from_features(EYE[..., None], horizon=2, bound=0.0),

@@ -23,10 +23,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree import features, row_sums
+from horizonfree.checks import whole
 from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
 from horizonfree.row_sums import TOLERANCE
 
 AnyArray = jax.Array | np.ndarray[Any, Any]
+LONGEST = 10**6  # steps of an episode
 SMALL = 0.01  # features whose norms stay below this are scaled up
 
 
@@ -160,13 +162,8 @@ def known_class(
 ) -> Known:
     """The known part, normalised, after the checks that need no truth."""
     S = succ.shape[0]
-    for name, value in {"horizon": horizon, "start": start}.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise ShapeError(f"{name} is {value!r}; it must be an integer")
-    if horizon < 1:
-        raise ShapeError(f"horizon is {horizon}; an episode needs at least one step")
-    if not 0 <= start < S:
-        raise ShapeError(f"start is {start}; it must be a state, 0 to {S - 1}")
+    horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    start = whole(start, "start", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
     if not (is_number and 0 < bound < 1e300):
         raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
@@ -174,9 +171,7 @@ def known_class(
     unit = b if b > 1 + 1e-12 or b < SMALL else 1.0
     features.check_columns(phi)
     row_sums.check(phi, float(bound))
-    return Known(
-        succ.astype(np.int32), phi / unit, int(horizon), int(start), float(bound * unit), unit, is_dense
-    )
+    return Known(succ.astype(np.int32), phi / unit, horizon, start, float(bound * unit), unit, is_dense)
 
 
 @dataclass(frozen=True, eq=False)

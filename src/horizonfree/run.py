@@ -133,7 +133,7 @@ class Run:
             raise OptionError(f"model is {model!r}; it must be 'likelihood' or 'explorer'")
         bounds, certificate = certificates.for_reward(known, self.valid, confidence, checked.table, policy)
         return Plan(
-            np.asarray(bounds.policy, np.int64),
+            np.array(bounds.policy, np.int32),
             checked.factor * float(bounds.value) + checked.offset,
             checked.factor * certificate.eps,
             certificates.in_units(certificate, checked.factor),

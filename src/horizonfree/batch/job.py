@@ -18,7 +18,7 @@ from horizonfree._x64 import to_device
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
-from horizonfree.checks import whole
+from horizonfree.checks import LARGEST, whole
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.exploration import BLOCK, SECONDS
 from horizonfree.explorers import describe
@@ -178,7 +178,7 @@ class Job:
 def room(memory: int | None) -> int:
     """Bytes for a chunk: as given, or a share of what the device has."""
     if memory is not None:
-        return whole(memory, "memory", 1, 2**63 - 1, "a whole number of bytes, at least 1")
+        return whole(memory, "memory", 1, LARGEST, "a whole number of bytes, at least 1")
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return MEMORY if limit is None else int(SHARE * limit)
 

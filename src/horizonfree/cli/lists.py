@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import Json, answer, console, number, table, tell
+from horizonfree.cli._shared import LARGEST, Json, answer, console, number, table, tell
 from horizonfree.errors import UnknownNameError
 
 
@@ -137,4 +137,5 @@ def theory(
 
 
 def _reach(parameter: dict[str, Any]) -> str:
-    return f"{parameter['low']:,} to {parameter['high']:,}"
+    low, high = parameter["low"], parameter["high"]
+    return f"{low:,} and up" if high >= LARGEST else f"{low:,} to {high:,}"

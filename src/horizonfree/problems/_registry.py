@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
+from horizonfree.checks import LARGEST
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.mixture import Mixture
+from horizonfree.mixture import LONGEST, Mixture
 
 _Build = TypeVar("_Build", bound=Callable[..., Mixture])
 ROUNDING = 1e-12  # a value this far beyond a limit that is itself computed counts as on it
@@ -27,8 +28,8 @@ class Between(NamedTuple):
     meaning: str
 
 
-Horizon = Annotated[int, Between(1, 10**6, "steps in an episode")]
-Seed = Annotated[int, Between(0, 2**63 - 1, "draws the hidden truth")]
+Horizon = Annotated[int, Between(1, LONGEST, "steps in an episode")]
+Seed = Annotated[int, Between(0, LARGEST, "draws the hidden truth")]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.mixture import Mixture
+from horizonfree.mixture import LONGEST, Mixture
 from horizonfree.problems._registry import Between, Horizon, Seed, is_at_least, is_at_most, problem
 
 Dim = Annotated[int, Between(2, 14, "d; there are 2^(d-1) actions")]
@@ -31,7 +31,7 @@ def random_signs(seed: int, *shape: int) -> Float[np.ndarray, "..."]:
 def hard_instance(
     dim: Dim = 4,
     episodes: Episodes = 48,
-    horizon: Annotated[int, Between(2, 10**6, "steps in an episode")] = 10,
+    horizon: Annotated[int, Between(2, LONGEST, "steps in an episode")] = 10,
     bound: Annotated[float, Between(1, 10**6, "B, the bound on the norm of the parameter")] = 1.1,
     seed: Seed = 0,
 ) -> Mixture:

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from horizonfree import features
+from horizonfree.checks import LARGEST
 from horizonfree.mixture import Mixture
 from horizonfree.problems._registry import Between, Horizon, is_at_least, problem
 
@@ -17,7 +18,7 @@ def random_mixture(
     dim: Annotated[int, Between(1, 1000, "d, the number of base kernels")] = 5,
     successors: Annotated[int, Between(1, 10**5, "possible next states of a state and action")] = 4,
     horizon: Horizon = 20,
-    seed: Annotated[int, Between(0, 2**63 - 1, "draws the base kernels and the truth")] = 0,
+    seed: Annotated[int, Between(0, LARGEST, "draws the base kernels and the truth")] = 0,
 ) -> Mixture:
     """Random base kernels on random successors, mixed by random weights.
 
