@@ -1,13 +1,20 @@
 """Episodes in environments that can only be stepped."""
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+import horizonfree as hf
+from horizonfree import evidence as ev
 from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.explorers import HFUCRLRFE, UCRLRFE, Chen2022, UCRLRFEPlus
+from horizonfree.explorers._api import absorb, begin, choose
 from horizonfree.mixture import Mixture
 from horizonfree.problems import check_env_matches, from_gymnasium, make, run_episode
+from horizonfree.simulate import UNSEEN, Trajectory
+from horizonfree.valid import valid_set
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
 
@@ -119,3 +126,86 @@ def test_an_environment_that_does_not_fit_is_refused():
         run_episode(short, from_gymnasium(short, horizon=30).known, np.full((30, 16), 3), rng)
     with pytest.raises(ShapeError, match="policy has shape"):
         run_episode(Shifted(), cycle().known, np.ones((3, 3), int), rng)
+
+
+class Leaky(gymnasium.Env):
+    """Two states that the class knows; now and then action 1 enters a third, or there is an error. Seeds are ignored."""
+
+    observation_space, action_space = Discrete(3), Discrete(2)
+
+    def __init__(self, leak, error=None):
+        self.rng, self.leak, self.error = np.random.default_rng(0), leak, error
+
+    def reset(self, *, seed=None, options=None):
+        self.s = 0
+        return 0, {}
+
+    def step(self, action):
+        if self.rng.random() < self.leak and (action == 1 or self.error is not None):
+            if self.error is not None:
+                raise self.error
+            self.s = 2
+        elif self.s < 2:
+            self.s = int(self.rng.random() < 0.5)
+        return self.s, 0.0, False, False, {}
+
+
+def two_states():
+    even, odd = np.zeros((2, 3, 2, 3))
+    even[:2, :, :2] = [0.5, 0.5]
+    odd[:2, :, :2] = [0.9, 0.1]
+    even[2, :, 2] = odd[2, :, 2] = 1
+    return Mixture.from_kernels([even, odd], horizon=3)
+
+
+def test_what_contradicts_the_class_is_never_forgotten(tmp_path):
+    """The episode counts, the folder says so, and nothing is certified from then on."""
+    problem, env = two_states(), Leaky(0.05)
+    with pytest.raises(ModelError, match=r"\(s=[01], a=1\) -> s'=2 was observed"):
+        hf.explore(env, "uniform", known=problem, episodes=400, out=tmp_path / "a")
+    run = hf.load(tmp_path / "a")
+    assert run.evidence.impossible == 1
+    assert run.episodes == run.evidence.episodes
+    assert run.certificate().is_rejected
+    assert run.plan(hf.goal(problem, 1)).certificate.is_rejected
+    with pytest.raises(ModelError, match="1 observations of this run are impossible under every parameter"):
+        run.resume(env=env, episodes=1)
+
+
+@pytest.mark.parametrize("explorer", ["uniform", "information", "ucrl-rfe", "hf-ucrl-rfe++", "chen2022"])
+def test_an_episode_that_breaks_off_counts_as_far_as_it_was_seen(explorer, tmp_path):
+    """Whatever gathers the data, they are not chosen by what they say."""
+    problem, env = two_states(), Leaky(0.1, OSError("the arm is stuck"))
+    with pytest.raises(OSError, match="stuck"):
+        hf.explore(env, explorer, known=problem, episodes=400, budget=400, out=tmp_path / "a")
+    run = hf.load(tmp_path / "a")
+    for _ in range(5):
+        with pytest.raises(OSError, match="stuck"):
+            run.resume(env=env, episodes=400)
+        run = hf.load(tmp_path / "a")
+    seen = int(run.evidence.counts.sum())
+    assert run.evidence.episodes == run.episodes
+    assert run.evidence.impossible == 0
+    assert 3 * (run.episodes - 6) <= seen < 3 * run.episodes
+    assert np.isfinite(run.certificate().eps)
+    assert np.isfinite(run.theta_hat).all()
+
+
+@pytest.mark.parametrize(
+    "rule", [UCRLRFE(), UCRLRFEPlus(), HFUCRLRFE(budget=10), Chen2022()], ids=lambda x: type(x).__name__
+)
+def test_steps_that_were_not_seen_change_nothing(rule, x64):
+    """The state after one step is the same, whatever stands in the places of the others."""
+    problem = make("random-mixture", states=5, successors=3, horizon=4)
+    known, valid = problem.known, valid_set(problem.known)
+    first = begin(rule, known, valid, ev.init(valid, *ev.ladder()))
+    chosen = choose(rule, known, valid, jax.random.key(0), first)
+    j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
+    for rest in ([3, 1, 2], [0, 0, 0]):
+        s = np.array([known.start, known.succ[known.start, 0, 0], *rest])
+        after.append(absorb(rule, known, valid, None, chosen, Trajectory(s, np.array([0, *rest]), j))[0])
+    for x, y in zip(*map(jax.tree.leaves, after)):
+        np.testing.assert_array_equal(x, y)
+    assert after[0].evidence.counts.sum() == 1
+    pairs = zip(jax.tree.leaves(after[0].state), jax.tree.leaves(chosen.state))
+    assert any((np.asarray(x) != y).any() for x, y in pairs)

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int
 from horizonfree.errors import OptionError
 from horizonfree.likelihood import PSEUDO_COUNT, log_loss, predict
 from horizonfree.mixture import AnyArray
-from horizonfree.simulate import Trajectory
+from horizonfree.simulate import UNSEEN, Trajectory
 from horizonfree.valid import ValidSet
 
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
@@ -102,7 +102,8 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
     """Evidence after one more episode; traceable.
 
     The loss of the episode is that of the predictor fixed before it; only then is the predictor trained on it.
-    A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible.
+    A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible; steps that were not
+    seen count for nothing, since what is bet on is decided step by step.
     """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
@@ -125,7 +126,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
         weights=evidence.weights,
         theta=predict(valid, rows, jnp.asarray(evidence.theta)),
         episodes=evidence.episodes + 1,
-        impossible=evidence.impossible + (~is_possible).sum(dtype=jnp.int32),
+        impossible=evidence.impossible + (~is_possible & (j != UNSEEN)).sum(dtype=jnp.int32),
         table_loss=evidence.table_loss - jnp.log(jnp.where(is_possible, p_table, 1.0)).sum(),
     )
 

@@ -15,7 +15,7 @@ from horizonfree import evidence as ev
 from horizonfree import rewards, stopping
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.checks import check_seed, count
-from horizonfree.errors import OptionError, RunError
+from horizonfree.errors import ModelError, OptionError, RunError
 from horizonfree.explorers import find, make_explorer
 from horizonfree.explorers._api import (
     Explorer,
@@ -28,10 +28,10 @@ from horizonfree.explorers._api import (
     simulate_block,
 )
 from horizonfree.mixture import Known, Mixture
-from horizonfree.problems.live import check_env_matches, run_episode
+from horizonfree.problems.live import attempt, check_env_matches
 from horizonfree.progress import meter
 from horizonfree.run import Run
-from horizonfree.simulate import Sampler
+from horizonfree.simulate import UNSEEN, Sampler
 from horizonfree.stopping import MOST, Goal
 from horizonfree.valid import valid_set
 
@@ -177,8 +177,10 @@ def _run_to_goal(
                     saved, clock = k, time.perf_counter()
                 count = min(count, goal.next_look(k + 1) - k, saved + save_episodes - k)
                 began = time.perf_counter()
-                state, info = engine(so_far[0], count)
+                state, info, error = engine(so_far[0], count)
                 so_far = state, [*so_far[1], {name: np.asarray(x)[:count] for name, x in info.items()}]
+                if error is not None:
+                    raise error
                 seconds = (time.perf_counter() - began) / count
                 count = int(np.clip(SECONDS / max(seconds, 1e-6), 1, BLOCK))
         finally:  # also when it was interrupted: nothing that was explored is lost
@@ -188,7 +190,9 @@ def _run_to_goal(
     return now
 
 
-Engine = Callable[[Progress, int], tuple[Progress, Info]]
+Engine = Callable[
+    [Progress, int], tuple[Progress, Info, BaseException | None]
+]  # and what ended the block early
 
 
 def _simulated(run: Run, explorer: Explorer) -> Engine:
@@ -197,29 +201,46 @@ def _simulated(run: Run, explorer: Explorer) -> Engine:
     sampler = Sampler.of(to_device(run.problem.kernel()))
     truth, key = jnp.asarray(run.problem.truth), jax.random.key(run.seed)
 
-    def engine(state: Progress, count: int) -> tuple[Progress, Info]:
-        return _block(explorer, known, valid, sampler, truth, key, state, jnp.int32(count), BLOCK)
+    def engine(state: Progress, count: int) -> tuple[Progress, Info, None]:
+        return *_block(explorer, known, valid, sampler, truth, key, state, jnp.int32(count), BLOCK), None
 
     return engine
 
 
 def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None) -> Engine:
-    """One real episode after the other."""
+    """One real episode after the other.
+
+    An episode that breaks off counts as far as it was seen, and ends the exploration: Ctrl-C alone makes it forgotten.
+    """
     check_env_matches(env, run.problem.known, encode)
+    if run.evidence.impossible:
+        raise ModelError(
+            f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
+            "does not describe this environment; begin a new run with one that does"
+        )
     known, valid = to_device(run.problem.known), to_device(run.valid)
     key = jax.random.key(run.seed)
 
-    def engine(state: Progress, count: int) -> tuple[Progress, Info]:
-        infos = []
-        for _ in range(count):
-            k = int(state.episode)
-            rng = np.random.default_rng([run.seed, k])
-            state = _choose(explorer, known, valid, episode_keys(key, state)[0], state)
-            policy = np.asarray(state.state.policy)
-            trajectory = run_episode(env, run.problem.known, policy, rng, encode=encode)
-            state, info = _absorb(explorer, known, valid, None, state, to_device(trajectory))
-            infos.append(info)
-        return state, jax.tree.map(lambda *x: jnp.stack(x), *infos)
+    def episode(state: Progress) -> tuple[Progress, Info, Exception | None]:
+        rng = np.random.default_rng([run.seed, int(state.episode)])
+        state = _choose(explorer, known, valid, episode_keys(key, state)[0], state)
+        trajectory, error = attempt(env, run.problem.known, np.asarray(state.state.policy), rng, encode)
+        if error is not None and (trajectory.j == UNSEEN).all():
+            raise error
+        return *_absorb(explorer, known, valid, None, state, to_device(trajectory)), error
+
+    def engine(state: Progress, count: int) -> tuple[Progress, Info, BaseException | None]:
+        done: tuple[Progress, list[Info]] = (state, [])
+        error: BaseException | None = None
+        while len(done[1]) < count and error is None:
+            try:
+                state, info, error = episode(done[0])
+                done = state, [*done[1], info]
+            except BaseException as stop:
+                if not done[1]:
+                    raise
+                error = stop
+        return done[0], jax.tree.map(lambda *x: jnp.stack(x), *done[1]), error
 
     return engine
 

@@ -66,11 +66,12 @@ def episode_rows(
 def slot_rows(
     known: Known, v: Float[Array, "H *families n"], trajectory: Trajectory, M: int
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
-    """The same for targets given at the successors of each (s_h, a_h). Traceable."""
+    """The same for targets given at the successors of each (s_h, a_h); both 0 where no slot was taken. Traceable."""
     phi = jnp.asarray(known.phi)[trajectory.s[:-1], trajectory.a]
 
     def step(v: Array, phi: Array, j: Array) -> tuple[Array, Array]:
-        return powers(v, M) @ phi, powers(v[..., j, None], M)[..., 0]
+        v = v * (j >= 0)
+        return powers(v, M) @ phi, powers(v[..., jnp.maximum(j, 0), None], M)[..., 0]
 
     return jax.vmap(step)(v, phi, jnp.asarray(trajectory.j))
 

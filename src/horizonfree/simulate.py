@@ -19,6 +19,8 @@ from horizonfree.errors import ShapeError
 from horizonfree.features import MAX_BYTES
 from horizonfree.mixture import AnyArray, Kernel, Mixture
 
+IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
+
 
 class Trajectory(eqx.Module):
     """One episode, or a batch of them: states s_1..s_{H+1}, actions, and which successor slot was taken."""

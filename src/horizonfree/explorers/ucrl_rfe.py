@@ -25,6 +25,7 @@ from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.mixture import Known
 from horizonfree.optimism import optimistic
 from horizonfree.oracle import BoxMax, box_max
@@ -45,17 +46,13 @@ class State(eqx.Module):
 
 
 class UCRLRFE(Explorer):
-    """UCRL-RFE (Zhang, Zhou, Gu 2021): explores where some value function is predicted worst.
+    """UCRL-RFE (Zhang, Zhou, Gu 2021): explores where some value function is predicted worst."""
 
-    constants "paper" gives the radius of the theorem; "scaled" gives beta = scale H + bias_scale, since H is the most
-    that the noise of a row can be. budget is K.
-    """
-
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    delta: float = 0.05
-    budget: int | None = None
+    constants: Constants = "scaled"
+    scale: Deviations = 1.0
+    bias_scale: Added = 0.0
+    delta: Delta = 0.05
+    budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
@@ -136,12 +133,10 @@ def steps_left(known: Known) -> Float[Array, " H"]:
 def box_rows(
     known: Known, f: Float[Array, "S A n"], trajectory: Trajectory
 ) -> tuple[Float[Array, "H d"], Float[Array, " H"]]:
-    """phi_u(s_h, a_h) and u(s_{h+1}), u = (H - h) f; an impossible transition counts as 0."""
+    """phi_u(s_h, a_h) and u(s_{h+1}), u = (H - h) f; both 0 where no slot was taken."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
-    n = f.shape[-1]
-    u = steps_left(known)[:, None] * f[s, a]
-    is_slot = (j >= 0) & (j < n)
-    y = jnp.take_along_axis(u, jnp.where(is_slot, j, 0)[:, None], axis=1)[:, 0] * is_slot
+    u = (steps_left(known) * (j >= 0))[:, None] * f[s, a]
+    y = jnp.take_along_axis(u, jnp.maximum(j, 0)[:, None], axis=1)[:, 0]
     return jnp.einsum("hn,hnd->hd", u, jnp.asarray(known.phi)[s, a]), y
 
 

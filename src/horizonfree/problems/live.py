@@ -8,7 +8,7 @@ import numpy as np
 from horizonfree.checks import whole
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mixture import AnyArray, Known, Mixture
-from horizonfree.simulate import Trajectory, check_policy
+from horizonfree.simulate import IMPOSSIBLE, UNSEEN, Trajectory, check_policy
 
 if TYPE_CHECKING:
     import gymnasium
@@ -49,11 +49,30 @@ def run_episode(
     The environment's seed and the random actions come from rng. After termination the environment counts as
     staying where it ended. A transition that is impossible under every parameter is refused.
     """
+    trajectory, error = attempt(env, known, policy, rng, encode)
+    if error is not None:
+        raise error
+    return trajectory
+
+
+def attempt(
+    env: "gymnasium.Env[Any, Any]",
+    known: Known,
+    policy: AnyArray,
+    rng: np.random.Generator,
+    encode: Encode | None = None,
+) -> tuple[Trajectory, Exception | None]:
+    """As `run_episode`, but what was seen before an error is returned with it.
+
+    To forget such an episode would be to choose the data by what they say. Steps that were not seen have the slot
+    UNSEEN; what contradicts the class has the slot IMPOSSIBLE.
+    """
     check_env_matches(env, known, encode)
     table = check_policy(Mixture(known), policy)
     S, A, H = known.num_states, known.num_actions, known.horizon
     has_drawn_start = encode is None and _has_drawn_start(env, known)
     first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
+    s, a, j = np.full(H + 1, known.start, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
 
     def state(observation: Any) -> int:
         if encode is None:
@@ -62,29 +81,43 @@ def run_episode(
             encode(observation), f"encode({observation!r})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError
         )
 
-    observation, _ = env.reset(seed=int(rng.integers(2**31)))
-    s, a, j = np.empty(H + 1, np.int32), np.empty(H, np.int32), np.empty(H, np.int32)
-    s[0] = known.start if has_drawn_start else state(observation)
-    if s[0] != known.start:
-        raise ModelError(f"the environment started in state {s[0]}; the known class starts in {known.start}")
-    is_over = False
-    for h in range(H):
-        rule = table[h, s[h]]
-        a[h] = rule if table.ndim == 2 else rng.choice(A, p=rule / rule.sum())
-        if is_over:
-            s[h + 1] = s[h]
-        elif h == 0 and has_drawn_start:
-            s[1] = state(observation)
-        else:
-            observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
-            s[h + 1] = state(observation)
+    def go() -> None:
+        observation, _ = env.reset(seed=int(rng.integers(2**31)))
+        first = known.start if has_drawn_start else state(observation)
+        if first != known.start:
+            j[0] = IMPOSSIBLE
+            raise ModelError(
+                f"the environment started in state {first}; the known class starts in {known.start}"
+            )
+        is_over = False
+        for h in range(H):
+            rule = table[h, s[h]]
+            a[h] = rule if table.ndim == 2 else rng.choice(A, p=rule / rule.sum())
+            is_cut = False
+            if is_over:
+                s[h + 1] = s[h]
+            elif h == 0 and has_drawn_start:
+                s[1] = state(observation)
+            else:
+                observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
+                s[h + 1] = state(observation)
+            j[h] = _slot(known, s[h], a[h], s[h + 1])
+            if j[h] == IMPOSSIBLE:
+                raise ModelError(
+                    f"(s={s[h]}, a={a[h]}) -> s'={s[h + 1]} was observed but its features are zero: it is impossible "
+                    "under every parameter; the known class does not describe this environment"
+                )
             if is_cut and not is_over and h + 1 < H:
                 raise OptionError(
                     f"the environment was truncated after step {h + 1} but the horizon is {H}; make it with "
                     f"max_episode_steps={H} or more"
                 )
-        j[h] = _slot(known, s[h], a[h], s[h + 1])
-    return Trajectory(s, a, j)
+
+    try:
+        go()
+    except Exception as error:
+        return Trajectory(s, a, j), error
+    return Trajectory(s, a, j), None
 
 
 def _has_drawn_start(env: "gymnasium.Env[Any, Any]", known: Known) -> bool:
@@ -96,9 +129,4 @@ def _slot(known: Known, s: int, a: int, s_next: int) -> int:
     """Which successor of (s, a) is s_next."""
     here = np.asarray(known.succ[s, a]) == s_next
     slot = np.flatnonzero(here & np.asarray(known.phi[s, a]).any(axis=-1))
-    if not slot.size:
-        raise ModelError(
-            f"(s={s}, a={a}) -> s'={s_next} was observed but its features are zero: it is impossible under every "
-            "parameter; the known class does not describe this environment"
-        )
-    return int(slot[0])
+    return int(slot[0]) if slot.size else IMPOSSIBLE
