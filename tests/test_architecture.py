@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 
 # A module may import those above it only. Packages count as one layer.
 LAYERS = """
-errors checks _x64 features row_sums mixture valid rows simulate rewards lanes planning_cpu planning
+errors meanings checks _x64 features row_sums mixture valid rows simulate rewards lanes planning_cpu planning
 radius ridge moments weighted optimism confidence
 likelihood evidence likelihood_set ellipsoid divergence tangent direct certificates
 oracle theory problems explorers

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -16,11 +15,11 @@ import pexpect
 import pytest
 
 import horizonfree as hf
-from horizonfree.cli import main
 from horizonfree.explorers import EXPLORERS
+from horizonfree.meanings import MEANINGS
+from tests.shell import COMMAND, TINY, Shell
 
 HERE = Path(__file__).parent
-COMMAND = Path(sys.executable).with_name("horizonfree")
 COMMANDS = [
     "tour",
     "problems",
@@ -33,42 +32,16 @@ COMMANDS = [
     "serve",
     "theory",
 ]
-TINY = "zoned-grid --param size=3 --param zones=1 --param horizon=4"
-
-
-class Shell:
-    """A prompt in an empty folder: `shell("problems --json")` gives the exit code, the output and the errors."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
-
-    def __call__(self, line: str) -> tuple[int, str, str]:
-        self.capsys.readouterr()
-        self.monkeypatch.setattr(sys, "argv", ["horizonfree", *shlex.split(line)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        said = self.capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    def json(self, line: str) -> Any:
-        code, out, err = self(f"{line} --json")
-        assert code == 0, err
-        return json.loads(out)
 
 
 @pytest.fixture
 def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("DIR", "MIN_ENTRY_SIZE_BYTES"):
-        monkeypatch.setenv(f"JAX_COMPILATION_CACHE_{name}", "")
-    return Shell(capsys, monkeypatch)
+    return Shell(tmp_path, capsys, monkeypatch)
 
 
 def test_help_comes_without_loading_what_is_heavy() -> None:
     code = (
-        "import sys, horizonfree.cli\n"
+        "import sys, horizonfree.cli.app\n"
         "heavy = {'jax', 'numpy', 'scipy', 'numba', 'matplotlib', 'gymnasium'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -102,10 +75,58 @@ def test_problems_and_explorers_come_from_their_definitions(shell: Shell) -> Non
     }
     assert set(shell.json("explorers")) == set(EXPLORERS)
     assert shell.json("explorers hf-ucrl-rfe++")["options"]["lazy"] == 0.5
+    assert "search with a smaller radius" in shell.json("explorers hf-ucrl-rfe++")["meanings"]["homotopy"]
     for line in ("problems", "problems river-swim", "explorers", "explorers ucrl-vtr"):
         code, out, _ = shell(line)
         assert code == 0
         assert len(out.splitlines()) > 3
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_every_option_of_an_explorer_is_explained(name: str, shell: Shell) -> None:
+    meanings = hf.explorers()[name]["meanings"]
+    assert meanings.keys() == hf.explorers()[name]["options"].keys()
+    code, out, _ = shell(f"explorers {name}")
+    assert code == 0
+    for option, meaning in meanings.items():
+        assert re.search(rf"^{option} .* {re.escape(meaning)}\s*$", out, re.MULTILINE), option
+
+
+def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
+    """In the table that is shown, and in the documentation."""
+    shell.json(f"explore {TINY} --explorer hf-ucrl-rfe++ --opt oracle=relaxed --episodes 2 --out a")
+    shell.json(f"explore {TINY} --explorer ucrl-rfe --episodes 2 --out b")
+    text = (HERE.parent / "docs" / "command-line.md").read_text()
+    shown = set()
+    for line in (
+        "certify a --method direct",
+        "certify a --method paper",
+        "certify b --method paper",
+    ):
+        out = shell(line)[1]
+        for part in ("gap", "delta", *shell.json(line)["parts"]):
+            assert re.search(rf"^{part} .* {re.escape(MEANINGS[part])}\s*$", out, re.MULTILINE), part
+            assert f"| `{part}` | {MEANINGS[part]} |" in text
+            shown.add(part)
+    assert shown == set(MEANINGS)
+
+
+def test_folders_of_outputs_are_made(shell: Shell) -> None:
+    shell.json(f"explore {TINY} --explorer uniform --episodes 2 --out new/runs/a")
+    shell.json("plan new/runs/a --goal 1 --policy new/policies/p.npy")
+    shell.json("report new/runs/a --out new/pages/a.html --figures new/figures/a")
+    shell.json("compare new/runs/a --out new/comparisons/a.html")
+    assert np.load("new/policies/p.npy").shape == (4, 9)
+    assert Path("new/pages/a.html").exists()
+    assert Path("new/comparisons/a.html").exists()
+    assert any(Path("new/figures/a").iterdir())
+
+
+@pytest.mark.parametrize("start", [[COMMAND], [sys.executable, "-m", "horizonfree"]])
+def test_the_module_is_the_command(start: list[str]) -> None:
+    done = subprocess.run([*start, "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: horizonfree" in done.stdout
+    assert " explore " in done.stdout
 
 
 def test_theory_prints_the_table(shell: Shell) -> None:
@@ -179,134 +200,6 @@ def test_without_a_name_each_run_gets_a_folder_of_its_own(shell: Shell) -> None:
     ]
 
 
-BAD = {
-    "explore zoned-gird --episodes 3": "did you mean 'zoned-grid'",
-    "explore": "say what to explore",
-    "explore zoned-grid": "say how long to explore: --episodes",
-    "explore zoned-grid --episodes 0": "episodes is 0; it must be a whole number of at least 1",
-    "explore zoned-grid --episodes many": "'--episodes': Input should be a valid integer",
-    "explore zoned-grid --episodes 3 --seed -1": "seed is -1",
-    "explore zoned-grid --episodes 3 --explorer informaton": "did you mean 'information'",
-    "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",
-    "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt scale=big": "scale is 'big'",
-    "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt delta=0.1": "--delta",
-    "explore zoned-grid --episodes 3 --param size=1": "size is 1; cells along a side: an integer from 2 to 200",
-    "explore zoned-grid --episodes 3 --param size": "write it as --param name=value",
-    "explore zoned-grid --episodes 3 --settings nothing.toml": "No such file",
-    "explore zoned-grid --episodes 3 --settings bad.toml": "there is no setting 'epsodes'",
-    "explore zoned-grid --episodes 3 --settings odd.toml": "seed is 'one'; it must be of type int",
-    "explore zoned-grid --episodes 3 --out .": "is not an empty folder",
-    "explore zoned-grid --resume nothing": "cannot change now",
-    "explore --resume nothing": "is not a folder",
-    "explore zoned-grid --until-eps 2": "until_eps is 2",
-    "explore --bogus": "--bogus",
-    "plan nothing --goal 3": "is not a folder",
-    "plan .": "holds no run",
-    "certify nothing": "is not a folder",
-    "problems zoned": "there is no problem 'zoned'",
-    "explorers unifrom": "did you mean 'uniform'",
-    "theory --delta 2": "delta is 2",
-    "compare nothing": "is not a folder",
-    "explore zoned-grid --episodes 99999999999999999999": "less than or equal to 9223372036854775807",
-    "explore zoned-grid --episodes 3 --param name=x": "has no parameter 'name'",
-    "explore zoned-grid --episodes 3 --opt name=x": "has no option 'name'",
-    "explore zoned-grid --episodes 3 --save-episodes 0": "save_episodes is 0",
-    "explore zoned-grid --episodes 3 --save-seconds nan": "save_seconds is nan",
-    "explore zoned-grid --episodes 3 --save-seconds -1": "save_seconds is -1",
-    "explore zoned-grid --episodes 3 --settings null.toml": "out is 'a\\x00b'; a name holds no null character",
-    "explore zoned-grid --episodes 3 --out ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
-    f"explore zoned-grid --episodes 3 --out {'x' * 300}": "File name too long",
-    "explore zoned-grid --episodes 3 --reward empty.npy": "empty.npy is not a .npy file",
-    "explore --resume nothing --delta 0.3": "--delta belongs to a new end",
-    "explore --resume nothing --episodes 2 --goal 3": "--goal and --reward say what --until-eps is about",
-    "explore --resume nothing --settings fine.toml": "settings cannot change now",
-    "certify ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
-    f"certify {'x' * 300}": "File name too long",
-    "compare nothing --episodes 3": "--episodes belongs to --problem",
-    "compare nothing --problem zoned-grid": "compare runs, or explore a problem anew, not both",
-    "compare --problem zoned-grid --workers 0": "workers is 0",
-    "compare --problem zoned-grid --seeds 0": "seeds is 0",
-    "compare --problem zoned-grid --param name=x": "has no parameter 'name'",
-    "compare --problem zoned-grid --out empty.npy": "empty.npy: there is a file where a folder should be",
-    "compare --problem zoned-grid --out other": "other holds a run",
-    "bogus": "bogus",
-}
-
-
-@pytest.mark.parametrize("line", BAD)
-def test_bad_input_is_one_clear_line_and_exit_code_two(line: str, shell: Shell) -> None:
-    Path("bad.toml").write_text("epsodes = 3")
-    Path("odd.toml").write_text('seed = "one"')
-    Path("null.toml").write_text(r'out = "a\u0000b"')
-    Path("fine.toml").write_text("seed = 4")
-    Path("empty.npy").touch()
-    Path("other").mkdir()
-    Path("other/run.json").touch()
-    code, out, err = shell(line)
-    assert code == 2
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("horizonfree: error: ")
-    assert BAD[line] in last
-    assert "Traceback" not in err
-    assert not Path("runs").exists()
-
-
-def test_a_bad_reward_is_named(shell: Shell) -> None:
-    shell.json(f"explore {TINY} --explorer uniform --episodes 2 --out a")
-    np.save("object.npy", np.array([{}]), allow_pickle=True)
-    np.save("short.npy", np.zeros(3))
-    Path("text.npy").write_text("hello")
-    Path("empty.npy").touch()
-    Path("zip.npy").write_bytes(b"PK\x03\x04 and so on")
-    np.savez("several", np.zeros(9))
-    Path("several.npz").rename("several.npy")
-    np.save("huge.npy", np.zeros(100_000))
-    Path("huge.npy").write_bytes(
-        Path("huge.npy").read_bytes().replace(b"(100000,), }         ", b"(100000000000000,), }")
-    )
-    for name, words in {
-        **dict.fromkeys(("empty", "zip", "several", "huge"), "not a .npy file"),
-        "object": "not a .npy file",
-        "short": "shape (3,)",
-        "text": "not a .npy file",
-        "no": "No such",
-    }.items():
-        code, _, err = shell(f"plan a --reward {name}.npy")
-        assert code == 2
-        assert words in err
-    assert (
-        shell("plan a")[0]
-        == shell("plan a --goal 1 --stay 2")[0]
-        == shell("plan a --goal 1 --reward short.npy")[0]
-        == 2
-    )
-    assert "states are 0 to 8" in shell("plan a --goal 9")[2]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "plan a --goal 1 --policy no/p.npy",
-        "plan a --goal 1 --policy ''",
-        "report a --out a",
-        "report a --out ''",
-        "report a --out /proc/x.html",
-        "report a --out plain/x.html",
-        f"report a --out {'x' * 300}",
-        "report a --figures plain",
-        "compare a --out a",
-    ],
-)
-def test_what_cannot_be_written_is_one_line_that_names_it(line: str, shell: Shell) -> None:
-    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
-    Path("plain").touch()
-    code, _, err = shell(line)
-    assert code == 2
-    (last,) = err.splitlines()
-    assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
-
-
 def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
     name = "[red]x[/red] :smile: [/]"
     code, out, _ = shell(f"explore {TINY} --explorer uniform --episodes 2 --out '{name}'")
@@ -321,25 +214,6 @@ def test_a_loss_is_never_shown_below_zero(shell: Shell, monkeypatch: pytest.Monk
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     monkeypatch.setattr(hf, "true_gap", lambda *_, **__: -2.776e-17)
     assert shell.json("plan a --goal 2")["true_loss"] == 0
-
-
-@pytest.mark.parametrize("line", ["", "plan"])
-def test_without_a_word_there_is_help_and_a_reason(line: str, shell: Shell) -> None:
-    code, out, err = shell(line)
-    assert code == 2
-    assert "Usage: horizonfree" in out
-    assert err == "horizonfree: error: say what to do; the help above shows how\n"
-
-
-@pytest.mark.usefixtures("shell")
-def test_a_mistake_of_ours_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("about no file")
-
-    monkeypatch.setattr(hf, "load", fail)
-    monkeypatch.setattr(sys, "argv", ["horizonfree", "certify", "a"])
-    with pytest.raises(OSError, match="about no file"):
-        main()
 
 
 def test_a_damaged_checkpoint_is_a_note(shell: Shell) -> None:
@@ -358,7 +232,7 @@ def test_on_a_terminal_progress_is_live_and_control_c_saves(tmp_path: Path) -> N
         f"{COMMAND} {line}", cwd=tmp_path, env=env, encoding="utf-8", timeout=120, dimensions=(30, 140)
     )
     child.expect(r"64 states|9 states")
-    child.expect(r"\d+/~?\d+ episodes.*certified gap \d\.\d+, goal 0\.0001.*left")
+    child.expect(r"episode \d+/~?\d+.*certified gap \d\.\d+, goal 0\.0001.*left")
     child.sendintr()
     child.expect(r"stopped after episode [\d,]+, saved in a; go on with:\s+horizonfree explore --resume a")
     child.expect(pexpect.EOF)

@@ -42,6 +42,14 @@ def test_medians_are_over_the_seeds(rows):
     assert list(found) == ["uniform", "goal-cycling"]
 
 
+def test_a_reconstruction_is_called_one_in_tables_and_figures(tmp_path):
+    row = {"seed": 0, "episodes": 4, "gap": 0.1, "own_gap": 0.1, "eps": 0.5}
+    found = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
+    assert list(medians(found, "eps")) == ["chen2022 (reconstruction)", "uniform"]
+    draw_contest(found, tmp_path / "figure.svg")
+    assert "chen2022 (reconstruction)" in (tmp_path / "figure.svg").read_text()
+
+
 def test_nothing_and_the_unknown_are_refused(rows):
     with pytest.raises(OptionError, match="nothing to compare"):
         compare(rows[0], [], episodes=2)

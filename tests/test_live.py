@@ -129,7 +129,7 @@ def test_an_environment_that_does_not_fit_is_refused():
 
 
 class Leaky(gymnasium.Env):
-    """Two states that the class knows; now and then action 1 enters a third, or there is an error. Seeds are ignored."""
+    """Two states that the class knows; now and then action 1 enters a third, or there is an error; no seeds."""
 
     observation_space, action_space = Discrete(3), Discrete(2)
 

@@ -13,6 +13,7 @@ import horizonfree as hf
 from horizonfree import planning, report
 from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
+from horizonfree.meanings import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.page import bound, number, summary
@@ -163,9 +164,11 @@ def test_numbers_are_written_for_people(x: float | None, text: str) -> None:
     assert number(x) == text
 
 
-@pytest.mark.parametrize("x", [1e-9, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0])
+@pytest.mark.parametrize(
+    "x", [0.0, 2.001e-11, 1e-9, 9.995e-7, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0]
+)
 def test_bounds_are_never_rounded_down(x: float) -> None:
-    assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6)
+    assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6 if x >= 1e-6 else 0.0)
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------
@@ -221,9 +224,9 @@ def stands_alone(text: str) -> Page:
     ("make", "said"),
     [
         (grid, ["no plan loses more than", "really lost at the worst goal", "End in column", "zoned-grid"]),
-        (known_world, ["Nothing had to be learnt", "provably optimal"]),
+        (known_world, ["Nothing had to be learnt", "loses at most"]),
         (rejected, ["The data contradict the model", "model rejected", "if the model were right"]),
-        (logged, ["river", "logged episodes"]),
+        (logged, ["river", "What 50 logged episodes taught", "Its episodes were logged"]),
         (unlabelled, ["For all rewards at once nothing is proved yet", "random-mixture", "uniform"]),
     ],
 )
@@ -236,7 +239,7 @@ def test_a_report_says_what_matters_and_stands_alone(
     page = stands_alone(text)
     for words in [
         *said,
-        f"{run.episodes} episodes",
+        f"What {run.episodes} ",
         "Settings and versions",
         "numpy",
         "Plans for three rewards",
@@ -246,6 +249,9 @@ def test_a_report_says_what_matters_and_stands_alone(
     if not run.is_simulated:
         assert "really lost" not in page.text
         assert "truth" not in page.text
+        assert "without a reward" not in page.text
+        assert "never saw" not in page.text
+        assert "known while exploring" not in page.text
 
 
 def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:
@@ -263,6 +269,61 @@ def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path:
     assert "never saw" not in page.text
     assert "without a reward" not in page.text
     assert "array [8, 16, 4]" in page.text
+
+
+def test_every_part_of_the_certificate_is_explained_and_nothing_else(tmp_path: Path, run: Run) -> None:
+    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    words = text[text.index("The words on this page") : text.index("</details>")]
+    explained = set(re.findall(r"<dt>(\w+)</dt>", words))
+    assert set(run.certificate().parts) <= explained
+    assert "attained" not in explained
+    assert set(run.certificate(method="direct").parts) <= set(MEANINGS)
+
+
+def test_a_reconstruction_is_called_one(tmp_path: Path, run: Run) -> None:
+    chen = replace(run, explorer=make_explorer("chen2022"))
+    for path in (
+        report.write_report(chen, tmp_path / "r.html"),
+        report.write_comparison({"a": chen}, tmp_path / "c.html"),
+    ):
+        text = path.read_text(encoding="utf-8")
+        assert "chen2022 (reconstruction)" in text
+        assert "chen2022" not in text.replace("chen2022 (reconstruction)", "")
+    assert report.compare({"a": chen})[0]["explorer"] == "chen2022 (reconstruction)"
+
+
+def test_thinned_goals_are_counted_where_the_worst_is_told(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> tuple[str, str, str]:
+        page, both = tmp_path / "r.html", tmp_path / "c.html"
+        report.write_report(run, page)
+        report.write_comparison({"one": run, "two": run}, both)
+        texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
+        return *texts, report.figures(run)["gap"].axes[1].get_title(loc="left")
+
+    page, both, title = told()
+    assert "really lost at the worst goal;" in page
+    assert "really lost, worst goal " in both
+    assert title == "really lost, at the worst goal"
+    assert "were scored" not in page + both
+    monkeypatch.setattr(history, "GOALS", 5)
+    page, both, title = told()
+    assert "really lost at the worst of 5 goals;" in page
+    assert "(5 of 16 were scored, evenly spread)" in page
+    assert "really lost, worst of 5 goals " in both
+    assert both.count("5 of 16 goals were scored") == 2
+    assert title == "really lost, at the worst of 5 goals"
+    other = hf.explore(RIVER, "uniform", episodes=5, progress=False)  # four goals
+    report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
+    mixed = Page((tmp_path / "mixed.html").read_text(encoding="utf-8")).text
+    assert "really lost, worst goal scored " in mixed
+    assert mixed.count("goals were scored") == 1
+    assert [row["goals_scored"] for row in report.compare({"a": run, "b": other, "c": logged()})] == [
+        5,
+        4,
+        None,
+    ]
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, run: Run) -> None:

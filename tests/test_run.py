@@ -5,7 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.certificates import proved, round_up
+from horizonfree.certificates import proved, round_up, rounded_up
 from horizonfree.errors import OptionError, ShapeError
 
 
@@ -106,3 +106,37 @@ def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
 def test_no_probability_is_said_to_be_one() -> None:
     assert proved(0.25, 0.05) == "at most 0.25 is lost, with probability 0.95"
     assert proved(0.25, 1e-12) == "at most 0.25 is lost, with probability 1 - 1e-12"
+
+
+@pytest.mark.parametrize("rare", [1e-6, 1e-10, 1e-15])
+def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
+    """A reward behind a rare transition, in units that make up for it: words and gap cover what is really lost."""
+
+    def kernel(p: float) -> np.ndarray:
+        P = np.zeros((4, 2, 4))
+        P[0, :, [1, 3]] = [[rare] * 2, [1 - rare] * 2]
+        P[1, 0, 2:], P[1, 1, 2:] = [p, 1 - p], 0.5
+        P[2, :, 2] = P[3, :, 3] = 1
+        return P
+
+    problem = hf.Mixture.from_kernels([kernel(0.1), kernel(0.9)], horizon=3, weights=[0.95, 0.05])
+    costs = np.zeros((3, 4, 2))
+    costs[2, 2] = 1 / rare
+    reward = hf.rescale(problem, costs)
+    plan = hf.explore(problem, "uniform", episodes=20).plan(reward)
+    lost = hf.true_gap(problem, reward, plan.policy)
+    assert lost == pytest.approx(0.36)
+    assert plan.gap >= lost
+    assert plan.certificate.words == f"at most {rounded_up(plan.gap)} is lost, with probability 0.95"
+
+
+def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in() -> None:
+    problem = hf.make("random-mixture", states=5, horizon=4)
+    run = hf.explore(problem, "ucrl-rfe", episodes=3)
+    reward = hf.goal(problem, 3)
+    for model in ("likelihood", "explorer"):
+        plan = run.plan(reward, model=model)
+        expected = planning.evaluate(problem.known.kernel(plan.theta), reward, plan.policy)[0, problem.start]
+        assert plan.value == pytest.approx(expected, abs=1e-12)
+    values = {run.plan(reward, model=model).value for model in ("likelihood", "explorer")}
+    assert len(values) == 2

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import planning, web
 from horizonfree.errors import OptionError
+from horizonfree.explorers import make_explorer
 from horizonfree.run import Run
 from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
 from horizonfree.web.session import KEPT, Painting, Session, drawing
@@ -118,6 +120,19 @@ def test_the_problem_is_described_in_plain_data(client: Client, run: Run) -> Non
     assert answer["cells"] == np.asarray(run.problem.layout["cells"]).tolist()
     assert answer["eps"] == run.certificate().eps
     assert "theta" not in json.dumps(answer)
+
+
+def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
+    def told(some: Run) -> tuple[Any, ...]:
+        found = Session(some).problem()
+        return found["is_logged"], found["explorer"], found["saw_reward"]
+
+    assert told(run) == (False, "information", False)
+    guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
+    assert told(replace(run, explorer=guided)) == (False, "ucrl-vtr", True)
+    assert told(replace(run, explorer=make_explorer("chen2022")))[1] == "chen2022 (reconstruction)"
+    seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=3)
+    assert told(hf.from_episodes(run.problem, seen))[0]
 
 
 def test_problems_without_cells_and_with_walls_are_described() -> None:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from horizonfree import row_sums
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.checks import share
 from horizonfree.direct import MOST, direct
@@ -29,7 +30,7 @@ from horizonfree.mixture import AnyArray, Known
 from horizonfree.tangent import RewardBounds, reward_bounds
 from horizonfree.valid import ValidSet
 
-ROUNDING = 1e-9  # a gap below this is rounding: the plan is optimal for every parameter that the data allow
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ def for_reward(
 ) -> tuple[RewardBounds, Certificate]:
     """The gap of one policy for one reward; without a policy, of the best policy under `confidence.theta`.
 
-    The smallest of: tangent, optimistic minus pessimistic value, uniform bound with the policy's own divergence.
+    The smallest of: tangent, optimistic minus pessimistic value, uniform bound with the policy's own divergence; and
+    what rounding may hide, since a reward in large units multiplies that, too.
     """
     bounds: RewardBounds = to_numpy(
         _reward_bounds(
@@ -195,11 +197,15 @@ def for_reward(
     # What cannot be computed is no bound.
     gaps = {name: 1.0 if math.isnan(gap) else gap for name, gap in found.items()}
     method = min(gaps, key=lambda name: (gaps[name], name))
-    eps, delta = min(1.0, max(0.0, gaps[method])), float(confidence.delta)
+    eps = min(1.0, max(0.0, gaps[method]) + rounding(known))
     words = _words(confidence, eps)
-    if eps <= ROUNDING:
-        words = f"provably optimal for every parameter that the data allow, with probability {_surely(delta)}"
-    return bounds, Certificate(eps, delta, method, words, _parts(confidence) | gaps)
+    return bounds, Certificate(eps, float(confidence.delta), method, words, _parts(confidence) | gaps)
+
+
+def rounding(known: Known) -> float:
+    """By how much a difference of computed values in [0, 1] may be off: rows of n products that sum to 1, H times."""
+    n = known.succ.shape[2]
+    return known.horizon * (row_sums.ROUNDING + 4 * (n + 2) * EPS)
 
 
 def more_episodes(confidence: Confidence, target: float) -> float:
@@ -266,14 +272,14 @@ def claimed(eps: float, delta: float, constants: str) -> str:
     """What the bound of a paper says: something with the paper's constants only."""
     if constants == "scaled":
         return f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
-    return (
-        proved(eps, delta) if round_up(eps) < 1 else "vacuous: the paper's constants need far more episodes"
-    )
+    if round_up(eps) >= 1:
+        return "vacuous: the paper's constants need far more episodes"
+    return f"{proved(eps, delta)}, by plans in the explorer's own model"
 
 
 def in_units(certificate: Certificate, factor: float) -> Certificate:
     """The same certificate, with words for a reward whose totals reach `factor`; eps stays on the scale of 1."""
-    if factor == 1 or certificate.is_vacuous or certificate.is_rejected or certificate.eps <= ROUNDING:
+    if factor == 1 or certificate.is_vacuous or certificate.is_rejected:
         return certificate
     return replace(certificate, words=proved(factor * certificate.eps, certificate.delta))
 

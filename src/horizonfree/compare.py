@@ -12,7 +12,7 @@ from horizonfree import stopping
 from horizonfree.batch import explore_many
 from horizonfree.checks import count
 from horizonfree.errors import OptionError
-from horizonfree.explorers import find
+from horizonfree.explorers import find, label
 from horizonfree.mixture import Mixture
 from horizonfree.problems import make
 from horizonfree.rewards import occupancy
@@ -58,7 +58,7 @@ def compare(
             checkpoints=looks,
             curves=CURVES,
             delta=delta,
-            reward=reward,
+            reward=reward if "reward" in find(name).options else None,
             progress=False,
             **options,
         )
@@ -108,8 +108,8 @@ def _one(task: Task) -> list[Row]:
 
 
 def medians(rows: Sequence[Row], curve: str) -> dict[str, dict[int, float]]:
-    """The median over seeds of one curve: explorer -> episodes -> number."""
+    """The median over seeds of one curve: label of the explorer -> episodes -> number."""
     values: dict[str, dict[int, list[float]]] = {}
     for row in rows:
-        values.setdefault(row["explorer"], {}).setdefault(row["episodes"], []).append(row[curve])
+        values.setdefault(label(row["explorer"]), {}).setdefault(row["episodes"], []).append(row[curve])
     return {name: {k: float(np.median(x)) for k, x in by_k.items()} for name, by_k in values.items()}

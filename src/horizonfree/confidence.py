@@ -53,7 +53,8 @@ def least_squares(
         reach_z = 1 / jnp.maximum(jnp.max(-dz / z), 1e-300)
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
-        go = jnp.mean(s * z) > GAP  # beyond this, slacks drown in rounding
+        # beyond GAP, slacks drown in rounding; where M is singular to rounding, what is there is kept
+        go = (jnp.mean(s * z) > GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
         kept: tuple[Array, Array, Array] = jax.tree.map(
             lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), carry
         )

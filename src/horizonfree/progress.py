@@ -4,14 +4,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from horizonfree.certificates import round_up
-from horizonfree.stopping import Goal
+from horizonfree.stopping import MOST, Goal
 
 SECONDS = 5.0  # between two plain lines
-SHOWN = {"V_hat": "V_hat {:.3f}", "information": "information {:.3g}", "oracle_calls": "{:d} oracle calls"}
+SHOWN: dict[str, Callable[[Any], str]] = {
+    "V_hat": "V_hat {:.3f}".format,
+    "information": "information {:.3g}".format,
+    "oracle_calls": lambda calls: f"{calls:d} oracle call{'' if calls == 1 else 's'}",
+}
 Meter = Callable[[int, Mapping[str, np.ndarray], float | None], None]
 
 
@@ -39,22 +44,22 @@ def _live(first: int, goal: Goal) -> Iterator[Meter]:
 
     columns = (
         BarColumn(bar_width=12),
-        TextColumn("{task.completed}/{task.fields[end]} episodes"),
+        TextColumn("episode {task.completed}{task.fields[end]}"),
         TextColumn("[cyan]{task.fields[note]}"),
         TimeRemainingColumn(),
-        TextColumn("left"),
+        TextColumn("{task.fields[left]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=goal.last, completed=first, end=goal.last, note="compiling")
-        told = None
+        task = bar.add_task("", total=None, completed=first, end="", note="compiling", left="")
+        told, end = None, _last(goal)
 
         def show(episode: int, rows: Mapping[str, np.ndarray], eps: float | None) -> None:
-            nonlocal told
+            nonlocal told, end
             told = eps if eps is not None else told
-            end = _end(episode, goal, eps)
+            end = _end(episode, goal, eps, end)
             if end is not None:
                 about = "" if end in (episode, goal.last) else "~"
-                bar.update(task, total=end, end=f"{about}{end}")
+                bar.update(task, total=end, end=f"/{about}{end}", left="left")
             if episode > first:
                 bar.update(task, completed=episode, note=_note(rows, told, goal))
 
@@ -64,22 +69,28 @@ def _live(first: int, goal: Goal) -> Iterator[Meter]:
 def _plain(first: int, goal: Goal) -> Meter:
     """A line every SECONDS and one at the end."""
     began = last = time.perf_counter()
-    told, end = None, goal.last
+    told, end = None, _last(goal)
+    compiled: tuple[int, float] | None = None  # the episode and the time at which the first block was done
 
     def show(episode: int, rows: Mapping[str, np.ndarray], eps: float | None) -> None:
-        nonlocal last, told, end
+        nonlocal last, told, end, compiled
         told = eps if eps is not None else told
-        end = _end(episode, goal, eps) or end
+        end = _end(episode, goal, eps, end)
+        if episode == first:
+            return
         now = time.perf_counter()
+        compiled = compiled or (episode, now)
         is_over = episode >= goal.last or (
             eps is not None and goal.until_eps is not None and eps <= goal.until_eps
         )
-        if episode == first or (now - last < SECONDS and not is_over):
+        if now - last < SECONDS and not is_over:
             return
         last = now
-        left = (now - began) / (episode - first) * (end - episode)
-        parts = [f"episode {episode} of {end}", _note(rows, told, goal), f"{now - began:.0f} s"]
-        parts += [] if is_over else [f"about {left:.0f} s left"]
+        of_end = "" if end is None else f" of {end}"
+        parts = [f"episode {episode}{of_end}", _note(rows, told, goal), f"{now - began:.0f} s"]
+        if end is not None and episode > compiled[0] and not is_over:
+            left = (now - compiled[1]) / (episode - compiled[0]) * (end - episode)
+            parts.append(f"about {left:.0f} s left")
         print(", ".join(part for part in parts if part), file=sys.stderr, flush=True)
 
     return show
@@ -89,13 +100,21 @@ def _note(rows: Mapping[str, np.ndarray], eps: float | None, goal: Goal) -> str:
     """The numbers to watch: the certified gap if it is the goal, else the explorer's own uncertainty."""
     if eps is not None:
         return f"certified gap {round_up(eps, finest=0.001):.3f}, goal {goal.until_eps:g}"
-    return ", ".join(form.format(rows[name][-1]) for name, form in SHOWN.items() if name in rows)
+    return ", ".join(say(rows[name][-1]) for name, say in SHOWN.items() if name in rows)
 
 
-def _end(episode: int, goal: Goal, eps: float | None) -> int | None:
-    """At which episode the goal will be reached, about: a gap falls as one over the root of the episodes."""
+def _last(goal: Goal) -> int | None:
+    """The last episode, where someone has asked for it."""
+    return goal.last if goal.last - goal.first < MOST else None
+
+
+def _end(episode: int, goal: Goal, eps: float | None, before: int | None) -> int | None:
+    """At which episode the goal will be reached, about: a gap falls as one over the root of the episodes.
+
+    Without a new gap below 1 it is where it was thought to be before.
+    """
     if goal.until_eps is None:
         return goal.last
     if eps is None or eps >= 1:
-        return None
+        return before if before is None else max(before, episode)
     return min(goal.last, max(episode, round(episode * (eps / goal.until_eps) ** 2)))

@@ -96,7 +96,7 @@ class Run:
         """One gap for the plans of every reward of total at most 1.
 
         method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
-        algorithm's own guarantee, which holds for plan(..., model="explorer").
+        algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
         """
         if method == "uniform":
             return certificates.uniform(self.confidence(delta))
@@ -110,8 +110,16 @@ class Run:
                 else self.explorer.claim(self.problem.known, self.progress.state)
             )
             if claim is None:
-                raise OptionError("this explorer has no certificate of its own; use method='uniform'")
-            return claim
+                raise OptionError(
+                    "this explorer has no certificate of its own; the method 'uniform' is for all"
+                )
+            if claim.delta > delta:
+                raise OptionError(
+                    f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
+                    "more often; ask for that, or use the method 'uniform'"
+                )
+            confidence = self.confidence(delta)
+            return certificates.uniform(confidence) if confidence.is_rejected else claim
         raise OptionError(f"method is {method!r}; it must be 'uniform', 'direct' or 'paper'")
 
     def plan(
@@ -132,9 +140,11 @@ class Run:
         elif model != "likelihood":
             raise OptionError(f"model is {model!r}; it must be 'likelihood' or 'explorer'")
         bounds, certificate = certificates.for_reward(known, self.valid, confidence, checked.table, policy)
+        policy = np.array(bounds.policy, np.int32)
+        value = planning.evaluate(known.kernel(theta), checked.table, policy)[0, known.start]
         return Plan(
-            np.array(bounds.policy, np.int32),
-            checked.factor * float(bounds.value) + checked.offset,
+            policy,
+            checked.factor * float(value) + checked.offset,
             checked.factor * certificate.eps,
             certificates.in_units(certificate, checked.factor),
             theta,

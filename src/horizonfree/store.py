@@ -61,10 +61,7 @@ def create(run: Run, path: str | os.PathLike[str]) -> Run:
     """A new folder that holds the run; it is whole before it gets its name. Returns the run as living there."""
     folder = _place(path)
     if folder.is_dir() and _checkpoints(folder):
-        raise RunError(
-            f"{folder} already holds a run: go on with it (load(...).resume(...), or horizonfree explore --resume), "
-            "or choose another folder"
-        )
+        raise RunError(f"{folder} already holds a run: resume it, or choose another folder")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise RunError(f"{folder} exists and is not an empty folder; choose another")
     fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
@@ -92,7 +89,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     """
     folder = _place(path)
     if not folder.is_dir():
-        raise RunError(f"{folder} is not a folder; give the folder that explore(out=...) or save(...) wrote")
+        raise RunError(f"{folder} is not a folder; give one that a run was explored or saved into")
     if not (folder / MANIFEST).exists():
         raise RunError(f"{folder} holds no run: there is no {MANIFEST} in it")
     header, seal = sealed.read_json(folder / MANIFEST)

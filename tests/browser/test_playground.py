@@ -103,7 +103,9 @@ def test_undo_redo_clear_and_fill(grid: Playground, visit: Visit) -> None:
     settled(page)
     assert painted(page) == "0-63"
     assert value(page) == 1
-    assert "no policy is better" in page.inner_text("#proof")
+    said = re.search(r"loses at most ([\d.e-]+) against", page.inner_text("#proof"))
+    assert said
+    assert float(said[1]) < 1e-6
 
 
 def test_the_keyboard_paints_and_hears_what_it_did(grid: Playground, visit: Visit, picture: Picture) -> None:
@@ -179,13 +181,6 @@ def test_two_tabs_keep_their_own_rewards(grid: Playground, visit: Visit) -> None
     for page, states in ((one, [1, 2]), (two, [61, 62])):
         assert painted(page) == f"{states[0]}-{states[1]}"
         assert value(page) == pytest.approx(plan(grid, states).value, rel=6e-3)
-
-
-def test_a_link_that_makes_no_sense_is_read_as_far_as_it_does(grid: Playground, visit: Visit) -> None:
-    page = visit(f"{grid.address}#when=often&paint=3,<b>,70,60-99,5x7,6x0.5&step=999&start=-1")
-    drag(page, 0)
-    assert painted(page) == "0,3,6x0.5,60-63"
-    assert "when=end" in page.url
 
 
 def test_the_step_slider_shows_the_policy_of_that_step(grid: Playground, visit: Visit) -> None:

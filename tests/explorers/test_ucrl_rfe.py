@@ -118,7 +118,12 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     problem, claim = long_run.problem, long_run.certificate(method="paper")
     assert claim.eps == pytest.approx(2 * long_run.rows["relaxed"][-1])
     assert claim.eps < 0.8
-    assert claim.words == f"at most {rounded_up(claim.eps)} is lost, with probability 0.95"
+    assert claim.words == (
+        f"at most {rounded_up(claim.eps)} is lost, with probability 0.95, by plans in the explorer's own model"
+    )
+    assert long_run.certificate(0.2, method="paper") == claim
+    with pytest.raises(OptionError, match=r"delta is 0\.01, but this run explored with 0\.05"):
+        long_run.certificate(0.01, method="paper")
     for table in (hf.goal(problem, g) for g in range(4)):
         assert hf.true_gap(problem, table, long_run.plan(table, model="explorer").policy) <= claim.eps
     assert (np.diff(long_run.rows["relaxed"]) <= 0).all()

@@ -19,18 +19,48 @@ from horizonfree.errors import OptionError
 if TYPE_CHECKING:
     from horizonfree import Certificate, Mixture, Run
 
+LARGEST = 2**63 - 1  # as in checks.py, which loads NumPy
+
+
+def whole(help: str, *names: str) -> Any:
+    """An option that takes a whole number."""
+
+    def parse(text: Any) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            words = f"{text!r} is not a whole number; write it in digits only, such as 1000"
+            raise typer.BadParameter(words) from None
+        if abs(value) > LARGEST:
+            raise typer.BadParameter(f"{text!r} is out of range; the largest whole number is {LARGEST}")
+        return value
+
+    return typer.Option(*names, help=help, parser=parse, metavar="INTEGER")
+
+
+def real(help: str, *names: str) -> Any:
+    """An option that takes a number."""
+
+    def parse(text: Any) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            words = f"{text!r} is not a number; write it in digits, such as 0.05"
+            raise typer.BadParameter(words) from None
+
+    return typer.Option(*names, help=help, parser=parse, metavar="NUMBER")
+
+
 Folder = Annotated[Path, typer.Argument(help="Folder of a run, as `explore --out` wrote it.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Delta = Annotated[float, typer.Option(help="Failure probability of the certificate.")]
+Delta = Annotated[float, real("Failure probability of the certificate.")]
 GoalStates = Annotated[
-    list[int] | None, typer.Option("--goal", help="Reward 1 for ending in this state; repeat for several.")
+    list[int] | None, whole("Reward 1 for ending in this state; repeat for several.", "--goal")
 ]
 RewardFile = Annotated[
     Path | None,
     typer.Option("--reward", help="Reward from a .npy file: [S], [S, A] or [H, S, A].", metavar="FILE"),
 ]
-
-LARGEST = 2**63 - 1  # as in checks.py, which loads NumPy
 
 console = Console(highlight=False, emoji=False)
 
@@ -162,8 +192,6 @@ def folder_for_output(path: Path) -> None:
     from tempfile import TemporaryFile
 
     path.mkdir(parents=True, exist_ok=True)
-    if (path / "run.json").exists():
-        raise OptionError(f"{path} holds a run; choose another folder")
     with TemporaryFile(dir=path):
         pass
 

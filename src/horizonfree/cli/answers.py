@@ -1,13 +1,14 @@
 """Questions to a run: plan, certify, report, compare, serve."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
-    LARGEST,
     Delta,
     Folder,
     GoalStates,
@@ -23,16 +24,18 @@ from horizonfree.cli._shared import (
     reward_of,
     table,
     tell,
+    whole,
     working,
 )
 from horizonfree.errors import OptionError, RunError
+from horizonfree.meanings import MEANINGS
 
 
 def plan(
     folder: Folder,
     goal: GoalStates = None,
     stay: Annotated[
-        list[int] | None, typer.Option("--stay", help="Reward the share of the steps spent in this state.")
+        list[int] | None, whole("Reward the share of the steps spent in this state.", "--stay")
     ] = None,
     reward: RewardFile = None,
     scale: Annotated[
@@ -68,6 +71,8 @@ def plan(
     table_of = occupancy(run.problem, stay) if stay else reward_of(run.problem, goal, reward)
     if table_of is None:
         raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
+    if policy is not None:
+        folder_for_output(policy.parent)
     with working("planning"):
         found = run.plan(table_of, scale=scale, delta=delta, model=model)
     if policy is not None:
@@ -123,8 +128,9 @@ def certify(
             episodes=run.episodes,
             words=found.words,
         )
-        rows = [("gap", bound(found.eps)), ("delta", found.delta), *found.parts.items()]
-        console.print(table("", "", rows=rows))
+        numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
+        rows = [(name, value, MEANINGS[name]) for name, value in numbers.items()]
+        console.print(table("", "", "meaning", rows=rows))
 
     answer(certificate(found) | {"episodes": run.episodes}, json, show)
 
@@ -164,11 +170,9 @@ def compare(
     problem: Annotated[str | None, typer.Option(help="Instead of runs: explore this problem anew.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
     explorer: Annotated[list[str] | None, typer.Option(help="With --problem; all by default.")] = None,
-    episodes: Annotated[int | None, typer.Option(help="With --problem.  [default: 300]", max=LARGEST)] = None,
-    seeds: Annotated[int | None, typer.Option(help="With --problem: how many.  [default: 10]")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="With --problem: explorers at once.  [default: 2]")
-    ] = None,
+    episodes: Annotated[int | None, whole("With --problem.  [default: 300]")] = None,
+    seeds: Annotated[int | None, whole("With --problem: how many.  [default: 10]")] = None,
+    workers: Annotated[int | None, whole("With --problem: explorers at once.  [default: 2]")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Also write a page to this HTML file; with --problem, rows and a figure here."),
@@ -241,6 +245,8 @@ def _contest(
     make(problem, **parameters)
     parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
     if out is not None:
+        if (out / "run.json").exists():
+            raise OptionError(f"{out} holds a run; choose another folder")
         folder_for_output(out)
     with working("exploring"):
         rows = [row for part in parts for row in part]
@@ -269,7 +275,7 @@ def _contest(
 
 def serve(
     folder: Folder,
-    port: Annotated[int, typer.Option(help="0 takes any that is free.")] = 8000,
+    port: Annotated[int, whole("0 takes any that is free.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     delta: Delta = 0.05,
     json: Json = False,
@@ -283,8 +289,11 @@ def serve(
     run = open_run(folder)
     from horizonfree import web
 
-    def ready(address: str) -> None:
-        value = {"run": str(folder), "episodes": run.episodes, "address": address}
-        answer(value, json, lambda: web.say_where(address))
+    with ExitStack() as until_stopped:
 
-    web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)
+        def ready(address: str) -> None:
+            until_stopped.enter_context(_interrupt.told())
+            value = {"run": str(folder), "episodes": run.episodes, "address": address}
+            answer(value, json, lambda: web.say_where(address))
+
+        web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizonfree import settings as config
+from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
-    LARGEST,
     GoalStates,
     Json,
     RewardFile,
@@ -20,10 +20,12 @@ from horizonfree.cli._shared import (
     certificate,
     free_name,
     problem_line,
+    real,
     reward_of,
     start,
     tell,
     typed,
+    whole,
     working,
 )
 from horizonfree.errors import OptionError
@@ -58,13 +60,11 @@ def explore(
             help="See `horizonfree explorers`.  [default: information]", autocompletion=_explorer_names
         ),
     ] = None,
-    episodes: Annotated[
-        int | None, typer.Option(help="How many; with --until-eps, at most how many.", max=LARGEST)
-    ] = None,
+    episodes: Annotated[int | None, whole("How many; with --until-eps, at most how many.")] = None,
     until_eps: Annotated[
-        float | None, typer.Option(help="Stop when the certified gap is at most this, for every reward.")
+        float | None, real("Stop when the certified gap is at most this, for every reward.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same run.  [default: 0]")] = None,
+    seed: Annotated[int | None, whole("Same seed, same run.  [default: 0]")] = None,
     out: Annotated[
         str | None, typer.Option(help="New folder for the run.  [default: runs/PROBLEM-EXPLORER-SEED]")
     ] = None,
@@ -74,11 +74,9 @@ def explore(
     opt: Annotated[
         list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
     ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Failure probability of certificates.  [default: 0.05]")
-    ] = None,
+    delta: Annotated[float | None, real("Failure probability of certificates.  [default: 0.05]")] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Declare the episodes beforehand: sharper certificates around them.")
+        int | None, whole("Declare the episodes beforehand: sharper certificates around them.")
     ] = None,
     goal: GoalStates = None,
     reward: RewardFile = None,
@@ -88,11 +86,9 @@ def explore(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this folder.", metavar="RUN")
     ] = None,
-    save_episodes: Annotated[
-        int | None, typer.Option(help="Write a checkpoint at least every so many episodes.")
-    ] = None,
+    save_episodes: Annotated[int | None, whole("Write a checkpoint at least every so many episodes.")] = None,
     save_seconds: Annotated[
-        float | None, typer.Option(help="Write a checkpoint at least every so many seconds.  [default: 10]")
+        float | None, real("Write a checkpoint at least every so many seconds.  [default: 10]")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -222,7 +218,8 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
 def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
     """Ctrl-C: the exploration has saved itself; say where, and how to go on."""
     try:
-        yield
+        with _interrupt.told():
+            yield
     except KeyboardInterrupt:
         if not folder.is_dir():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import LARGEST, Json, answer, console, number, table, tell
+from horizonfree.cli._shared import LARGEST, Json, answer, console, number, real, table, tell, whole
 from horizonfree.errors import UnknownNameError
 
 
@@ -87,32 +87,28 @@ def explorers(
     def options(key: str) -> dict[str, Any]:
         return {x: "required" if y is MISSING else y for x, y in found[key]["options"].items()}
 
-    value = {key: {"about": x["about"], "options": options(key)} for key, x in found.items()}
+    value = {key: x | {"options": options(key)} for key, x in found.items()}
 
     def show() -> None:
         if name is None:
             console.print(table("explorer", "what it is", rows=[(x, value[x]["about"]) for x in value]))
             tell("\n[dim]Options of one:[/] horizonfree explorers NAME")
             return
-        tell("[bold]{name}[/]: {about}\n", name=name, about=value[name]["about"])
-        text = (find(name).kind.__doc__ or "").strip().split("\n\n", 1)
-        if len(text) > 1:
-            console.print(" ".join(text[1].split()) + "\n", markup=False)
-        rows = [(x, str(y)) for x, y in value[name]["options"].items()]
-        console.print(table("option", "default", rows=rows) if rows else "It has no options.")
+        spec = value[name]
+        tell("[bold]{name}[/]: {about}\n", name=name, about=spec["about"])
+        rows = [(x, str(y), spec["meanings"][x]) for x, y in spec["options"].items()]
+        console.print(table("option", "default", "meaning", rows=rows) if rows else "It has no options.")
 
     answer(value if name is None else value[name], json, show)
 
 
 def theory(
-    d: Annotated[int, typer.Option("--d", help="Dimension of the features.")] = 4,
-    H: Annotated[int, typer.Option("--H", help="Steps in an episode.")] = 10,
-    B: Annotated[float, typer.Option("--B", help="Bound on the norm of the parameter.")] = 2.0,
-    eps: Annotated[float, typer.Option("--eps", help="Accuracy wanted.")] = 0.1,
-    delta: Annotated[float, typer.Option("--delta", help="Failure probability.")] = 0.1,
-    K: Annotated[
-        float | None, typer.Option("--K", help="Episodes; without it, as many as are enough.")
-    ] = None,
+    d: Annotated[int, whole("Dimension of the features.", "--d")] = 4,
+    H: Annotated[int, whole("Steps in an episode.", "--H")] = 10,
+    B: Annotated[float, real("Bound on the norm of the parameter.", "--B")] = 2.0,
+    eps: Annotated[float, real("Accuracy wanted.", "--eps")] = 0.1,
+    delta: Annotated[float, real("Failure probability.", "--delta")] = 0.1,
+    K: Annotated[float | None, real("Episodes; without it, as many as are enough.", "--K")] = None,
     scale: Annotated[
         str, typer.Option(help="Rewards add up to at most 1 (total), or to H (per-step).")
     ] = "total",

@@ -27,6 +27,7 @@ class Entry(NamedTuple):
     kind: type[Explorer]
     settled: Mapping[str, Any] = MappingProxyType({})
     said: str | None = None
+    is_reconstruction: bool = False
 
     @property
     def about(self) -> str:
@@ -39,9 +40,15 @@ class Entry(NamedTuple):
         fields = dataclasses.fields(self.kind)
         return {field.name: field.default for field in fields if field.name not in self.settled}
 
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What each of these options means: the text beside its type."""
+        hints = get_type_hints(self.kind, include_extras=True)
+        return {option: hints[option].__metadata__[0] for option in self.options}
+
 
 EXPLORERS: dict[str, Entry] = {
-    "chen2022": Entry(Chen2022),
+    "chen2022": Entry(Chen2022, is_reconstruction=True),
     "goal-cycling": Entry(GoalCycling),
     "hf-ucrl-rfe++": Entry(HFUCRLRFE),
     "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
@@ -59,8 +66,11 @@ EXPLORERS: dict[str, Entry] = {
 
 
 def explorers() -> dict[str, dict[str, Any]]:
-    """Every explorer with what it is and its options with their defaults."""
-    return {name: {"about": entry.about, "options": entry.options} for name, entry in EXPLORERS.items()}
+    """Every explorer with what it is, its options with their defaults, and what they mean."""
+    return {
+        name: {"about": entry.about, "options": entry.options, "meanings": entry.meanings}
+        for name, entry in EXPLORERS.items()
+    }
 
 
 def find(name: str) -> Entry:
@@ -68,6 +78,12 @@ def find(name: str) -> Entry:
     if name not in EXPLORERS:
         raise UnknownNameError(f"no explorer is called {name!r}; {closest(name, EXPLORERS)}")
     return EXPLORERS[name]
+
+
+def label(name: str) -> str:
+    """A name as tables and pages show it: what is only a reconstruction of an algorithm says so."""
+    is_marked = name in EXPLORERS and EXPLORERS[name].is_reconstruction
+    return f"{name} (reconstruction)" if is_marked else name
 
 
 def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:

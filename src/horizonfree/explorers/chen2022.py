@@ -20,6 +20,7 @@ Departures: besides the above,
 """
 
 from functools import partial
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -31,6 +32,7 @@ from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Added, Constants, Delta, Deviations, PoolSteps
 from horizonfree.explorers.ucrl_vtr_plus import paper_radii, pooled_estimate
 from horizonfree.mixture import Known
 from horizonfree.planning import TIE, greedy, significant
@@ -77,16 +79,15 @@ class Model(eqx.Module):
 class Chen2022(Explorer):
     """Reconstruction of Chen, Hu, Yang, Wang 2022: plug-in exploration, variance-weighted, one model per step.
 
-    constants "paper" gives the radii of UCRL-VTR+ with delta/4; "scaled" puts `scale` times the largest standard
-    deviation of a row's noise, plus bias_scale: 1, sqrt(d) and H^2 for the radii hat, check and tilde.
+    The radii of constants "paper" are those of UCRL-VTR+ with delta/4.
     """
 
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    pool_steps: bool = False
-    delta: float = 0.05
-    sweeps: int = 5
+    constants: Constants = "scaled"
+    scale: Deviations = 1.0
+    bias_scale: Added = 0.0
+    pool_steps: PoolSteps = False
+    delta: Delta = 0.05
+    sweeps: Annotated[int, "how often policy and reward are improved in turn, in every episode"] = 5
 
     def __check_init__(self) -> None:
         check_options(self.constants, self.scale, self.bias_scale, self.delta)

@@ -21,6 +21,8 @@ Departures:
     7. U keeps the constraints of the last KEPT oracle calls instead of all episodes: a larger set, never a wrong one.
 """
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,6 +34,7 @@ from horizonfree.confidence import ConfidenceSet, least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Bias, Budget, Constants, Delta, Noise
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.ridge import Ridge
 from horizonfree.simulate import Trajectory
@@ -83,24 +86,19 @@ class State(eqx.Module):
 
 
 class HFUCRLRFE(Explorer):
-    """HF-UCRL-RFE++ (Zhang, Zhang, Gu 2023): weighted regression on an exploration-driven pseudo reward.
+    """HF-UCRL-RFE++ (Zhang, Zhang, Gu 2023): weighted regression on an exploration-driven pseudo reward."""
 
-    constants "paper" gives the radii of the theorem; "scaled" replaces their noise part by the number `scale` and
-    multiplies the bias sqrt(lam) B by `bias_scale`. budget is K, known in advance (the episodes asked for, by default).
-    moment_orders replaces M. oracle is "ascent", with chains and sweeps as its effort, or "relaxed": one backward pass.
-    """
-
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    moment_orders: int | None = None
-    lazy: float = 0.5
-    delta: float = 0.05
-    oracle: str = "ascent"
-    chains: int = 3
-    sweeps: int = 20
-    homotopy: bool = True
-    budget: int | None = None
+    constants: Constants = "scaled"
+    scale: Noise = 1.0
+    bias_scale: Bias = 0.0
+    moment_orders: Annotated[int | None, "moments to estimate, instead of M = ceil(log2(7KH))"] = None
+    lazy: Annotated[float, "call the oracle when some log det Sigma has grown by so much; 0: always"] = 0.5
+    delta: Delta = 0.05
+    oracle: Annotated[str, "'ascent': search for policy and reward; 'relaxed': one backward pass"] = "ascent"
+    chains: Annotated[int, "of the ascent: searches at once, from different starts"] = 3
+    sweeps: Annotated[int, "of the ascent: steps of each search"] = 20
+    homotopy: Annotated[bool, "of the ascent: search with a smaller radius while values are capped"] = True
+    budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)

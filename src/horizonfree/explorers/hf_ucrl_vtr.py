@@ -13,16 +13,18 @@ Departures:
     2. delta is divided among the M regressions (and as many martingales), as in HF-UCRL-RFE++.
 """
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree import moments, radius
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Bias, Budget, Constants, Delta, Noise, Reward
 from horizonfree.mixture import Known
 from horizonfree.optimism import optimistic
 from horizonfree.ridge import Ridge
@@ -42,13 +44,13 @@ class State(eqx.Module):
 class HFUCRLVTR(Explorer):
     """HF-UCRL-VTR+ (Zhou, Gu 2022): optimism for one given reward, weighted by moments; unweighted, UCRL-VTR."""
 
-    reward: np.ndarray
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    is_weighted: bool = True
-    delta: float = 0.05
-    budget: int | None = None
+    reward: Reward
+    constants: Constants = "scaled"
+    scale: Noise = 1.0
+    bias_scale: Bias = 0.0
+    is_weighted: Annotated[bool, "weigh rows by their moments; the name of the explorer settles it"] = True
+    delta: Delta = 0.05
+    budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)

@@ -21,6 +21,7 @@ from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.ucrl_rfe import (
     box_rows,
     claim,
@@ -49,17 +50,13 @@ class State(eqx.Module):
 
 
 class UCRLRFEPlus(Explorer):
-    """UCRL-RFE+ (Zhang, Zhou, Gu 2021): UCRL-RFE whose exploration plans with variance-weighted regression.
+    """UCRL-RFE+ (Zhang, Zhou, Gu 2021): UCRL-RFE whose exploration plans with variance-weighted regression."""
 
-    constants "paper" gives the radii of its theorem; "scaled" puts `scale` times the largest standard deviation of a
-    row's noise, plus bias_scale: H for planning, 1, sqrt(d) and H^2 for the radii hat, check and tilde. budget is K.
-    """
-
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    delta: float = 0.05
-    budget: int | None = None
+    constants: Constants = "scaled"
+    scale: Deviations = 1.0
+    bias_scale: Added = 0.0
+    delta: Delta = 0.05
+    budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)

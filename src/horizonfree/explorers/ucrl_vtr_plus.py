@@ -14,13 +14,13 @@ Departures:
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree import radius, weighted
 from horizonfree.confidence import least_squares
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
+from horizonfree.explorers._options import Added, Constants, Delta, Deviations, PoolSteps, Reward
 from horizonfree.mixture import Known
 from horizonfree.optimism import optimistic
 from horizonfree.radius import Radii, check_options
@@ -39,18 +39,14 @@ class State(eqx.Module):
 
 
 class UCRLVTRPlus(Explorer):
-    """UCRL-VTR+ (Zhou, Gu, Szepesvari 2021): optimism for one given reward, variance-weighted, one model per step.
+    """UCRL-VTR+ (Zhou, Gu, Szepesvari 2021): optimism for one given reward, variance-weighted, one model per step."""
 
-    constants "paper" gives the radii of the theorem; "scaled" puts `scale` times the largest standard deviation of a
-    row's noise, plus bias_scale: 1, sqrt(d) and H^2 for the radii hat, check and tilde.
-    """
-
-    reward: np.ndarray
-    constants: str = "scaled"
-    scale: float = 1.0
-    bias_scale: float = 0.0
-    pool_steps: bool = False
-    delta: float = 0.05
+    reward: Reward
+    constants: Constants = "scaled"
+    scale: Deviations = 1.0
+    bias_scale: Added = 0.0
+    pool_steps: PoolSteps = False
+    delta: Delta = 0.05
 
     def __check_init__(self) -> None:
         check_options(self.constants, self.scale, self.bias_scale, self.delta)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 
 from horizonfree.compare import Row, medians
-from horizonfree.explorers import find
+from horizonfree.explorers import find, label
 
 CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
 BASELINES = ("uniform", "goal-cycling")
@@ -21,9 +21,12 @@ def draw_contest(rows: Sequence[Row], path: str | PathLike[str]) -> None:
     colours = dict(zip(names, plt.get_cmap("tab10").colors))  # type: ignore[attr-defined]  # a listed colour map
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
     for axis, (curve, title) in zip(axes, CURVES.items()):
-        for name, by_k in medians(rows, curve).items():
+        found = medians(rows, curve)
+        for name in names:
+            by_k = found[label(name)]
             style = ":" if name in BASELINES else "--" if "reward" in find(name).options else "-"
-            axis.plot(list(by_k), list(by_k.values()), style, color=colours[name], label=name, linewidth=1.6)
+            look = {"color": colours[name], "label": label(name), "linewidth": 1.6}
+            axis.plot(list(by_k), list(by_k.values()), style, **look)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("episodes")
         axis.grid(alpha=0.25, linewidth=0.5)

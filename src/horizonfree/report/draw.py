@@ -33,8 +33,11 @@ def figure(height: float, columns: int = 1, rows: int = 1, width: float = WIDTH)
     return fig, fig.subplots(rows, columns, squeeze=False)
 
 
-def gaps(histories: dict[str, list[Moment]], has_truth: bool) -> "Figure":
-    """The certified gap against episodes, and beside it the true one where it is known; one line per run."""
+def gaps(histories: dict[str, list[Moment]], has_truth: bool, worst_goal: str) -> "Figure":
+    """The certified gap against episodes, and beside it the true one where it is known; one line per run.
+
+    `worst_goal` says what the true one is the loss at.
+    """
     fig, axes = figure(2.9, 2 if has_truth else 1)
     colors, dashes = (ACCENT, WARM, MUTED, INK), ("-", "--", ":")
     for i, (name, history) in enumerate(histories.items()):
@@ -51,7 +54,7 @@ def gaps(histories: dict[str, list[Moment]], has_truth: bool) -> "Figure":
     axes[0, 0].set(title="proved: at most this is lost, any reward", ylim=(0, 1.06))
     axes[0, 0].axhline(1, color=MUTED, linewidth=0.8, zorder=0)
     if has_truth:
-        axes[0, 1].set(title="really lost, at the worst goal", yscale="log", ylim=(SMALLEST / 2, 1.5))
+        axes[0, 1].set(title=f"really lost, at the {worst_goal}", yscale="log", ylim=(SMALLEST / 2, 1.5))
         _plain(axes[0, 1].yaxis, [10.0**power for power in range(-6, 1)])
     if len(histories) > 1:
         axes[0, 0].legend(loc="lower left", fontsize=8.5)

@@ -10,15 +10,16 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree import planning, rewards
 from horizonfree.certificates import Certificate, Confidence
-from horizonfree.explorers import describe
+from horizonfree.explorers import describe, label
 from horizonfree.mixture import Mixture
 from horizonfree.recipes import versions
-from horizonfree.report.history import Moment, moments
+from horizonfree.report.history import GoalStates, Moment, goal_states, moments
 from horizonfree.run import Run, true_gap
 from horizonfree.valid import extent
 
 CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
 MOST_COLUMNS = 12  # of a map on a third of the page
+LOGGED = "logged episodes"  # instead of an explorer
 
 
 class Weights(NamedTuple):
@@ -61,6 +62,7 @@ class Facts:
     num_learnable: int
     certificate: Certificate
     history: list[Moment]
+    goals: GoalStates
     rows: Mapping[str, np.ndarray]
     visits: Int[np.ndarray, " S"]
     doubt: Float[np.ndarray, " S"]
@@ -86,7 +88,18 @@ class Facts:
     @property
     def saw_reward(self) -> bool:
         """Whether the explorer was guided by a reward."""
-        return "reward" in self.options
+        return saw_reward(self.options)
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether somebody else gathered the episodes."""
+        return self.explorer == LOGGED
+
+    @property
+    def worst_goal(self) -> str:
+        """What the true gap of a moment is the loss at."""
+        every, scored = map(len, self.goals)
+        return "worst goal" if scored == every else f"worst of {scored} goals"
 
     @property
     def has_truth(self) -> bool:
@@ -97,7 +110,7 @@ class Facts:
 def facts(run: Run, delta: float = 0.05) -> Facts:
     """All of it, computed once."""
     run = as_known(run)
-    name, options = ("logged episodes", {}) if run.explorer is None else describe(run.explorer)
+    name, options = explorer_of(run)
     confidence = run.confidence(delta)
     return Facts(
         problem=run.problem,
@@ -109,6 +122,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         num_learnable=run.valid.num_free,
         certificate=run.certificate(delta),
         history=moments(run, delta),
+        goals=goal_states(run),
         rows=run.rows,
         visits=np.asarray(run.evidence.counts).sum(axis=(1, 2)),
         doubt=doubts(run, confidence),
@@ -116,6 +130,19 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
         versions=versions(),
     )
+
+
+def explorer_of(run: Run) -> tuple[str, dict[str, Any]]:
+    """The explorer of a run as pages call it, and its options."""
+    if run.explorer is None:
+        return LOGGED, {}
+    name, options = describe(run.explorer)
+    return label(name), options
+
+
+def saw_reward(options: Mapping[str, Any]) -> bool:
+    """Whether an explorer with these options is guided by a reward."""
+    return "reward" in options
 
 
 def as_known(run: Run) -> Run:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from horizonfree import certificates, planning
 from horizonfree._x64 import to_device, x64
@@ -39,6 +39,13 @@ class Moment(NamedTuple):
     doubt: float
     inefficiency: float
     true_gap: float
+
+
+class GoalStates(NamedTuple):
+    """The states that can be a goal, and those of them whose goals are scored."""
+
+    every: Int[np.ndarray, " G"]
+    scored: Int[np.ndarray, " R"]
 
 
 def moments(run: Run, delta: float) -> list[Moment]:
@@ -73,13 +80,17 @@ def moments(run: Run, delta: float) -> list[Moment]:
 
 
 def goals(run: Run) -> Float[np.ndarray, "R H S A"]:
-    """Goal rewards for states that can be occupied at the last step, evenly spread when there are many."""
+    """The goal rewards that the true gap is measured on."""
+    return np.stack([goal(run.problem.known, int(s)) for s in goal_states(run).scored])
+
+
+def goal_states(run: Run) -> GoalStates:
+    """States that can be occupied at the last step; evenly spread ones are scored when there are many."""
     known = run.problem.known
     states = np.flatnonzero(occupied_states(known)[-1])
     size = 8 * known.horizon * known.num_states * known.num_actions
     most = max(1, min(GOALS, MEMORY // size, len(states)))
-    chosen = states[np.linspace(0, len(states) - 1, most).round().astype(int)]
-    return np.stack([goal(known, int(s)) for s in chosen])
+    return GoalStates(states, states[np.linspace(0, len(states) - 1, most).round().astype(int)])
 
 
 def doubt(run: Run, confidence: Confidence) -> float:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horizonfree.certificates import round_up
+from horizonfree.certificates import round_up, rounded_up
 from horizonfree.errors import OptionError
+from horizonfree.meanings import MEANINGS
 from horizonfree.recipes import versions
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Facts, facts
@@ -25,7 +26,7 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     """Write the report of a run at confidence 1 - delta; returns where it is."""
     found = facts(run, delta)
     images = {name: theme.inline_svg(figure, name) for name, figure in draw_all(found).items()}
-    text = _environment().get_template("report.html").render(facts=found, figures=images)
+    text = _environment().get_template("report.html").render(facts=found, figures=images, meanings=MEANINGS)
     return _write(path, text)
 
 
@@ -33,8 +34,10 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
     """Write several runs side by side; the keys are the names that the page gives them."""
     found = _all_facts(runs, delta)
     has_truth = all(x.has_truth for x in found.values())
+    measured = {x.worst_goal for x in found.values()}
+    worst_goal = measured.pop() if len(measured) == 1 else "worst goal scored"
     with theme.style():
-        figure = draw.gaps({name: x.history for name, x in found.items()}, has_truth)
+        figure = draw.gaps({name: x.history for name, x in found.items()}, has_truth, worst_goal)
     problems = sorted({_problem_line(x) for x in found.values()})
     text = (
         _environment()
@@ -47,6 +50,7 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
             problems=problems,
             delta=delta,
             has_truth=has_truth,
+            worst_goal=worst_goal,
             versions=versions(),
         )
     )
@@ -68,6 +72,8 @@ def summary(found: Facts) -> dict[str, Any]:
         "certified_gap": found.certificate.eps,
         "words": found.certificate.words,
         "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
+        "goals": len(found.goals.every),
+        "goals_scored": len(found.goals.scored) if found.has_truth else None,
         "doubt": now.doubt,
         "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
         "seed": found.seed,
@@ -118,8 +124,8 @@ def number(x: float | None) -> str:
 
 
 def bound(x: float) -> str:
-    """A bound for people, without exponents."""
-    return "0.000001" if x < 1e-6 else number(round_up(x, finest=1e-6))
+    """A bound for people, rounded up; tiny ones with an exponent."""
+    return rounded_up(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
 
 
 def sentence(words: str) -> str:

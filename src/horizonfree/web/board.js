@@ -137,6 +137,7 @@ export function makeBoard(canvas, problem, events) {
     canvas.setPointerCapture(event.pointerId);
     last = cellOf(event);
     const s = state(last);
+    events.look(s);
     events.begin(s);
     if (s >= 0) events.paint((cursor = s));
   });

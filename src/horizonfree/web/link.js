@@ -1,5 +1,8 @@
 // A painted reward as the fragment of a link: #when=end&paint=12,20-27x0.5&step=3&start=5
 
+const NAMED = 5; // parts of a link that are repeated
+const LONG = 24; // letters of each
+
 // Runs of states with one weight, written "from-to x weight"; weight 1 and runs of one state are written short.
 export function write({ weights, when, step, start }, home) {
   const runs = [];
@@ -16,26 +19,39 @@ export function write({ weights, when, step, start }, home) {
   return "#" + parts.join("&");
 }
 
-// What a fragment says, null if it says nothing; what does not fit the problem is left out.
+// The painting that a fragment holds, null if it holds none, and the parts of it that do not fit the problem.
 export function read(fragment, { states, horizon, start: home }) {
-  const given = new URLSearchParams(fragment.replace(/^#/, ""));
-  if (!given.has("paint")) return null;
+  const text = fragment.replace(/^#/, "");
+  const given = new URLSearchParams(text);
+  if (!given.has("paint")) return { found: null, misfits: text ? [text] : [] };
   const weights = new Float64Array(states);
-  for (const run of given.get("paint").split(",")) {
-    const found = /^(\d+)(?:-(\d+))?(?:x(\d*\.?\d+))?$/.exec(run);
-    if (!found) continue;
-    const weight = found[3] === undefined ? 1 : Number(found[3]);
-    const last = Math.min(Number(found[2] ?? found[1]), states - 1);
-    if (weight >= 0 && weight <= 1) for (let s = Number(found[1]); s <= last; s++) weights[s] = weight;
+  const misfits = [];
+  for (const run of given.get("paint").split(",").filter(Boolean)) {
+    const parts = /^(\d+)(?:-(\d+))?(?:x(\d*\.?\d+(?:e-\d+)?))?$/.exec(run) ?? [];
+    const first = Number(parts[1]), last = Number(parts[2] ?? parts[1]), weight = Number(parts[3] ?? 1);
+    if (first <= last && last < states && weight <= 1) weights.fill(weight, first, last + 1);
+    else misfits.push(run);
   }
-  const whole = (name, size, otherwise) => {
-    const text = given.get(name) ?? "";
-    return /^\d+$/.test(text) && Number(text) < size ? Number(text) : otherwise;
+  const one = (name, isFit, otherwise) => {
+    const value = given.get(name);
+    if (value === null) return otherwise;
+    if (isFit(value)) return value;
+    misfits.push(`${name}=${value}`);
+    return otherwise;
   };
-  return {
+  const below = (size) => (value) => /^\d+$/.test(value) && Number(value) < size;
+  const found = {
     weights,
-    when: given.get("when") === "along" ? "along" : "end",
-    step: whole("step", horizon, 0),
-    start: whole("start", states, home),
+    when: one("when", (value) => value === "end" || value === "along", "end"),
+    step: Number(one("step", below(horizon), 0)),
+    start: Number(one("start", below(states), home)),
   };
+  return { found, misfits };
+}
+
+// What is said of the parts that do not fit: the first few of them, shortened.
+export function complaint(misfits) {
+  const named = misfits.slice(0, NAMED).map((part) => (part.length > LONG ? `${part.slice(0, LONG)}…` : part));
+  const rest = misfits.length - named.length;
+  return `Parts of the link do not fit this run and were left out: ${named.join(", ")}${rest ? ` and ${rest} more` : ""}.`;
 }

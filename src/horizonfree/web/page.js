@@ -3,7 +3,7 @@
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { bound, count, least, most, number } from "/words.js";
+import { bound, count, least, most, number, origin } from "/words.js";
 
 const PATIENCE = 150; // milliseconds before the page says that it is waiting
 const PACE = 280; // milliseconds of a step when an episode is played
@@ -15,6 +15,7 @@ let problem, world; // what was explored; the map or the table that shows it
 let painted = { weights: new Float64Array(0), when: "end", step: 0, start: 0 };
 let seed = 0, answer = null, position = null;
 let undo = [], redo = [], stroke = null;
+let pointed = -1; // the state that the line under the map is about
 
 main().catch((error) => say("working", error.message, true));
 
@@ -24,14 +25,21 @@ async function main() {
   document.title = `${problem.name}: reward playground`;
   $("name").textContent = problem.name;
   $("about").textContent =
-    `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, explored for ` +
-    `${count(problem.episodes, "episode")} without any reward. ${promise()} ` +
-    `Paint where reward is to be found; the plan follows.`;
+    `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, ${origin(problem)} ` +
+    `${promise()} Paint where reward is to be found; the plan follows.`;
   $("step").max = problem.horizon - 1;
   $("start").max = problem.states - 1;
   world = problem.cells ? map() : table();
-  load(link.read(location.hash, problem) ?? example());
+  load(follow() ?? example());
   listen();
+}
+
+// The painting that the address holds, null if it holds none; what does not fit is told.
+function follow() {
+  const { found, misfits } = link.read(location.hash, problem);
+  $("misfits").hidden = !misfits.length;
+  $("misfits").textContent = misfits.length ? link.complaint(misfits) : "";
+  return found;
 }
 
 function promise() {
@@ -89,12 +97,20 @@ const events = {
   stroke: (states) => change((weights) => states.forEach((s) => (weights[s] = brush()))),
   toggle: (s) => change((weights) => (weights[s] = toggled(s))),
   erase: (s) => change((weights) => (weights[s] = 0)),
-  look: (s) => ($("here").textContent = s < 0 ? "\u00a0" : describe(s)),
+  look(s) {
+    pointed = s;
+    tell();
+  },
   say(s) {
     $("here").setAttribute("aria-live", "polite");
-    $("here").textContent = describe(s);
+    events.look(s);
   },
 };
+
+function tell() {
+  const text = pointed < 0 ? "\u00a0" : describe(pointed);
+  if ($("here").textContent !== text) $("here").textContent = text;
+}
 
 function describe(s) {
   const parts = [world.place(s), `reward ${number(painted.weights[s])}`];
@@ -196,6 +212,7 @@ function draw() {
   const shade = (s) => (high > 0 ? (answer.values[s] - low) / (high - low) : 0);
   const path = position === null || !answer ? null : answer.episode;
   world.draw({ ...painted, shade, values: answer?.values, policy: answer?.policy, path, at: position ?? 0 });
+  tell();
 }
 
 function show() {
@@ -225,7 +242,6 @@ function show() {
 function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
   if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
-  if (answer.gap <= 1e-9) return `Certified: no policy is better, with probability ${problem.confidence}.`;
   return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
 }
 
@@ -307,8 +323,8 @@ function listen() {
     changed();
   };
   window.addEventListener("hashchange", () => {
-    const state = link.read(location.hash, problem);
-    if (state) load(state);
+    const found = follow();
+    if (found) load(found);
   });
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.matches("input[type=number]");

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from horizonfree import planning
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mixture import Mixture
-from horizonfree.report.facts import as_known
+from horizonfree.report.facts import as_known, explorer_of, saw_reward
 from horizonfree.run import Plan, Run, true_gap
 from horizonfree.simulate import simulate
 
@@ -50,11 +50,15 @@ class Session:
         self._lock = threading.Lock()
 
     def problem(self) -> dict[str, Any]:
-        """What the page needs to draw the problem, and the certificate for every reward."""
+        """What the page draws, where the episodes are from, and the certificate for every reward."""
         certificate = self.run.certificate(self.delta)
+        explorer, options = explorer_of(self.run)
         return drawing(self.run.problem) | {
             "reachable": np.flatnonzero(self.run.valid.reachable).tolist(),
             "episodes": self.run.episodes,
+            "is_logged": self.run.explorer is None,
+            "explorer": explorer,
+            "saw_reward": saw_reward(options),
             "confidence": 1 - self.delta,
             "eps": certificate.eps,
             "words": certificate.words,

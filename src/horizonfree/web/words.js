@@ -11,9 +11,18 @@ export function number(x) {
   return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
 }
 
-// A bound for people: rounded up, so that what is said stays true.
+// A bound for people: rounded up, so that what is said stays true; tiny ones with an exponent.
 export function bound(x) {
-  if (x < 1e-6) return "0.000001";
-  const unit = 10 ** Math.max(-6, Math.floor(Math.log10(x)) - 2);
-  return number(Math.min(1, Math.ceil(x / unit - 1e-9) * unit));
+  if (x <= 0) return "0";
+  const digit = Math.floor(Math.log10(x)) - 2;
+  const unit = 10 ** (x < 1e-6 ? digit : Math.max(-6, digit));
+  const above = Math.min(1, Math.ceil(x / unit - 1e-9) * unit);
+  return x < 1e-6 ? String(Number(above.toPrecision(3))) : number(above);
+}
+
+// Where the episodes are from.
+export function origin({ episodes, is_logged, explorer, saw_reward }) {
+  if (is_logged) return `learnt from ${count(episodes, "logged episode")}.`;
+  const guide = saw_reward ? ", guided by a reward" : " without any reward";
+  return `explored for ${count(episodes, "episode")}${guide}. Explorer: ${explorer}.`;
 }

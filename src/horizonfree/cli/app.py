@@ -1,0 +1,125 @@
+"""The commands, and how they end. They import what is heavy when they run, so that help comes at once."""
+
+import errno
+import os
+import sys
+import warnings
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from horizonfree.cli import answers, explore, lists
+from horizonfree.errors import HorizonfreeError, UnknownNameError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
+
+
+class Commands(TyperGroup):
+    """The commands by name; one that does not exist is answered with those that do."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:  # completion asks for half a word
+            raise UnknownNameError(
+                f"there is no command {args[0]!r}; choose one of: {', '.join(self.commands)}"
+            )
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="horizonfree",
+    cls=Commands,
+    help="Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is.",
+    epilog="New here? `horizonfree tour` shows everything in a minute.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (
+    explore.tour,
+    lists.problems,
+    lists.explorers,
+    explore.explore,
+    answers.plan,
+    answers.certify,
+    answers.report,
+    answers.compare,
+    answers.serve,
+    lists.theory,
+):
+    app.command(no_args_is_help=command in (answers.plan, answers.certify, answers.report, answers.compare))(
+        command
+    )
+
+
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        from horizonfree import __version__
+
+        print(f"horizonfree {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Say which version."
+    ),
+) -> None:
+    """Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is."""
+
+
+def run() -> int:
+    """Run the command that was typed; the exit code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = _say_warning
+        return _run()
+
+
+def _run() -> int:
+    try:
+        return app(prog_name="horizonfree", standalone_mode=False) or 0
+    except HorizonfreeError as error:
+        _say(f"error: {error}")
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        _say("stopped")
+        return 130
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        is_about_a_file = error.filename is not None or error.errno in FULL
+        if not is_about_a_file:  # show it in full
+            raise
+        is_file = isinstance(error, FileExistsError)
+        why = "there is a file where a folder should be" if is_file else error.strerror
+        _say(f"error: {error.filename or 'output'}: {why}")
+        return 2
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a mistake of ours: show it in full
+            raise
+        _say(f"error: {_about_usage(error)}")
+        return 2
+
+
+def _about_usage(error: Any) -> str:
+    """What Typer found wrong with the words that were typed, and how they are written, where it does not say so."""
+    words: str = error.format_message().removesuffix(".")
+    if not words:
+        return "say what to do; the help above shows how"
+    if getattr(error, "ctx", None) is None or (isinstance(error, typer.BadParameter) and error.message):
+        return words
+    usage = error.ctx.get_usage().removeprefix("Usage: ").replace("{", "").replace("}", "")
+    return f"{words}; write it as {usage} (--help says more)"
+
+
+def _say(text: str) -> None:
+    print(f"horizonfree: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"note: {message}")

@@ -1,0 +1,125 @@
+"""What the playground says: where the episodes are from, bounds, the line under the map, links that do not fit."""
+
+from typing import Any
+
+import pytest
+
+from .conftest import Playground, settled, until
+from .test_playground import Picture, Visit, cell, drag, painted, plan
+
+LEFT_OUT = "Parts of the link do not fit this run and were left out: "
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "20 steps an episode, explored for 150 episodes without any reward. Explorer: information. "),
+        (
+            {"explorer": "ucrl-vtr", "saw_reward": True, "episodes": 30},
+            "explored for 30 episodes, guided by a reward. Explorer: ucrl-vtr. ",
+        ),
+        ({"is_logged": True, "episodes": 1}, "20 steps an episode, learnt from 1 logged episode. "),
+        ({"explorer": "chen2022 (reconstruction)"}, "Explorer: chen2022 (reconstruction). "),
+    ],
+)
+def test_the_header_says_where_the_episodes_are_from(
+    grid: Playground, visit: Visit, told: dict[str, Any], said: str
+) -> None:
+    page = visit(grid.address)
+    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | told))
+    page.reload()
+    settled(page)
+    about = page.inner_text("#about")
+    assert said in about
+    assert ("without any reward" in about) == (told.keys() <= {"explorer"})
+    assert ("Explorer:" in about) == ("is_logged" not in told)
+
+
+def test_bounds_are_never_rounded_down_and_tiny_ones_are_shown(grid: Playground, visit: Visit) -> None:
+    page = visit(grid.address)
+    told = {0: "0", 2.001e-11: "2.01e-11", 2e-11: "2e-11", 1e-9: "1e-9", 9.995e-7: "0.000001"}
+    told |= {1e-6: "0.000001", 1.2e-6: "0.000002", 0.0413001: "0.0414", 0.561: "0.561", 0.9999: "1", 1: "1"}
+    found = page.evaluate(
+        "(xs) => import('/words.js').then(({ bound }) => xs.map((x) => bound(x)))", list(told)
+    )
+    assert found == list(told.values())
+
+
+@pytest.mark.parametrize(("gap", "said"), [(3e-10, "3e-10"), (0.04121, "0.0413")])
+def test_a_tiny_gap_is_told_as_a_gap(grid: Playground, visit: Visit, gap: float, said: str) -> None:
+    page = visit(f"{grid.address}#when=end&paint=")
+    page.route("**/api/plan", lambda route: route.fulfill(json=route.fetch().json() | {"gap": gap}))
+    drag(page, 9)
+    wanted = f"Certified: loses at most {said} against the best policy, with probability 0.95."
+    assert page.inner_text("#proof") == wanted
+
+
+def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground, visit: Visit) -> None:
+    """The pointer does not move between the strokes."""
+    page = visit(f"{grid.address}#when=end&paint=&step=19")
+    page.mouse.move(*cell(page, 9))
+    assert page.inner_text("#here") == "column 2, row 2 · reward 0"
+    page.mouse.down()
+    page.mouse.up()
+    settled(page)
+    assert page.inner_text("#here").startswith("column 2, row 2 · reward 1 · value 1 · ")
+    page.keyboard.press("Control+z")
+    settled(page)
+    assert page.inner_text("#here") == "column 2, row 2 · reward 0"
+    page.keyboard.press("Control+Shift+Z")
+    page.locator("#step").press("Home")
+    settled(page)
+    assert page.inner_text("#here").startswith("column 2, row 2 · reward 1 · value 0.")
+    page.mouse.move(*cell(page, 0))
+    assert f"value {plan(grid, [9]).value:#.3g}" in page.inner_text("#here")
+
+
+def test_a_finger_sees_the_line_too(grid: Playground, visit: Visit) -> None:
+    page = visit(f"{grid.address}#when=end&paint=", has_touch=True)
+    page.locator("#board").dispatch_event("pointerdown", pointer(page, 9))
+    assert page.inner_text("#here").startswith("column 2, row 2 · reward 1")
+
+
+def pointer(page: Any, s: int) -> dict[str, Any]:
+    x, y = cell(page, s)
+    return {"button": 0, "pointerId": 1, "clientX": x, "clientY": y}
+
+
+@pytest.mark.parametrize(
+    ("paint", "kept", "left_out"),
+    [
+        ("999", "", "999"),
+        ("3x2", "", "3x2"),
+        ("garbage", "", "garbage"),
+        ("0-1000000000", "", "0-1000000000"),
+        ("3,<b>,70,60-99,5x7,6x0.5", "3,6x0.5", "<b>, 70, 60-99, 5x7"),
+        ("9-7,63", "63", "9-7"),
+        ("1,2,100,101,102,103,104,105", "1-2", "100, 101, 102, 103, 104 and 1 more"),
+        ("a" * 99, "", "a" * 24 + "…"),
+    ],
+)
+def test_what_does_not_fit_is_left_out_and_told(
+    grid: Playground, visit: Visit, paint: str, kept: str, left_out: str
+) -> None:
+    page = visit(f"{grid.address}#when=end&paint={paint}")
+    assert painted(page) == kept
+    assert page.inner_text("#misfits") == f"{LEFT_OUT}{left_out}."
+
+
+def test_other_parts_that_do_not_fit_are_told_too(grid: Playground, visit: Visit, picture: Picture) -> None:
+    page = visit(f"{grid.address}#when=often&paint=3,70&step=999&start=-1")
+    assert page.inner_text("#misfits") == f"{LEFT_OUT}70, when=often, step=999, start=-1."
+    picture(page, "misfits")
+    drag(page, 0)
+    assert page.url.endswith("#when=end&paint=0,3")
+    page.evaluate("location.hash = '#nonsense'")
+    until(page, "document.getElementById('misfits').textContent.includes('nonsense')")
+    assert page.inner_text("#misfits") == f"{LEFT_OUT}nonsense."
+    assert page.inner_text("#value") != "–"
+
+
+@pytest.mark.parametrize("paint", ["", "3,5-8x0.25", "7x1e-7", "0-63"])
+def test_a_link_that_fits_is_followed_without_a_word(grid: Playground, visit: Visit, paint: str) -> None:
+    page = visit(f"{grid.address}#when=along&paint={paint}&step=19&start=63")
+    assert page.url.endswith(f"#when=along&paint={paint}&step=19&start=63")
+    assert not page.is_visible("#misfits")

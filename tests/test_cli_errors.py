@@ -1,0 +1,190 @@
+"""What the command line says to bad input: one line with what is wrong, which value it is, and what to do."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from tests.shell import TINY, Shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capsys, monkeypatch)
+
+
+BAD = {
+    "explore zoned-gird --episodes 3": "did you mean 'zoned-grid'",
+    "explore": "say what to explore",
+    "explore zoned-grid": "say how long to explore: --episodes",
+    "explore zoned-grid --episodes 0": "episodes is 0; it must be a whole number of at least 1",
+    "explore zoned-grid --episodes many": "'--episodes': 'many' is not a whole number; write it in digits",
+    "explore zoned-grid --episodes 3 --seed -1": "seed is -1",
+    "explore zoned-grid --episodes 3 --explorer informaton": "did you mean 'information'",
+    "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",
+    "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt scale=big": "scale is 'big'",
+    "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt delta=0.1": "--delta",
+    "explore zoned-grid --episodes 3 --param size=1": "size is 1; cells along a side: an integer from 2 to 200",
+    "explore zoned-grid --episodes 3 --param size": "write it as --param name=value",
+    "explore zoned-grid --episodes 3 --settings nothing.toml": "No such file",
+    "explore zoned-grid --episodes 3 --settings bad.toml": "there is no setting 'epsodes'",
+    "explore zoned-grid --episodes 3 --settings odd.toml": "seed is 'one'; it must be of type int",
+    "explore zoned-grid --episodes 3 --out .": "is not an empty folder",
+    "explore zoned-grid --resume nothing": "cannot change now",
+    "explore --resume nothing": "is not a folder",
+    "explore zoned-grid --until-eps 2": "until_eps is 2",
+    "explore --bogus": "--bogus",
+    "plan nothing --goal 3": "is not a folder",
+    "plan .": "holds no run",
+    "certify nothing": "is not a folder",
+    "problems zoned": "there is no problem 'zoned'",
+    "explorers unifrom": "did you mean 'uniform'",
+    "theory --delta 2": "delta is 2",
+    "compare nothing": "is not a folder",
+    "explore zoned-grid --episodes 99999999999999999999": "the largest whole number is 9223372036854775807",
+    "explore zoned-grid --episodes 3 --param name=x": "has no parameter 'name'",
+    "explore zoned-grid --episodes 3 --opt name=x": "has no option 'name'",
+    "explore zoned-grid --episodes 3 --save-episodes 0": "save_episodes is 0",
+    "explore zoned-grid --episodes 3 --save-seconds nan": "save_seconds is nan",
+    "explore zoned-grid --episodes 3 --save-seconds -1": "save_seconds is -1",
+    "explore zoned-grid --episodes 3 --settings null.toml": "out is 'a\\x00b'; a name holds no null character",
+    "explore zoned-grid --episodes 3 --out ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
+    f"explore zoned-grid --episodes 3 --out {'x' * 300}": "File name too long",
+    "explore zoned-grid --episodes 3 --reward empty.npy": "empty.npy is not a .npy file",
+    "explore --resume nothing --delta 0.3": "--delta belongs to a new end",
+    "explore --resume nothing --episodes 2 --goal 3": "--goal and --reward say what --until-eps is about",
+    "explore --resume nothing --settings fine.toml": "settings cannot change now",
+    "certify ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
+    f"certify {'x' * 300}": "File name too long",
+    "compare nothing --episodes 3": "--episodes belongs to --problem",
+    "compare nothing --problem zoned-grid": "compare runs, or explore a problem anew, not both",
+    "compare --problem zoned-grid --workers 0": "workers is 0",
+    "compare --problem zoned-grid --seeds 0": "seeds is 0",
+    "compare --problem zoned-grid --param name=x": "has no parameter 'name'",
+    "compare --problem zoned-grid --out empty.npy": "empty.npy: there is a file where a folder should be",
+    "compare --problem zoned-grid --out other": "other holds a run",
+    "bogus": "there is no command 'bogus'; choose one of: tour, problems, explorers, explore, plan",
+    "--bogus": "No such option: --bogus; write it as horizonfree [OPTIONS] COMMAND",
+    "explore zoned-grid --episodes 1e3": "'--episodes': '1e3' is not a whole number; write it in digits only",
+    "explore zoned-grid --until-eps few": "'--until-eps': 'few' is not a number; write it in digits",
+    "plan nothing --goal 1 --goal x": "'--goal': 'x' is not a whole number",
+    "plan --json": "Missing argument 'RUN'; write it as horizonfree plan [OPTIONS] RUN (--help says more)",
+    "serve": "Missing argument 'RUN'; write it as horizonfree serve [OPTIONS] RUN",
+    "plan nothing extra": "extra argument(s) (extra); write it as horizonfree plan [OPTIONS] RUN",
+    "theory --d 2.5": "'--d': '2.5' is not a whole number; write it in digits only, such as 1000",
+    "theory --eps abc": "'--eps': 'abc' is not a number; write it in digits, such as 0.05",
+    "theory --K": "'--K' requires an argument",
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_clear_line_and_exit_code_two(line: str, shell: Shell) -> None:
+    Path("bad.toml").write_text("epsodes = 3")
+    Path("odd.toml").write_text('seed = "one"')
+    Path("null.toml").write_text(r'out = "a\u0000b"')
+    Path("fine.toml").write_text("seed = 4")
+    Path("empty.npy").touch()
+    Path("other").mkdir()
+    Path("other/run.json").touch()
+    code, out, err = shell(line)
+    assert code == 2
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("horizonfree: error: ")
+    assert BAD[line] in last
+    assert "Traceback" not in err
+    assert not Path("runs").exists()
+
+
+def test_a_bad_reward_is_named(shell: Shell) -> None:
+    shell.json(f"explore {TINY} --explorer uniform --episodes 2 --out a")
+    np.save("object.npy", np.array([{}]), allow_pickle=True)
+    np.save("short.npy", np.zeros(3))
+    Path("text.npy").write_text("hello")
+    Path("empty.npy").touch()
+    Path("zip.npy").write_bytes(b"PK\x03\x04 and so on")
+    np.savez("several", np.zeros(9))
+    Path("several.npz").rename("several.npy")
+    np.save("huge.npy", np.zeros(100_000))
+    Path("huge.npy").write_bytes(
+        Path("huge.npy").read_bytes().replace(b"(100000,), }         ", b"(100000000000000,), }")
+    )
+    for name, words in {
+        **dict.fromkeys(("empty", "zip", "several", "huge"), "not a .npy file"),
+        "object": "not a .npy file",
+        "short": "shape (3,)",
+        "text": "not a .npy file",
+        "no": "No such",
+    }.items():
+        code, _, err = shell(f"plan a --reward {name}.npy")
+        assert code == 2
+        assert words in err
+    assert (
+        shell("plan a")[0]
+        == shell("plan a --goal 1 --stay 2")[0]
+        == shell("plan a --goal 1 --reward short.npy")[0]
+        == 2
+    )
+    assert "states are 0 to 8" in shell("plan a --goal 9")[2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan a --goal 1 --policy a",
+        "plan a --goal 1 --policy ''",
+        "report a --out a",
+        "report a --out ''",
+        "report a --out /proc/x.html",
+        "report a --out plain/x.html",
+        f"report a --out {'x' * 300}",
+        "report a --figures plain",
+        "compare a --out a",
+    ],
+)
+def test_what_cannot_be_written_is_one_line_that_names_it(line: str, shell: Shell) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    Path("plain").touch()
+    code, _, err = shell(line)
+    assert code == 2
+    (last,) = err.splitlines()
+    assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
+
+
+@pytest.mark.parametrize("line", ["", "plan"])
+def test_without_a_word_there_is_help_and_a_reason(line: str, shell: Shell) -> None:
+    code, out, err = shell(line)
+    assert code == 2
+    assert "Usage: horizonfree" in out
+    assert err == "horizonfree: error: say what to do; the help above shows how\n"
+
+
+def test_a_mistake_of_ours_is_shown_in_full(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("about no file")
+
+    monkeypatch.setattr(hf, "load", fail)
+    with pytest.raises(OSError, match="about no file"):
+        shell.run("certify a")
+
+
+PYTHON = re.compile(r"\w\(.*\)|\w=['\"]")
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("plan nothing --goal 1", "give one that a run was explored or saved into"),
+        (f"explore {TINY} --episodes 2 --out a", "resume it, or choose another folder"),
+    ],
+)
+def test_errors_about_folders_fit_the_command_line_and_python(line: str, advice: str, shell: Shell) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    code, _, err = shell(line)
+    last = err.splitlines()[-1]
+    assert code == 2
+    assert last.endswith(advice)
+    assert not PYTHON.search(last)

@@ -1,0 +1,111 @@
+"""Ctrl-C, whenever it comes: one line, no traceback, and exit code 130."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import horizonfree as hf
+from tests.shell import TINY
+
+# Ctrl-C while a module is being loaded: the finder is asked for it, finds nothing, and presses the key.
+PRESS = """
+import os, signal, sys
+_, module, *words = sys.argv
+
+class Press:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+from horizonfree.cli import main
+sys.meta_path.insert(0, Press())
+sys.argv = ["horizonfree", *words]
+main()
+"""
+# As JAX does it: a callback of the garbage collector, which drops whatever is raised in it.
+DROP = """
+import gc, os, signal, sys
+from horizonfree.cli import _interrupt
+
+def drop(phase, info):
+    if phase == "start":
+        gc.callbacks.remove(drop)
+        os.kill(os.getpid(), signal.SIGINT)
+
+try:
+    with _interrupt.told():
+        gc.callbacks.append(drop)
+        gc.collect()
+        while True:
+            pass
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+READY = "from horizonfree.cli import main, _interrupt; _interrupt.end_at_once(); print('ready', flush=True); main()"
+
+
+def python(script: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("module", ["typer", "numpy", "jax", "jax._src.xla_bridge"])
+def test_while_something_is_loaded(module: str, tmp_path: Path) -> None:
+    done = python(PRESS, module, "theory", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "horizonfree: stopped\n")
+
+
+def test_while_the_playground_prepares_itself(tmp_path: Path) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out=tmp_path / "a")
+    done = python(PRESS, "uvicorn", "serve", "a", "--port", "0", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "horizonfree: stopped\n")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
+def test_at_any_time(seconds: float, tmp_path: Path) -> None:
+    """It may have finished before: then with its answer."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", READY, "theory"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 130)
+    assert err == ("horizonfree: stopped\n" if process.returncode else "")
+    assert process.returncode or "confidence radius" in out
+
+
+def test_an_interruption_that_is_dropped_comes_again(tmp_path: Path) -> None:
+    done = python(DROP, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_other_processes_end_too(tmp_path: Path) -> None:
+    """Explorers are compared in processes of their own. They hold our pipes: as long as one lives, this waits."""
+    script = (
+        "import multiprocessing, os, signal, time\n"
+        "from horizonfree.cli import _interrupt\n"
+        "_interrupt.end_at_once()\n"
+        "multiprocessing.get_context('spawn').Process(target=time.sleep, args=(600,)).start()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    done = python(script, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "horizonfree: stopped\n")
+
+
+def test_a_process_that_ignores_it_goes_on(tmp_path: Path) -> None:
+    script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{PRESS}"
+    done = python(script, "typer", "explore", *TINY.split(), "--episodes", "2", "--out", "a", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert hf.load(tmp_path / "a").episodes == 2

@@ -1,0 +1,107 @@
+"""What is said while something long goes on."""
+
+import numpy as np
+import pytest
+
+from horizonfree import progress
+from horizonfree.stopping import MOST, Goal
+
+
+class Clock:
+    """A clock that is told the time."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    return made
+
+
+def test_the_first_block_is_not_counted_as_it_compiles(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """26 s of compilation, then one second for an episode: 12 s are left after eight of twenty."""
+    with progress.meter(0, Goal(0, 20), True) as show:
+        show(0, {}, None)
+        for episode, now in ((1, 26.0), (2, 27.0), (8, 33.0), (20, 45.0)):
+            clock.now = now
+            show(episode, {}, None)
+    assert capsys.readouterr().err.splitlines() == [
+        "episode 1 of 20, 26 s",
+        "episode 8 of 20, 33 s, about 12 s left",
+        "episode 20 of 20, 45 s",
+    ]
+
+
+def test_without_an_end_none_is_shown_until_there_is_an_estimate(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A gap of 0.4 falls to 0.2 in four times the episodes."""
+    with progress.meter(0, Goal(0, MOST, until_eps=0.2), True) as show:
+        show(0, {}, None)
+        for episode, now, eps in ((1, 10.0, 1.0), (11, 20.0, None), (21, 30.0, 0.4), (30, 39.0, 0.2)):
+            clock.now = now
+            show(episode, {}, eps)
+    assert capsys.readouterr().err.splitlines() == [
+        "episode 1, certified gap 1.000, goal 0.2, 10 s",
+        "episode 11, certified gap 1.000, goal 0.2, 20 s",
+        "episode 21 of 84, certified gap 0.400, goal 0.2, 30 s, about 63 s left",
+        "episode 30 of 30, certified gap 0.200, goal 0.2, 39 s",
+    ]
+
+
+def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is the end until a gap tells of an earlier one; and no episode lies beyond it."""
+    with progress.meter(0, Goal(0, 500, until_eps=0.2), True) as show:
+        for episode, now, eps in ((1, 10.0, 1.0), (10, 20.0, 0.2098), (12, 30.0, None)):
+            clock.now = now
+            show(episode, {}, eps)
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "episode 1 of 500",
+        "episode 10 of 11",
+        "episode 12 of 12",
+    ]
+
+
+@pytest.mark.parametrize(("calls", "words"), [(1, "1 oracle call"), (2, "2 oracle calls")])
+def test_one_call_is_no_plural(
+    clock: Clock, capsys: pytest.CaptureFixture[str], calls: int, words: str
+) -> None:
+    with progress.meter(0, Goal(0, 1), True) as show:
+        show(1, {"oracle_calls": np.array([0, calls], np.int32)}, None)
+    assert capsys.readouterr().err == f"episode 1 of 1, {words}, 0 s\n"
+
+
+def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The live line is drawn by Rich, which is asked what it would show."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bars: list[Progress] = []
+    enter = Progress.__enter__
+    monkeypatch.setattr(Progress, "__enter__", lambda bar: bars.append(bar) or enter(bar))
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True, raising=False)
+
+    def line() -> str:
+        console = Console(width=120)
+        with console.capture() as shown:
+            console.print(bars[0].make_tasks_table(bars[0].tasks))
+        return shown.get()
+
+    with progress.meter(0, Goal(0, MOST, until_eps=0.2), None) as show:
+        show(0, {}, None)
+        assert "episode 0 " in line()
+        assert "left" not in line()
+        show(1, {}, 1.0)
+        assert "episode 1 certified gap 1.000, goal 0.2" in line()
+        show(21, {}, 0.4)
+        assert "episode 21/~84" in line()
+        assert line().rstrip().endswith("left")
