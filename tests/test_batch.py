@@ -296,3 +296,17 @@ def test_refusals_say_what_to_do(error, words, change):
     given = {"problem": mixture(), "explorer": "hf-ucrl-rfe++", "episodes": 9, "seeds": 1} | SMALL | change
     with pytest.raises(error, match=words):
         hf.explore_many(**given)
+
+
+def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
+    """Truths are mended as from_kernels mends them, delta is kept, and numbers of any kind are understood."""
+    kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
+    rounded = np.array([0.3, 0.7 + 5e-9])
+    problem = hf.Mixture.from_kernels(kernels, horizon=3)
+    how = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
+    batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
+    alone = hf.Mixture.from_kernels(kernels, horizon=3, weights=rounded)
+    np.testing.assert_array_equal(batch[0].problem.truth, alone.truth)
+    assert batch[0].goal.delta == 0.2
+    again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
+    np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)

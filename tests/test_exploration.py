@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -95,6 +96,44 @@ def test_a_real_environment_is_only_stepped(problem: hf.Mixture) -> None:
     assert not run.is_simulated
     with pytest.raises(OptionError, match="pass it again: env="):
         run.resume(episodes=1)
+
+
+@pytest.mark.parametrize("name", ["ucrl-vtr", "hf-ucrl-vtr+", "ucrl-vtr+"])
+def test_a_run_keeps_the_reward_it_was_given(problem: hf.Mixture, name: str) -> None:
+    """Whatever becomes of the caller's array: a resumed run has the bits of one that was never interrupted."""
+    reward = hf.occupancy(problem, 8)
+    whole = hf.explore(problem, name, episodes=12, budget=12, reward=reward)
+    half = hf.explore(problem, name, episodes=6, budget=12, reward=reward)
+    reward[:] = 0
+    again = half.resume(episodes=6)
+    assert np.asarray(half.explorer.reward).sum() > 0  # type: ignore[union-attr]
+    np.testing.assert_array_equal(again.evidence.counts, whole.evidence.counts)
+
+
+def test_numbers_of_any_kind_are_understood(problem: hf.Mixture, tmp_path: Path) -> None:
+    """Whole numbers written as 5.0, NumPy's own, and arrays of one number give the run that plain ones give."""
+    plain = hf.explore(problem, "uniform", episodes=6, save_episodes=2, delta=0.05, out=tmp_path / "a")
+    other = hf.explore(
+        problem, "uniform", episodes=6.0, save_episodes=2.0, delta=np.float64(0.05), out=tmp_path / "b"
+    )
+    np.testing.assert_array_equal(plain.evidence.counts, other.evidence.counts)
+    assert plain.certificate(np.array(0.05)) == other.certificate(np.float64(0.05))
+    assert plain.plan(hf.goal(problem, 8), delta=np.array(0.05)).gap == plain.plan(hf.goal(problem, 8)).gap
+    hf.load(tmp_path / "b").resume(until_eps=np.float32(0.9), episodes=np.int64(2))
+    assert hf.load(tmp_path / "b").goal.until_eps == pytest.approx(0.9)  # type: ignore[union-attr]
+    assert hf.explore(problem, "hf-ucrl-rfe++", episodes=2.0).explorer.budget == 2  # type: ignore[union-attr]
+    policy = np.zeros((problem.horizon, problem.num_states), int)
+    assert hf.simulate(problem, policy, episodes=5.0).s.shape[0] == 5
+
+
+def test_more_steps_than_can_be_counted_are_refused() -> None:
+    problem = hf.make("river-swim", states=3, horizon=1000)
+    with pytest.raises(
+        OptionError, match="3,000,000 episodes of 1,000 steps cannot be counted; 2,147,483 can"
+    ):
+        hf.explore(problem, "uniform", episodes=3_000_000)
+    with pytest.raises(OptionError, match="cannot be counted"):
+        hf.explore_many(problem, "uniform", episodes=3_000_000, seeds=1)
 
 
 def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Mixture) -> None:

@@ -65,7 +65,7 @@ def dense_rows(S, seed):
     return rows, np.where(np.arange(4)[:, None] == 3, rng.standard_normal((S, 4, S)), rows)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("scale", [1e-170, 1e-155, 1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("S", [16, 23, 50])
 @pytest.mark.parametrize("is_stochastic", [True, False])
 def test_no_action_is_worth_more_than_it_promises(is_stochastic, S, scale):
@@ -83,14 +83,18 @@ def test_no_action_is_worth_more_than_it_promises(is_stochastic, S, scale):
         assert (promise.reshape(S, 4) >= exact).all()
         known = rng.random(4 * S) < 0.3
         promise[known] = exact.ravel()[known]
-    if is_stochastic:  # nothing known but the inequality, which is an equality for these values
+    if (
+        is_stochastic and scale > planning_cpu.TINY
+    ):  # nothing known but the inequality, which is an equality for these values
         promise[:] = np.inf
         V = scale * (prob[0, 0] - 1 / S)
         planning_cpu._promise(promise, spread, slack, V, V, room)
         assert promise[0] == pytest.approx(prob[0, 0] @ V, rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["fresh", "same", "goal", "last step", "ties", "costs", "huge"])
+@pytest.mark.parametrize(
+    "kind", ["fresh", "same", "goal", "last step", "ties", "costs", "huge", "tiny", "fading"]
+)
 @pytest.mark.parametrize("S", [16, 23, 50])
 def test_leaving_out_actions_changes_no_bit_of_a_plan(S, kind):
     H, rng = 30, np.random.default_rng(S)
@@ -102,6 +106,8 @@ def test_leaving_out_actions_changes_no_bit_of_a_plan(S, kind):
         "ties": np.broadcast_to(rng.integers(2, size=(S, 1)) / H, (H, S, 4)),
         "costs": -rng.exponential(size=(H, S, 4)) * 1e-3,
         "huge": 1e200 * rng.standard_normal((H, S, 4)),
+        "tiny": 1e-170 * rng.standard_normal((H, S, 4)),
+        "fading": 10.0 ** -(11 * np.arange(H)[:, None, None]) * rng.random((H, S, 4)),
     }
     for prob in dense_rows(S, 2):
         V, policy = np.zeros((H + 1, S)), np.empty((H, S), int)
@@ -127,3 +133,18 @@ def test_no_reward_that_is_not_finite_is_overlooked(num_rewards, is_dense, value
         at = ", ".join(map(str, place))
         with pytest.raises(RewardError, match=rf"reward\[{at}\] is -?(nan|inf); rewards must be finite"):
             planning.optimal(form, bad)
+
+
+@pytest.mark.parametrize("is_dense", [True, False])
+@pytest.mark.parametrize("num_rewards", [1, planning_cpu.LANES + 1])
+def test_totals_that_overflow_are_refused_and_others_are_not(num_rewards, is_dense):
+    """Up or down; and the rewards of different actions are not a total."""
+    kernel, _, _ = random_case(((20, 3, 4, 5), 1))
+    form = from_table(kernel.dense()) if is_dense else kernel
+    for sign in (1, -1):
+        rewards = np.zeros((num_rewards, 5, 20, 3))
+        rewards[:, 4] = sign * 1.7e308
+        assert np.abs(planning.optimal(form, rewards).V[:, 4]).max() == 1.7e308
+        rewards[-1, 3] = sign * 1.7e308
+        with pytest.raises(RewardError, match=r"rewards reach 1.7e\+308; their totals overflow"):
+            planning.optimal(form, rewards)

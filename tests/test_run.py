@@ -64,8 +64,8 @@ def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: h
 def test_a_plan_acts_in_every_state_and_step_and_nowhere_else(run: hf.Run, problem: hf.Mixture) -> None:
     plan = run.plan(hf.goal(problem, 8))
     assert plan.act(4, 8) == plan.policy[4, 8]
-    for h, s in ((5, 0), (0, 9), (-1, 0)):
-        with pytest.raises(ShapeError, match="steps are 0 to 4, states 0 to 8"):
+    for h, s in ((5, 0), (0, 9), (-1, 0), (True, 0), (0.5, 0)):
+        with pytest.raises(ShapeError, match=r"(h|state) is .*; it must be a (step, 0 to 4|state, 0 to 8)"):
             plan.act(h, s)
 
 
@@ -140,3 +140,10 @@ def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in() -> None:
         assert plan.value == pytest.approx(expected, abs=1e-12)
     values = {run.plan(reward, model=model).value for model in ("likelihood", "explorer")}
     assert len(values) == 2
+
+
+def test_plans_can_be_told_apart(run: hf.Run, problem: hf.Mixture) -> None:
+    plan = run.plan(hf.goal(problem, 8))
+    assert plan == plan
+    assert plan != run.plan(hf.goal(problem, 8))
+    assert len({plan, plan}) == 1

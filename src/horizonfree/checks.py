@@ -29,11 +29,12 @@ def check_seed(seed: Any) -> None:
     whole(seed, "seed", 0, LARGEST, "a whole number from 0 to 2^63 - 1")
 
 
-def share(value: Any, name: str, meaning: str = "a failure probability") -> None:
-    """Refuse what is not a number strictly between 0 and 1."""
+def share(value: Any, name: str, meaning: str = "a failure probability") -> float:
+    """A number strictly between 0 and 1."""
     is_number = isinstance(value, (int, float, np.number, np.ndarray)) and np.ndim(value) == 0
     if not (is_number and 0 < value < 1):
         raise OptionError(f"{name} is {value!r}; {meaning} lies strictly between 0 and 1")
+    return float(value)
 
 
 def numbers(x: Any, name: str) -> np.ndarray:

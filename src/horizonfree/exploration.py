@@ -86,9 +86,9 @@ def explore(
     if not is_simulated and known is None:
         raise OptionError("to explore a real environment say which class it belongs to: known=problem")
     mixture = problem if is_simulated else known if isinstance(known, Mixture) else Mixture(known)  # type: ignore[arg-type]
-    stopping.check(episodes, until_eps, delta, budget)
-    _check_saving(save_episodes, save_seconds)
+    episodes, until_eps, delta, budget = stopping.check(episodes, until_eps, delta, budget)
     check_seed(seed)
+    _saving(save_episodes, save_seconds)
     total = budget or episodes or MOST
     kind = build_explorer(explorer, mixture, options, {"budget": total, "delta": delta, "reward": reward})
     if until_eps is None:
@@ -137,13 +137,13 @@ def advance(
         raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
     if env is None and not run.is_simulated:
         raise OptionError("this run explored a real environment; pass it again: env=...")
-    _check_saving(save_episodes, save_seconds)
+    often = _saving(save_episodes, save_seconds)
     if reward is not None and until_eps is None:
         raise OptionError("reward= says what until_eps= is about; give both")
     if episodes is not None or until_eps is not None or run.goal is None:
         run = dataclasses.replace(run, goal=_goal(run, episodes, until_eps, delta, reward))
     engine = _simulated(run, explorer) if env is None else _stepped(run, explorer, env, encode)
-    return _run_to_goal(run, run.goal, engine, progress, save_episodes or MOST, save_seconds)  # type: ignore[arg-type]
+    return _run_to_goal(run, run.goal, engine, progress, often, save_seconds)  # type: ignore[arg-type]
 
 
 def _run_to_goal(
@@ -245,12 +245,11 @@ def _stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int
     return engine
 
 
-def _check_saving(save_episodes: Any, save_seconds: Any) -> None:
-    """Refuse what does not say when to write checkpoints."""
-    if save_episodes is not None:
-        count(save_episodes, "save_episodes")
+def _saving(save_episodes: Any, save_seconds: Any) -> int:
+    """The most episodes between two checkpoints; refuses what does not say when to write them."""
     if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
         raise OptionError(f"save_seconds is {save_seconds!r}; it must be a number of at least 0")
+    return MOST if save_episodes is None else count(save_episodes, "save_episodes")
 
 
 def build_explorer(
@@ -267,7 +266,7 @@ def build_explorer(
     if "reward" in fields:
         if given["reward"] is None:
             raise OptionError(f"explorer {explorer!r} needs reward=: it explores for one reward, not for all")
-        given = given | {"reward": rewards.resolve(problem, given["reward"]).table}
+        given = given | {"reward": rewards.resolve(problem, given["reward"]).table.copy()}
     return make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
 
 
@@ -282,10 +281,15 @@ def check_reward_matters(explorer: Explorer, reward: Any) -> None:
 
 def _goal(run: Run, episodes: int | None, until_eps: float | None, delta: float, reward: Any) -> Goal:
     """What a caller asks for, as episodes of this run and rewards of this problem."""
-    stopping.check(episodes, until_eps, delta)
+    episodes, until_eps, delta, _ = stopping.check(episodes, until_eps, delta)
     if episodes is None and until_eps is None:
         raise OptionError("say how long to explore: episodes=500, or until_eps=0.2")
-    last = run.episodes + (MOST if episodes is None else int(episodes))
+    H = run.problem.horizon
+    if episodes is None:
+        last = min(run.episodes + MOST, stopping.most_episodes(H))
+    else:
+        last = run.episodes + episodes
+        stopping.check_countable(last, H)
     if until_eps is None or reward is None:
         return Goal(run.episodes, last, until_eps, delta)
     several = reward if isinstance(reward, (list, tuple)) else [reward]

@@ -174,6 +174,13 @@ def known_class(
     return Known(succ.astype(np.int32), phi / unit, horizon, start, float(bound * unit), unit, is_dense)
 
 
+def true_parameter(known: Known, theta: Float[np.ndarray, " d"], name: str) -> Float[np.ndarray, " d"]:
+    """A truth in the units it was given in, as a parameter of the normalised features whose rows sum to one."""
+    truth = theta * known.unit
+    check_kernel(known.kernel(truth), f"P_theta of {name}")
+    return row_sums.mended(np.asarray(known.phi), truth)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """A problem: the known class and, for simulation only, the hidden truth.
@@ -275,11 +282,7 @@ class Mixture:
     @classmethod
     def _with_truth(cls, known: Known, theta: Any, name: str, layout: Mapping[str, Any] | None) -> "Mixture":
         """Theta in the units it was given in; stored in the units of the normalised features."""
-        truth = None
-        if theta is not None:
-            truth = theta * known.unit
-            check_kernel(known.kernel(truth), "P_theta of the given truth")
-            truth = row_sums.mended(np.asarray(known.phi), truth)
+        truth = None if theta is None else true_parameter(known, theta, "the given truth")
         return cls(known, truth, name, None, layout or {})
 
     @property

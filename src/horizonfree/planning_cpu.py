@@ -9,8 +9,8 @@ than what another attains, the action is not best. The plan is the same, in ever
 A batch of rewards: the values of one state for LANES rewards stand side by side and are one load (lanes.py). Blocks of
 LANES rewards go to the threads that Numba may use.
 
-A reward is [H, S, A], or [1, S, A] when it is the same at every step. Where a reward is
-not finite, V is not a number: 0 times the sum of the rewards is added. Actions are numbers of 32 bits: plans of many
+A reward is [H, S, A], or [1, S, A] when it is the same at every step. Where a reward or a total is
+not finite, V is not a number: 0 times each of them is added. Actions are numbers of 32 bits: plans of many
 states wait for the memory that they are written to.
 """
 
@@ -45,6 +45,7 @@ THREADS: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 FAR = 2**17  # values of all states, if a core's own cache does not hold them
 AHEAD = 5  # rows for which values that lie far are asked early
 EPS = np.finfo(np.float64).eps
+TINY = 1e-130  # values that stay below this have squares that vanish
 NOTHING = np.empty((0, 0, 0), np.uint32)  # the successors of a dense kernel, which need not be listed
 
 
@@ -97,6 +98,9 @@ def _promise(promise, spread, slack, after, change, room):  # type: ignore[no-un
     p v = m sum(p) + (p - mean(p)) (v - m) <= m sum(p) + |p - mean(p)| |v - m| for a row p, and v with mean m.
     """
     m, deviation, size = _moments(after, room)
+    if size < TINY:
+        promise[:] = np.inf if (after != 0).any() else 0.0
+        return
     m_change, deviation_change, size_change = _moments(change, room)
     m += slack * size
     m_change += slack * (size + size_change)
@@ -125,7 +129,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
         for s in range(S):
             first, top, second, check = 0, -np.inf, -np.inf, 0.0
             for a in range(A):
-                check += r[s, a]
+                check += 0 * r[s, a]
                 q = r[s, a] + promise[s, a]
                 if q > top:
                     first, top, second = a, q, top
@@ -141,7 +145,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
                         # without a branch, whose outcome cannot be foreseen among ties
                         is_better = (q > best) | ((q == best) & (a < greedy))
                         best, greedy = q if is_better else best, a if is_better else greedy
-            V[h, s], policy[h, s] = best + 0 * check, greedy
+            V[h, s], policy[h, s] = best + (check + 0 * best), greedy
         for s in range(S):
             change[s], after[s] = V[h, s] - after[s], V[h, s]
 
@@ -157,12 +161,12 @@ def _one(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # prag
             best, greedy, check = -np.inf, 0, 0.0
             for a in range(A):
                 q = r[s, a]
-                check += q
+                check += 0 * q
                 for j in range(n):
                     q += prob[s, a, j] * V[h + 1, succ[s, a, j]]
                 if q > best:
                     best, greedy = q, a
-            V[h, s] = best + 0 * check
+            V[h, s] = best + (check + 0 * best)
             policy[h, s] = greedy
 
 
@@ -189,10 +193,10 @@ def _choose(r, first, now, greedy):  # type: ignore[no-untyped-def]  # pragma: n
         best, action, check = splat(-np.inf), splat(0), splat(0.0)
         for a in range(A):
             q = load(r, (s * A + a) * LANES)
-            check = plus_product(check, 1.0, q)
+            check = plus_product(check, 0.0, q)
             is_better = exceeds(q, best)
             best, action = where(is_better, q, best), where(is_better, splat(a), action)
-        store(now, (first + s) * LANES, plus_product(best, 0.0, check))
+        store(now, (first + s) * LANES, plus_product(best, 1.0, check))
         store(greedy, (first + s) * LANES, action)
 
 

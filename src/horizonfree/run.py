@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from horizonfree import certificates, evidence, planning, rewards
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.certificates import Certificate, Confidence
+from horizonfree.checks import share, whole
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Progress
@@ -24,7 +25,7 @@ from horizonfree.stopping import Goal
 from horizonfree.valid import ValidSet, valid_set
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The answer to one reward. Value and gap are in the units of the reward as it was given.
 
@@ -41,8 +42,8 @@ class Plan:
     def act(self, h: int, state: int) -> int:
         """The action at step h (from 0) in a state."""
         H, S = self.policy.shape
-        if not (0 <= h < H and 0 <= state < S):
-            raise ShapeError(f"step {h}, state {state}: steps are 0 to {H - 1}, states 0 to {S - 1}")
+        h = whole(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
+        state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
         return int(self.policy[h, state])
 
 
@@ -87,6 +88,7 @@ class Run:
 
     def confidence(self, delta: float = 0.05) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
+        delta = share(delta, "delta")
         if delta not in self._confidences:
             known = self.problem.known
             self._confidences[delta] = certificates.confidence(known, self.valid, self.evidence, delta=delta)

@@ -85,7 +85,8 @@ def simulate(problem: Mixture, policy: AnyArray, *, episodes: int = 1, seed: int
     if not isinstance(problem, Mixture):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Mixture")
     most = MAX_BYTES // (12 * problem.horizon)
-    whole(episodes, "episodes", 1, most, f"a whole number from 1 to {most} (more would not fit the memory)")
+    meaning = f"a whole number from 1 to {most} (more would not fit the memory)"
+    episodes = whole(episodes, "episodes", 1, most, meaning)
     check_seed(seed)
     table = check_policy(problem, policy)
     start = np.int32(problem.start)

@@ -1,11 +1,13 @@
 """How long to explore: a number of episodes, or a certified gap."""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from horizonfree.checks import count, share
+from horizonfree.errors import OptionError
 
 MOST = 1_000_000  # episodes after which until_eps gives up
 
@@ -39,11 +41,32 @@ class Goal:
         return min(look, self.last)
 
 
-def check(episodes: int | None, until_eps: float | None, delta: float, budget: int | None = None) -> None:
-    """Refuse what cannot be a goal."""
-    for name, value in {"episodes": episodes, "budget": budget}.items():
-        if value is not None:
-            count(value, name)
-    if until_eps is not None:
-        share(until_eps, "until_eps", "a gap to be certified")
-    share(delta, "delta")
+class Asked(NamedTuple):
+    """How long to explore, in plain numbers."""
+
+    episodes: int | None
+    until_eps: float | None
+    delta: float
+    budget: int | None
+
+
+def check(episodes: Any, until_eps: Any, delta: Any, budget: Any = None) -> Asked:
+    """What a caller asks for; refuses what cannot be a goal."""
+    return Asked(
+        None if episodes is None else count(episodes, "episodes"),
+        None if until_eps is None else share(until_eps, "until_eps", "a gap to be certified"),
+        share(delta, "delta"),
+        None if budget is None else count(budget, "budget"),
+    )
+
+
+def most_episodes(horizon: int) -> int:
+    """So many episodes can be counted: their steps are numbers of 32 bits."""
+    return (2**31 - 1) // horizon
+
+
+def check_countable(episodes: int, horizon: int) -> None:
+    """Refuse more episodes than can be counted."""
+    most = most_episodes(horizon)
+    if episodes > most:
+        raise OptionError(f"{episodes:,} episodes of {horizon:,} steps cannot be counted; {most:,} can")

@@ -12,7 +12,7 @@ from horizonfree import features
 from horizonfree.checks import check_seed, numbers, whole
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers._api import Explorer
-from horizonfree.mixture import Known, Mixture, check_kernel
+from horizonfree.mixture import Known, Mixture, true_parameter
 from horizonfree.valid import ValidSet, valid_set
 
 STATIC = ("horizon", "start", "is_dense")  # what the known classes of a batch must share exactly
@@ -83,8 +83,7 @@ def problems_of(problem: Mixture | Sequence[Mixture], truths: Any) -> tuple[Mixt
         return (problem,)
     known, made = problem.known, []
     for i, given in enumerate(truths):
-        truth = features.vector(given, known.dim, f"truths[{i}]") * known.unit
-        check_kernel(known.kernel(truth), f"P_theta of truths[{i}]")
+        truth = true_parameter(known, features.vector(given, known.dim, f"truths[{i}]"), f"truths[{i}]")
         made.append(Mixture(known, truth, problem.name, None, problem.layout))
     if not made:
         raise OptionError("truths is empty; give at least one")

@@ -17,7 +17,7 @@ from horizonfree.batch import chunks
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.job import Job, judge, room
 from horizonfree.batch.many import CURVES
-from horizonfree.checks import whole
+from horizonfree.checks import count, whole
 from horizonfree.errors import OptionError
 from horizonfree.exploration import build_explorer, check_reward_matters
 from horizonfree.explorers._api import Explorer, Progress
@@ -40,6 +40,7 @@ class Batch:
     rows: Mapping[str, np.ndarray]
     checkpoints: Int[np.ndarray, " C"]
     curves: Mapping[str, Float[np.ndarray, "N C"]]
+    delta: float
 
     def __len__(self) -> int:
         return len(self.cast)
@@ -63,7 +64,7 @@ class Batch:
             self.cast.valids[member.problem],
             progress,
             {name: x[i] for name, x in self.rows.items()},
-            goal=Goal(0, int(progress.episode)),
+            goal=Goal(0, int(progress.episode), delta=self.delta),
         )
 
     def __iter__(self) -> Iterator[Run]:
@@ -105,8 +106,9 @@ def explore_many(
     out: a folder for the batch. Members are explored in chunks and each is stored when it is finished; the same call
         with the same folder goes on after an interruption, or reads what is there.
     """
-    stopping.check(episodes, None, delta, budget)
-    problems = casting.problems_of(problem, truths)
+    _, _, delta, budget = stopping.check(episodes, None, delta, budget)
+    episodes, problems = count(episodes, "episodes"), casting.problems_of(problem, truths)
+    stopping.check_countable(episodes, problems[0].horizon)
     given = {"budget": budget or episodes, "delta": delta, "reward": reward}
     kind = build_explorer(explorer, problems[0], options, given)
     check_reward_matters(kind, reward)
@@ -135,7 +137,8 @@ def explore_many(
                 store.save(first, arrays)
             parts.append(arrays)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Batch(cast, job.progress(joined), _under(joined, "rows."), looks, _under(joined, "curves."))
+    rows, found = _under(joined, "rows."), _under(joined, "curves.")
+    return Batch(cast, job.progress(joined), rows, looks, found, delta)
 
 
 def is_wide() -> bool:
