@@ -112,3 +112,21 @@ def test_least_squares_returns_an_interior_target_itself():
     with jax.enable_x64(True):
         theta = least_squares(U.valid, U.matrices[0], U.matrices[0] @ target)
     np.testing.assert_allclose(theta, target, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", [9, 42, 51])
+def test_least_squares_stands_kernels_that_are_nearly_alike(seed, x64):
+    """Two that differ by a share of some 1e-7: the last steps meet matrices that are singular to rounding."""
+    rng = np.random.default_rng(seed)
+    kernels, share = rng.dirichlet(np.ones(4), size=(4, 4, 2)), 10 ** rng.uniform(-7, 0)
+    kernels[1] = (1 - share) * kernels[0] + share * kernels[1]
+    problem = Mixture.from_kernels(kernels, horizon=3)
+    G = rng.normal(size=(4, 12)) * 10 ** rng.uniform(-2, 3, size=(4, 1))
+    A = np.eye(4) + G @ G.T
+    target = rng.dirichlet(np.ones(4)) * problem.known.unit + rng.normal(size=4) * 10 ** rng.uniform(-3, 1)
+    valid = valid_set(problem.known)
+    ours = np.asarray(jax.jit(least_squares)(valid, A, A @ target))
+    empty = ConfidenceSet(valid, np.zeros((0, 4)), np.zeros((0, 4, 4)), np.zeros(0))
+    best = solve_cone(empty, A / np.trace(A), A @ target / np.trace(A))
+    size = [(x - target) @ A @ (x - target) for x in (ours, best)]
+    assert size[0] == pytest.approx(size[1], rel=1e-6)

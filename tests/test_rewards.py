@@ -61,6 +61,27 @@ def test_rescaled_costs_are_rewards_and_the_map_goes_back(problem, seed):
         assert reward.factor * total + reward.offset == pytest.approx(sum(costs[step] for step in path))
 
 
+def test_a_map_made_for_one_problem_is_not_used_for_another():
+    """States that could not be occupied there were left out; where fewer can be, the map still holds."""
+
+    def chain(moves):
+        kernel = np.zeros((3, 2, 3))
+        kernel[np.arange(3), 0, np.arange(3)] = 1
+        kernel[np.arange(3), 1, np.minimum(np.arange(3) + moves, 2)] = 1
+        return Mixture.from_kernels([kernel], horizon=2, weights=[1.0])
+
+    cost = -np.arange(3.0)
+    slow, fast = (rescale(chain(moves), cost) for moves in (1, 2))
+    with pytest.raises(
+        RewardError, match="another problem: there state 2 cannot be occupied at step 1, here it can"
+    ):
+        resolve(chain(2), slow)
+    wide = np.ones((3, 2, 3)) / 3
+    both = rescale(Mixture.from_kernels([wide], horizon=2), cost)
+    assert resolve(chain(1), both) is both
+    assert resolve(chain(2), fast) is fast
+
+
 def test_a_constant_reward_rescales_to_nothing_to_choose(problem):
     reward = rescale(problem, np.full((S, A), -2.0))
     assert (reward.table == 0).all()

@@ -22,11 +22,15 @@ RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a
 
 
 class Reward(eqx.Module):
-    """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor."""
+    """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor.
+
+    `occupied`: where the map back was made for; None where it holds everywhere.
+    """
 
     table: Float[np.ndarray, "H S A"]
     factor: float = 1.0
     offset: float = 0.0
+    occupied: Bool[np.ndarray, "H S"] | None = None
 
 
 def goal(
@@ -64,6 +68,14 @@ def resolve(problem: Problem, reward: RewardLike, *, scale: str = "total") -> Re
     known = _known(problem)
     if isinstance(reward, Reward):
         _check(known, _shaped(known, reward.table, [(known.horizon, known.num_states, known.num_actions)]))
+        if reward.occupied is not None:
+            new = np.argwhere(occupied_states(known) & ~reward.occupied)
+            if new.size:
+                h, s = new[0]
+                raise RewardError(
+                    f"this reward was rescaled for another problem: there state {s} cannot be occupied at step {h}, "
+                    "here it can; rescale it for this one"
+                )
         return reward
     if scale not in ("total", "per-step"):
         raise RewardError(f"scale is {scale!r}; it must be 'total' or 'per-step'")
@@ -121,8 +133,8 @@ def rescale(problem: Problem, reward: RewardLike) -> Reward:
             f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
         )
     if factor <= 0:  # the same on every trajectory: nothing to choose
-        return Reward(np.zeros_like(table), 1.0, offset)
-    return Reward(shifted / factor, factor, offset)
+        return Reward(np.zeros_like(table), 1.0, offset, occupied)
+    return Reward(shifted / factor, factor, offset, occupied)
 
 
 def as_table(problem: Problem, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
