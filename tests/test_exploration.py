@@ -169,7 +169,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"episodes": 1, "save_seconds": -1}, OptionError, "save_seconds is -1"),
     ({"episodes": 1, "explorer": "unifrom"}, UnknownNameError, "did you mean 'uniform'"),
     ({"episodes": 1, "explorer": "uniform", "pace": 2}, UnknownNameError, "no option 'pace'"),
-    ({"episodes": 1, "explorer": "ucrl-vtr"}, OptionError, "needs reward="),
+    ({"episodes": 1, "explorer": "ucrl-vtr"}, OptionError, "needs a reward"),
     ({"episodes": 1, "explorer": "uniform", "reward": 0}, OptionError, "for all rewards alike; plan for"),
     ({"episodes": 1, "explorer": Uniform(), "pace": 2}, OptionError, "already built"),
     ({"episodes": 1, "explorer": "hf-ucrl-rfe++", "scale": "big"}, OptionError, "scale is 'big'"),

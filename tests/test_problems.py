@@ -197,7 +197,7 @@ def test_a_wrong_name_is_answered_with_the_closest():
             UnknownNameError, match=re.escape(f"no problem {name!r}; choose one of: combination-lock")
         ):
             make(name)
-    with pytest.raises(OptionError, match="needs horizon="):
+    with pytest.raises(OptionError, match="needs a horizon"):
         make("gymnasium:FrozenLake-v1")
 
 

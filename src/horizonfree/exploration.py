@@ -265,7 +265,7 @@ def build_explorer(
     fields = find(explorer).options
     if "reward" in fields:
         if given["reward"] is None:
-            raise OptionError(f"explorer {explorer!r} needs reward=: it explores for one reward, not for all")
+            raise OptionError(f"explorer {explorer!r} needs a reward: it explores for one, not for all")
         given = given | {"reward": rewards.resolve(problem, given["reward"]).table.copy()}
     return make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
 
@@ -275,7 +275,7 @@ def check_reward_matters(explorer: Explorer, reward: Any) -> None:
     if reward is not None and not hasattr(explorer, "reward"):
         raise OptionError(
             "this explorer explores for all rewards alike; plan for a reward afterwards, or explore up to a gap "
-            "that is certified for it: until_eps=0.2"
+            "that is certified for it (until_eps)"
         )
 
 

@@ -174,8 +174,8 @@ def from_episodes(problem: Mixture, episodes: Any, *, budget: int | None = None)
 
     episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. An episode's policy may
     depend on the episodes before it and on nothing later, and none may be left out for what it shows. Transitions that
-    no parameter explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed before
-    the data were seen.
+    no parameter explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed
+    before the data were seen.
     """
     trajectories = _trajectories(problem, episodes)
     valid = valid_set(problem.known)

@@ -99,5 +99,5 @@ def test_learning_for_one_reward_finds_its_plan():
 
 
 def test_they_want_a_reward():
-    with pytest.raises(OptionError, match="needs reward="):
+    with pytest.raises(OptionError, match="needs a reward"):
         hf.explore(hf.make("river-swim"), "hf-ucrl-vtr+", episodes=1)

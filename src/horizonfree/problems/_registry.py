@@ -100,7 +100,7 @@ def make(name: str, /, **parameters: Any) -> Mixture:
         if "env" in parameters:
             raise UnknownNameError(f"problem {name!r} has no parameter 'env'; its name says which it is")
         if "horizon" not in parameters:
-            raise OptionError(f"problem {name!r} needs horizon=, the number of steps in an episode")
+            raise OptionError(f"problem {name!r} needs a horizon, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
     if not isinstance(name, str) or name not in _PROBLEMS:
         raise UnknownNameError(f"there is no problem {name!r}; {closest(str(name), _PROBLEMS)}")
