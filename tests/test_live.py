@@ -13,7 +13,8 @@ from horizonfree.explorers import HFUCRLRFE, UCRLRFE, Chen2022, UCRLRFEPlus
 from horizonfree.explorers._api import absorb, begin, choose
 from horizonfree.mixture import Mixture
 from horizonfree.problems import check_env_matches, from_gymnasium, make, run_episode
-from horizonfree.simulate import UNSEEN, Trajectory
+from horizonfree.problems.live import attempt
+from horizonfree.simulate import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.valid import valid_set
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
@@ -170,6 +171,26 @@ def test_what_contradicts_the_class_is_never_forgotten(tmp_path):
     assert run.plan(hf.goal(problem, 1)).certificate.is_rejected
     with pytest.raises(ModelError, match="1 observations of this run are impossible under every parameter"):
         run.resume(env=env, episodes=1)
+
+
+@pytest.mark.parametrize("encode", [None, {0: 0, 1: 1}.__getitem__, {0: 0, 1: 1, 2: 7}.__getitem__])
+def test_what_is_no_state_of_the_class_contradicts_it(encode):
+    """Whether an observation cannot be encoded, or is encoded as what is no state, or lies beyond the states."""
+    kernel = np.full((2, 2, 2), 0.5)
+    env = Leaky(0.5)
+    if encode is None:
+        env.observation_space = Discrete(2)
+    trajectory, error = attempt(
+        env,
+        Mixture.from_kernels([kernel], horizon=9).known,
+        np.ones((9, 2), int),
+        np.random.default_rng(0),
+        encode,
+    )
+    assert isinstance(error, (KeyError, ShapeError))
+    h = int(np.flatnonzero(trajectory.j == IMPOSSIBLE)[0])
+    assert (trajectory.j[:h] >= 0).all()
+    assert (trajectory.j[h + 1 :] == UNSEEN).all()
 
 
 @pytest.mark.parametrize("explorer", ["uniform", "information", "ucrl-rfe", "hf-ucrl-rfe++", "chen2022"])

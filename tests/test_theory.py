@@ -102,6 +102,38 @@ def test_coefficients_as_printed():
     assert pytest.approx((64 * 8 + 120) * beta * math.sqrt(di), rel=1e-12) == A2
 
 
+@pytest.mark.parametrize(("d", "H", "K", "delta"), [(2, 10, 1000, 0.1), (5, 3, 1e12, 0.01), (1, 1, 1, 0.5)])
+def test_coefficients_with_the_slips_of_the_proof_mended(d, H, K, delta):
+    """R_m <= 2 d iota + 8 beta gamma^2 d iota + 8 beta sqrt(d iota) sqrt(...), carried through line by line."""
+    B = 1.5
+    M = max(2, math.ceil(math.log2(7 * K * H)))
+    beta = theory.beta(K, d, H, B, delta / (4 * M))
+    di = d * math.log(1 + K * H * H * B**2 / d**2)
+    zeta = 4 * math.log(4 * max(1, math.log(K * H)) / (delta / (4 * M)))
+    most = max(4 * 8 * beta * math.sqrt(di), math.sqrt(2 * zeta))  # 4 R_hat has the largest factor of a root
+    a, b = (
+        4 * 4 * most * math.sqrt(4),
+        22 * (4 * most) ** 2,
+    )  # the lemma on sequences: x <= a sqrt(K + x) + b + ...
+    I_c = 2 * di + 8 * beta * di / math.sqrt(d)  # and 8 beta sqrt(d iota) sqrt(G + K), G = M d iota
+    A1 = 2 * a**2 + 2 * b + 2 * 6 * (5 * I_c + 2 * math.sqrt(2 * zeta * M * di) + 2 * zeta)
+    A1 += 2 * 30 * 8 * beta * di * math.sqrt(M) + M * di
+    A2 = 2 * a + 2 * 30 * 8 * beta * math.sqrt(di)
+    found = theory.coefficients(K, delta, d, H, B, mended=True)
+    assert found == pytest.approx((A1, A2), rel=1e-12)
+    printed = theory.coefficients(K, delta, d, H, B)
+    assert printed.A1 < found.A1
+    assert printed.A2 < found.A2
+
+
+def test_the_mended_bound_needs_about_sixteen_times_the_episodes():
+    for eps in (1.0, 0.01):
+        printed, mended = (theory.sample_complexity(eps, 0.1, **SIZES, mended=x) for x in (False, True))
+        assert 16 * printed < mended < 20 * printed
+        assert theory.suboptimality(mended, 0.1, **SIZES, mended=True) <= eps
+        assert theory.suboptimality(printed, 0.1, **SIZES, mended=True) > eps
+
+
 def test_zeta_is_finite_for_a_single_step():
     assert theory.zeta(1, 1, 0.1) == pytest.approx(4 * math.log(40))
 
@@ -172,6 +204,8 @@ def test_table_has_every_quantity_and_survives_json():
     assert len(values) == len(rows)
     at_1000 = {row.name: row.value for row in theory.table(0.1, 0.1, **SIZES, K=1000)}
     assert at_1000["suboptimality"] == theory.suboptimality(1000, 0.1, **SIZES)
+    assert at_1000["suboptimality_mended"] == theory.suboptimality(1000, 0.1, **SIZES, mended=True)
+    assert values["sample_complexity_mended"] == theory.sample_complexity(0.1, 0.1, **SIZES, mended=True)
 
 
 @pytest.mark.parametrize(

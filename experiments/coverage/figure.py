@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from horizonfree.explorers import label
+
 HERE = Path(__file__).parent
 SETS = {
     ("radius", "paper"): "balls, the paper's radius",
@@ -26,7 +28,7 @@ def table(rows: list[dict]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for place, name in dict.fromkeys((row["problem"], row["algorithm"]) for row in rows):
         mine = {kind(row): row for row in rows if (row["problem"], row["algorithm"]) == (place, name)}
-        cells = [place, name]
+        cells = [place, label(name)]
         for which in SETS:
             row = mine.get(which)
             cells.append("" if row is None else f"{row['violations']}/{row['seeds']} (<= {row['high']:.2g})")
@@ -62,7 +64,7 @@ def draw(rows: list[dict], path: Path) -> None:
     left.set_xscale("log")
     right.set_xlim(left=0)
     for axis in (left, right):
-        axis.set_yticks(range(len(names)), names)
+        axis.set_yticks(range(len(names)), [label(name) for name in names])
         axis.grid(axis="y", linewidth=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
     figure.savefig(path, metadata={"Date": None})

@@ -184,7 +184,8 @@ def radii_vtr_plus(
     """Radii of UCRL-VTR+ at episode k, one regression per step, lam = 1/B^2.   ([ZGS], confidence set)
 
     hat and check: rows phi/sigma with sigma^2 >= H^2/d, so ||x||, |eta| <= sqrt(d); variance of eta <= 1, for check
-    only <= d. tilde: unweighted rows of squares, all bounded by H^2. delta / H per step.
+    only <= d. tilde: unweighted rows of squares, all bounded by H^2. Each of the three fails
+    with probability delta / H per step, so all of them hold at all steps with probability 1 - 3 delta.
     """
     return _radii(k, d, H, B, jnp.asarray(delta) / H, scale, bias_scale)
 

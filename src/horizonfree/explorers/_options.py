@@ -7,7 +7,7 @@ import numpy as np
 Constants = Annotated[
     str, "'paper': the radii of the theorem; 'scaled': radii of no theorem, made of scale and bias_scale"
 ]
-Delta = Annotated[float, "failure probability of the explorer's own confidence sets"]
+Delta = Annotated[float, "failure probability that the radii refer to"]
 Budget = Annotated[int | None, "episodes K that the radii refer to; by default those asked for"]
 Reward = Annotated[np.ndarray, "the reward to explore for, of total at most 1"]
 PoolSteps = Annotated[bool, "one model for all steps instead of one per step"]

@@ -32,7 +32,7 @@ from horizonfree.confidence import least_squares
 from horizonfree.errors import OptionError
 from horizonfree.evidence import Evidence
 from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers._options import Added, Constants, Delta, Deviations, PoolSteps
+from horizonfree.explorers._options import Added, Delta, Deviations, PoolSteps
 from horizonfree.explorers.ucrl_vtr_plus import paper_radii, pooled_estimate
 from horizonfree.mixture import Known
 from horizonfree.planning import TIE, greedy, significant
@@ -79,10 +79,14 @@ class Model(eqx.Module):
 class Chen2022(Explorer):
     """Reconstruction of Chen, Hu, Yang, Wang 2022: plug-in exploration, variance-weighted, one model per step.
 
-    The radii of constants "paper" are those of UCRL-VTR+ with delta/4.
+    The radii of constants "paper" are those of UCRL-VTR+ with delta/4, not verified against the paper.
     """
 
-    constants: Constants = "scaled"
+    constants: Annotated[
+        str,
+        "'paper': the radii of UCRL-VTR+ with delta/4, not verified against the paper; "
+        "'scaled': radii of no theorem, made of scale and bias_scale",
+    ] = "scaled"
     scale: Deviations = 1.0
     bias_scale: Added = 0.0
     pool_steps: PoolSteps = False

@@ -4,11 +4,13 @@ Paper: D. Zhou, Q. Gu, C. Szepesvari 2021 (COLT), arXiv 2012.08507.
 Algorithm: UCRL-VTR+, the episodic one. A pair of regressions per step (weighted.py); planning as in optimism.py, cap H.
 Symbols: values in [0, H]: the library's reward, of total at most 1, is multiplied by H, and `V` in the rows divided by
     it again; lam = 1/B^2.
-Guarantee: regret of order sqrt(d^2 H^2 + d H^3) sqrt(KH) up to logarithms and optimism V_k >= V_star with probability
-    1 - delta, with constants="paper". None with constants="scaled".
+Guarantee: with constants="paper", optimism V_k >= V_star with probability 1 - 3 delta (delta for each of the radii
+    hat, check and tilde) and regret of order sqrt(d^2 H^2 + d H^3) sqrt(KH) up to logarithms with probability
+    1 - 5 delta. None with constants="scaled".
 Departures:
     1. `pool_steps` shares one pair of regressions among the steps, which is right for kernels that do not depend on the
-       step, as all of the library's are. The radii are then those after kH rows, and delta is not divided by H.
+       step, as all of the library's are. The radii are then those after kH rows, and delta is not divided by H:
+       again delta for each of the three.
     2. `estimate` pools the steps in any case and takes the nearest valid parameter.
 """
 
@@ -101,7 +103,7 @@ class UCRLVTRPlus(Explorer):
 
 
 def paper_radii(known: Known, k: Int[Array, ""], delta: float, pool_steps: bool) -> Radii:
-    """The theorem's radii at episode k; pooled, kH rows count for one regression and delta is not shared."""
+    """The theorem's radii at episode k; pooled, kH rows count for one regression and each radius has all of delta."""
     d, H, B = known.dim, known.horizon, known.bound
     if pool_steps:
         return radius.radii_vtr_plus(k * H, d, H, B, delta * H)

@@ -76,10 +76,11 @@ def attempt(
 
     def state(observation: Any) -> int:
         if encode is None:
-            return int(observation) - int(env.observation_space.start)  # type: ignore[attr-defined]
-        return whole(
-            encode(observation), f"encode({observation!r})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError
-        )
+            origin = int(env.observation_space.start)  # type: ignore[attr-defined]
+            meaning = f"from {origin} to {origin + S - 1}, one for each state of the known class"
+            return whole(observation, "an observation", origin, origin + S - 1, meaning, ShapeError) - origin
+        name, meaning = f"encode({observation!r})", f"a state, 0 to {S - 1}"
+        return whole(encode(observation), name, 0, S - 1, meaning, ShapeError)
 
     def go() -> None:
         observation, _ = env.reset(seed=int(rng.integers(2**31)))
@@ -100,6 +101,7 @@ def attempt(
                 s[1] = state(observation)
             else:
                 observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
+                j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = state(observation)
             j[h] = _slot(known, s[h], a[h], s[h + 1])
             if j[h] == IMPOSSIBLE:

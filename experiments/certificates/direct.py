@@ -1,0 +1,100 @@
+"""Two steps of docs/certificates.md, measured: kappa over U itself, and the second order of the tangent bound.
+
+    python experiments/certificates/direct.py     # rows -> results/direct.jsonl, and two tables
+
+The runs of `sweep.toml` with declared bets and explorer `information`: K episodes with budget K, for every seed.
+"""
+
+import json
+import time
+import tomllib
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import horizonfree as hf
+from horizonfree import tangent
+from horizonfree.direct import direct
+
+HERE = Path(__file__).parent
+BOUNDS = ("tangent", "interval", "uniform")
+
+
+def bounds_of_order(order: int):
+    """`tangent.reward_bounds` of all goals at once, with B or with B = 0."""
+
+    def of_goals(known, valid, confidence, rewards):
+        def one(reward):
+            found = tangent.reward_bounds(
+                known, valid, confidence.ball, confidence.step, confidence.divergence, reward
+            )
+            return tuple(getattr(found, name) for name in BOUNDS)
+
+        return jax.lax.map(one, rewards)
+
+    compiled, largest = eqx.filter_jit(of_goals), tangent.SECOND_ORDER
+
+    def compute(*arguments) -> np.ndarray:
+        tangent.SECOND_ORDER = largest if order == 2 else 0  # read while it is compiled
+        with jax.enable_x64(True):
+            found = np.array(compiled(*arguments))
+        tangent.SECOND_ORDER = largest
+        return found.min(axis=0)
+
+    return compute
+
+
+def row(run: hf.Run, delta: float, first, second) -> dict:
+    """Both certificates of one run, and the gaps of its goal rewards with either order."""
+    known, confidence = run.problem.known, run.confidence(delta)
+    uniform = run.certificate(delta)
+    began = time.process_time()
+    counts = run.evidence.since[confidence.bet]
+    found = direct(known, run.valid, counts, confidence.ball, confidence.step)
+    seconds = time.process_time() - began
+    goals = np.stack([hf.goal(run.problem, s) for s in range(run.problem.num_states)])
+    one, two = (compute(known, run.valid, confidence, goals) for compute in (first, second))
+    return {
+        "uniform_eps": uniform.eps,
+        "direct_eps": min(found.eps, uniform.eps),
+        "uniform_kappa": uniform.parts["kappa"],
+        "direct_kappa": found.kappa,
+        "attained": found.attained / found.kappa,
+        "programmes": found.programmes,
+        "seconds": seconds,
+        "first_median": float(np.median(one)),
+        "first_max": float(one.max()),
+        "second_median": float(np.median(two)),
+        "second_max": float(two.max()),
+    }
+
+
+def table(rows: list[dict], columns: dict[str, str]) -> str:
+    lines = ["| episodes | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for k in dict.fromkeys(row["episodes"] for row in rows):
+        found = [np.median([row[x] for row in rows if row["episodes"] == k]) for x in columns]
+        cells = [format(x, form) for x, form in zip(found, columns.values())]
+        lines.append(f"| {k} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    sweep = tomllib.loads((HERE / "sweep.toml").read_text())
+    spec = dict(sweep["gap"]["problem"])
+    problem = hf.make(spec.pop("name"), **spec)
+    first, second = bounds_of_order(1), bounds_of_order(2)
+    rows = []
+    for k in sweep["gap"]["checkpoints"]:
+        for seed in range(sweep["seeds"]):
+            run = hf.explore(problem, "information", episodes=k, seed=seed, budget=k, progress=False)
+            rows.append({"episodes": k, "seed": seed} | row(run, sweep["delta"], first, second))
+    (HERE / "results" / "direct.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    gaps = {"uniform_eps": ".3f", "direct_eps": ".3f", "uniform_kappa": ".3g", "direct_kappa": ".3g"}
+    print(table(rows, gaps | {"attained": ".1%", "programmes": ".0f", "seconds": ".2f"}), end="\n\n")
+    print(table(rows, {f"{order}_{x}": ".2g" for order in ("first", "second") for x in ("median", "max")}))
+
+
+if __name__ == "__main__":
+    main()
