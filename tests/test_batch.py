@@ -232,6 +232,25 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
         hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "other")
 
 
+@pytest.mark.parametrize("left", [(), ("lock",), ("lock", ".partial")])
+def test_a_batch_that_died_before_its_first_file_begins_again(left, tmp_path):
+    for name in left:
+        (tmp_path / name).touch()
+    assert len(hf.explore_many(mixture(), "uniform", episodes=1, seeds=2, out=tmp_path)) == 2
+
+
+def test_where_no_batch_can_be_kept_the_refusal_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name, words in {
+        "file": "there is a file of that name: choose another folder",
+        "file/g": "a part of the path is a file, not a folder: choose another place",
+        "dangling": "is a link that leads nowhere; remove it, or choose another folder",
+    }.items():
+        with pytest.raises(RunError, match=words):
+            hf.explore_many(mixture(), "uniform", episodes=1, seeds=1, out=tmp_path / name)
+
+
 def test_chunks_fill_the_memory_and_no_more(monkeypatch):
     with jax.enable_x64(True):
         batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)

@@ -210,10 +210,79 @@ def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
     assert name in shell(f"compare '{name}'")[1]
 
 
-def test_a_loss_is_never_shown_below_zero(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gap", [5.551e-17, -5.551e-17])
+def test_what_is_rounding_is_shown_as_no_loss(
+    gap: float, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
-    monkeypatch.setattr(hf, "true_gap", lambda *_, **__: -2.776e-17)
+    monkeypatch.setattr(hf, "true_gap", lambda *_, **__: gap)
     assert shell.json("plan a --goal 2")["true_loss"] == 0
+    row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": gap}
+    rows = [row | {"goals": 9, "goals_scored": 9}]
+    monkeypatch.setattr("horizonfree.report.compare", lambda *_, **__: rows)
+    assert shell.json("compare a")["runs"][0]["worst_true_gap"] == 0
+    parts = [[{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}]]
+    monkeypatch.setattr("horizonfree.compare.contest", lambda *_, **__: parts)
+    assert shell.json("compare --problem zoned-grid")["explorers"][0]["worst_true_gap"] == 0
+
+
+@pytest.mark.parametrize(
+    ("goals", "title"),
+    [
+        ([(9, 9), (64, 64)], "worst true gap"),
+        ([(None, 9)], "worst true gap"),
+        ([(64, 100), (64, 64), (None, 9)], "worst of 64 goals"),
+        ([(64, 100), (9, 9)], "worst goal scored"),
+    ],
+)
+def test_a_comparison_says_of_how_many_goals_a_gap_is_the_worst(
+    goals: list[tuple[int | None, int]], title: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": 0.5}
+    rows = [row | {"goals_scored": scored, "goals": every} for scored, every in goals]
+    monkeypatch.setattr("horizonfree.report.compare", lambda *_, **__: rows)
+    assert shell("compare a")[1].splitlines()[0].endswith(title)
+
+
+def test_the_truth_of_a_real_environment_is_not_known(shell: Shell) -> None:
+    problem = hf.make("river-swim", states=3, horizon=3)
+    hf.explore(problem.to_gymnasium(), "uniform", known=problem, episodes=2, out="a")
+    assert "true_loss" not in shell.json("plan a --goal 2")
+    assert "true loss" not in shell("plan a --goal 2")[1]
+
+
+def test_the_folder_that_one_stands_in_can_hold_the_run(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("x").mkdir()
+    monkeypatch.chdir("x")
+    code, out, err = shell(f"explore {TINY} --explorer uniform --episodes 2 --out .")
+    assert code == 0, err
+    assert "horizonfree plan . --goal 8" in out
+    assert shell.json("certify .")["episodes"] == 2
+
+
+def test_a_run_can_be_made_from_a_folder_that_is_gone(shell: Shell, tmp_path: Path) -> None:
+    Path("x").mkdir()
+    command = f"cd x && rmdir ../x && {COMMAND} explore {TINY} --explorer uniform --episodes 2 --out"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {tmp_path}/a"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"horizonfree plan {tmp_path}/a --goal 8" in done.stdout
+    Path("x").mkdir()
+    done = subprocess.run(["bash", "-c", f"{command} b"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "'b' cannot be a folder: No such file or directory" in done.stderr.splitlines()[-1]
+
+
+def test_a_report_goes_where_its_run_is(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    assert shell.json("report '~/a'")["report"] == str(tmp_path / "a" / "report.html")
 
 
 def test_a_damaged_checkpoint_is_a_note(shell: Shell) -> None:

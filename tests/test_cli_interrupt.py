@@ -4,12 +4,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import horizonfree as hf
-from tests.shell import TINY
+from tests.shell import TINY, Shell
 
 # Ctrl-C while a module is being loaded: the finder is asked for it, finds nothing, and presses the key.
 PRESS = """
@@ -68,7 +70,7 @@ def test_while_the_playground_prepares_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
 def test_at_any_time(seconds: float, tmp_path: Path) -> None:
-    """It may have finished before: then with its answer."""
+    """It may have finished before: then with its answer, even if the interpreter dies of the signal on its way out."""
     process = subprocess.Popen(
         [sys.executable, "-c", READY, "theory"],
         cwd=tmp_path,
@@ -81,9 +83,56 @@ def test_at_any_time(seconds: float, tmp_path: Path) -> None:
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
-    assert process.returncode in (0, 130)
-    assert err == ("horizonfree: stopped\n" if process.returncode else "")
-    assert process.returncode or "confidence radius" in out
+    is_stopped = process.returncode == 130
+    assert is_stopped or process.returncode in (0, -signal.SIGINT)
+    assert err == ("horizonfree: stopped\n" if is_stopped else "")
+    assert is_stopped or "confidence radius" in out
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capsys, monkeypatch)
+
+
+def test_what_was_saved_at_home_is_found(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    explore, resume = hf.explore, hf.Run.resume
+
+    @wraps(explore)
+    def stopped(*args: Any, **how: Any) -> None:
+        explore(*args, **how)
+        raise KeyboardInterrupt
+
+    def stopped_again(run: hf.Run, **how: Any) -> None:
+        resume(run, **how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hf, "explore", stopped)
+    code, _, err = shell(f"explore {TINY} --explorer uniform --episodes 2 --out='~/runs/a'")
+    assert code == 130
+    assert f"stopped after episode 2, saved in {tmp_path}/runs/a; go on with:" in err
+    monkeypatch.setattr(hf.Run, "resume", stopped_again)
+    code, _, err = shell("explore --episodes 3 --resume='~/runs/a'")
+    assert code == 130
+    assert f"stopped after episode 5, saved in {tmp_path}/runs/a; go on with:" in err
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_before_the_first_episode_nothing_is_saved(
+    is_there: bool, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @wraps(hf.explore)
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hf, "explore", stopped)
+    if is_there:
+        Path("a").mkdir()
+    code, _, err = shell(f"explore {TINY} --explorer uniform --episodes 2 --out a")
+    assert code == 130
+    assert err.endswith("stopped before the first episode; nothing was saved\n")
 
 
 def test_an_interruption_that_is_dropped_comes_again(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Run folders: what is written comes back to the bit, and what is not what was written is refused."""
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -164,9 +165,102 @@ def test_a_folder_that_is_taken_is_left_alone(folder: Path, problem: hf.Mixture,
     (tmp_path / "mine" / "letter.txt").write_text("keep me")
     with pytest.raises(RunError, match="not an empty folder"):
         hf.explore(problem, "uniform", episodes=1, out=tmp_path / "mine")
-    (tmp_path / "empty").mkdir()
-    hf.explore(problem, "uniform", episodes=1, out=tmp_path / "empty")
-    assert hf.load(tmp_path / "empty").episodes == 1
+
+
+def test_an_empty_folder_is_filled_where_it_is(
+    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may stand in it, or come to it through a link."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    run = hf.explore(problem, "uniform", episodes=1, out=".")
+    assert Path.cwd() == run.folder == tmp_path / "here"
+    assert hf.load(".").resume(episodes=1).episodes == 2
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    run.save(tmp_path / "link")
+    assert_same(run, hf.load(tmp_path / "there"))
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_at_no_moment_does_an_empty_folder_hold_half_a_run(
+    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process that is killed at any of its flushes would leave."""
+    run, place, copies = hf.explore(problem, "uniform", episodes=3), tmp_path / "a", []
+    place.mkdir()
+
+    def flush(_: int) -> None:
+        copies.append(shutil.copytree(place, tmp_path / f"copy-{len(copies)}"))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    run.save(place)
+    monkeypatch.undo()
+    is_whole = [(copy / "run.json").exists() for copy in copies]
+    assert is_whole == sorted(is_whole)
+    assert is_whole.count(False) > 3
+    for copy, whole in zip(copies, is_whole):
+        if whole:
+            assert_same(hf.load(copy), run)
+        else:
+            with pytest.raises(RunError, match="holds no run"):
+                hf.load(copy)
+
+
+def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
+    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, left = hf.explore(problem, "uniform", episodes=3), 0
+
+    def flush(_: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "full")
+
+    for flushes in range(7):
+        left = flushes
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", flush)
+            with pytest.raises(RunError, match="the disk is full"):
+                run.save(tmp_path)
+        assert [x.name for x in tmp_path.iterdir()] == ["lock"]
+    run.save(tmp_path)
+    assert_same(run, hf.load(tmp_path))
+
+
+def test_an_empty_folder_is_filled_by_one_process_at_a_time(problem: hf.Mixture, tmp_path: Path) -> None:
+    run = hf.explore(problem, "uniform", episodes=1)
+    with sealed.locked(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
+        run.save(tmp_path)
+    run.save(tmp_path)
+
+
+def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Mixture, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "link").symlink_to("file")
+    for name, words in {
+        "dangling": "dangling is a link that leads nowhere; remove it, or choose another folder",
+        "link": "link exists and is not an empty folder; choose another",
+        "file": "file exists and is not an empty folder; choose another",
+        "file/g": "file/g: a part of the path is a file, not a folder: choose another place",
+        "file/g/h": "file/g/h: a part of the path is a file, not a folder: choose another place",
+    }.items():
+        with pytest.raises(RunError, match=f"{words}$"):
+            hf.explore(problem, "uniform", episodes=1, out=tmp_path / name)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["dangling", "file", "link"]
+
+
+def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.Mixture) -> None:
+    """Else a later save would store what nobody observed."""
+    run = hf.from_episodes(problem, hf.simulate(problem, np.zeros((4, 9), int), episodes=6))
+    run.save(folder.parent / "logged")
+    with pytest.raises(ValueError, match="read-only"):
+        hf.load(folder.parent / "logged").theta_hat[:] = 0
+    run = hf.load(folder)
+    for x in jax.tree.leaves((run.progress, run.valid, dict(run.rows))):
+        assert not x.flags.writeable
 
 
 # Problems
@@ -191,6 +285,47 @@ def test_a_problem_without_a_recipe_comes_back_from_its_arrays(problem: hf.Mixtu
     assert back.name == "mine"
     np.testing.assert_array_equal(back.layout["cells"], own.layout["cells"])
     assert back.layout["actions"] == own.layout["actions"]
+
+
+LAYOUT = {
+    "title": "abc",
+    "columns": 3,
+    "names": [np.int64(1), "b", None, 0.5, True],
+    "nested": {"a": [[1], [2, 3]]},
+    "cells": np.arange(18).reshape(9, 2),
+}
+
+
+@pytest.mark.parametrize("has_recipe", [False, True])
+def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Mixture, tmp_path: Path) -> None:
+    own = dataclasses.replace(problem, layout=LAYOUT, recipe=problem.recipe if has_recipe else None)
+    hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
+    back = dict(hf.load(tmp_path / "a").problem.layout)
+    cells = back.pop("cells")
+    assert back == {key: x for key, x in LAYOUT.items() if key != "cells"}
+    np.testing.assert_array_equal(cells, LAYOUT["cells"])
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (
+            {"note": {1, 2}},
+            r"layout\['note'\] of problem 'zoned-grid' holds \{1, 2\}, which cannot be stored; use",
+        ),
+        ({"note": [1.0, np.nan]}, r"layout\['note'\] .* holds nan"),
+        ({"note": [np.zeros(2)]}, r"layout\['note'\] .* holds array"),
+        ({"note": {1: 2}}, r"layout\['note'\] .* holds \{1: 2\}"),
+        ({"note": np.array([{}])}, r"layout\['note'\] .* is an array of Python objects"),
+        ({7: "x"}, r"layout\[7\] .* its key is not text; call it '7'"),
+    ],
+)
+def test_a_layout_that_cannot_be_stored_is_named(
+    layout: dict[str, object], words: str, problem: hf.Mixture, tmp_path: Path
+) -> None:
+    with pytest.raises(RunError, match=words):
+        hf.explore(dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Mixture, tmp_path: Path) -> None:
@@ -422,11 +557,18 @@ def test_a_folder_in_place_of_a_checkpoint_is_named(folder: Path) -> None:
 
 
 def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Mixture) -> None:
-    for name in ("~nosuchuser/x", "x" * 300):
-        with pytest.raises(RunError, match="cannot be a folder"):
+    for name in ("~nosuchuser/x", "x" * 300, "a\0b", 5):
+        with pytest.raises(RunError, match=r"cannot be a folder: .*; choose another"):
             hf.load(name)
         with pytest.raises(RunError, match="cannot be a folder"):
             hf.explore(problem, "uniform", episodes=1, out=name)
+        with pytest.raises(RunError, match="cannot be a folder"):
+            hf.explore_many(problem, "uniform", episodes=1, seeds=1, out=name)
+
+
+def test_the_longest_name_of_a_folder_is_allowed(problem: hf.Mixture, tmp_path: Path) -> None:
+    hf.explore(problem, "uniform", episodes=1, out=tmp_path / ("x" * 255))
+    assert hf.load(tmp_path / ("x" * 255)).episodes == 1
 
 
 def test_nothing_is_ever_unpickled(folder: Path) -> None:

@@ -32,6 +32,7 @@ from horizonfree.lanes import (
     fetch_near,
     load,
     plus_product,
+    plus_zero_times,
     product,
     splat,
     store,
@@ -193,7 +194,7 @@ def _choose(r, first, now, greedy):  # type: ignore[no-untyped-def]  # pragma: n
         best, action, check = splat(-np.inf), splat(0), splat(0.0)
         for a in range(A):
             q = load(r, (s * A + a) * LANES)
-            check = plus_product(check, 0.0, q)
+            check = plus_zero_times(check, q)
             is_better = exceeds(q, best)
             best, action = where(is_better, q, best), where(is_better, splat(a), action)
         store(now, (first + s) * LANES, plus_product(best, 1.0, check))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Mapping
 from functools import cache
@@ -20,21 +21,20 @@ _STATIC = ("horizon", "start", "bound", "unit", "is_dense")
 
 def describe(problem: Mixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A JSON object and the arrays that it needs."""
-    mark = fingerprint(problem)
-    if problem.recipe is not None and _gives(problem.recipe, mark):
+    mark, known = fingerprint(problem), problem.known
+    layout, drawn = _layout(problem)
+    if problem.recipe is not None and _gives(problem.recipe, problem):
         return {"recipe": problem.recipe, "fingerprint": mark}, {}
-    known, layout = problem.known, problem.layout
     arrays = {"problem.succ": np.asarray(known.succ), "problem.phi": np.asarray(known.phi)}
     if problem.truth is not None:
         arrays["problem.truth"] = problem.truth
-    arrays |= {f"layout.{key}": x for key, x in layout.items() if isinstance(x, np.ndarray)}
     said = {
         "name": problem.name,
         "fingerprint": mark,
-        "layout": {key: list(x) for key, x in layout.items() if not isinstance(x, np.ndarray)},
+        "layout": layout,
         **{name: getattr(known, name) for name in _STATIC},
     }
-    return said, arrays
+    return said, arrays | {f"layout.{key}": x for key, x in drawn.items()}
 
 
 def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: Mapping[str, str]) -> Mixture:
@@ -85,10 +85,49 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _gives(recipe: Mapping[str, Any], mark: str) -> bool:
-    """Whether a recipe, after a journey through JSON, builds the same problem."""
+def _gives(recipe: Mapping[str, Any], problem: Mixture) -> bool:
+    """Whether a recipe, after a journey through JSON, builds the same problem with the same layout."""
     try:
         said = json.loads(json.dumps(recipe, allow_nan=False))
-        return fingerprint(rebuild({"recipe": said, "fingerprint": mark}, {}, {})) == mark
+        made = rebuild({"recipe": said, "fingerprint": fingerprint(problem)}, {}, {})
     except (TypeError, ValueError, HorizonfreeError):
         return False
+    (layout, drawn), (own_layout, own_drawn) = _layout(made), _layout(problem)
+    is_drawn_alike = drawn.keys() == own_drawn.keys() and all(
+        x.dtype == own_drawn[key].dtype and np.array_equal(x, own_drawn[key]) for key, x in drawn.items()
+    )
+    return layout == own_layout and is_drawn_alike
+
+
+def _layout(problem: Mixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What JSON can hold of a layout, and its arrays."""
+    plain, drawn = {}, {}
+    for key, x in problem.layout.items():
+        where = f"layout[{key!r}] of problem {problem.name!r}"
+        if not isinstance(key, str):
+            raise RunError(f"{where} cannot be stored: its key is not text; call it {str(key)!r}")
+        if not isinstance(x, np.ndarray):
+            plain[key] = _plain(x, where)
+        elif x.dtype.hasobject:
+            raise RunError(
+                f"{where} is an array of Python objects, which cannot be stored; use numbers or text"
+            )
+        else:
+            drawn[key] = x
+    return plain, drawn
+
+
+def _plain(x: Any, where: str) -> Any:
+    """A value as JSON gives it back: tuples are lists then, NumPy's numbers those of Python."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    if isinstance(x, (list, tuple)):
+        return [_plain(y, where) for y in x]
+    if isinstance(x, Mapping) and all(isinstance(key, str) for key in x):
+        return {key: _plain(y, where) for key, y in x.items()}
+    if x is None or isinstance(x, (str, int)) or (isinstance(x, float) and math.isfinite(x)):
+        return x
+    raise RunError(
+        f"{where} holds {x!r}, which cannot be stored; use a NumPy array, or text, finite numbers, and lists and "
+        "dictionaries (with text as keys) of them"
+    )

@@ -10,10 +10,12 @@ import hashlib
 import io
 import json
 import os
+import secrets
+import shutil
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,52 @@ import numpy as np
 
 from horizonfree.errors import RunError
 
+LOCK = "lock"  # held while someone writes into the folder
 PARTIAL = ".partial"  # what a write that was cut short leaves behind; the next write replaces it
 HEADER = "header"  # the entry of an npz that holds a JSON text, as bytes
 _HEX = 64  # digits of a SHA-256
+
+
+def place(path: str | os.PathLike[str]) -> Path:
+    """The full path of a folder that a user named, there or not; what no folder can be called is refused."""
+    try:
+        folder = Path(path).expanduser().absolute()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folder.lstat()
+    except (RuntimeError, OSError, ValueError, TypeError) as error:
+        # no such user, a name that is too long or has a null character
+        why = str(getattr(error, "strerror", None) or error).rstrip(".")
+        raise RunError(f"{str(path)!r} cannot be a folder: {why}; choose another") from None
+    if folder.is_symlink() and not folder.exists():
+        raise RunError(f"{folder} is a link that leads nowhere; remove it, or choose another folder")
+    return folder
+
+
+def is_blank(folder: Path) -> bool:
+    """Whether a folder holds nothing, or only what is left where the very first write was cut short."""
+    return all(x.name in (LOCK, PARTIAL) for x in folder.iterdir())
+
+
+@contextmanager
+def begun(folder: Path) -> Iterator[Path]:
+    """A folder to be filled. A new one gets its name when it is whole.
+
+    One that exists is filled where it is, and held meanwhile: someone may stand in it, or it may be a disk of its own.
+    """
+    if folder.exists():
+        with locked(folder):
+            yield folder
+        return
+    fresh = folder.with_name(f".new-{secrets.token_hex(4)}")
+    with told(folder):
+        fresh.mkdir(parents=True)
+        try:
+            yield fresh
+            os.replace(fresh, folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        sync(folder.parent)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> str:
@@ -31,6 +76,11 @@ def write_json(path: Path, value: Mapping[str, Any]) -> str:
     text, seal = _sealed_text(value)
     replace(path, text.encode())
     return seal
+
+
+def seal_of(value: Mapping[str, Any]) -> str:
+    """The seal that a JSON object will have."""
+    return _sealed_text(value)[1]
 
 
 def read_json(path: Path) -> tuple[dict[str, Any], str]:
@@ -62,7 +112,7 @@ def write_npz(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.nda
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """The JSON header, the arrays, and the seal."""
+    """The JSON header, the arrays, which cannot be written to, and the seal."""
     data = read(path)
     seal = hashlib.sha256(memoryview(data)[:-_HEX]).hexdigest()
     if seal.encode() != data[-_HEX:]:
@@ -73,6 +123,8 @@ def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
         header = json.loads(arrays.pop(HEADER).tobytes())
     except (ValueError, KeyError, OSError, MemoryError, EOFError, RecursionError, zipfile.BadZipFile):
         raise damaged(path) from None
+    for array in arrays.values():
+        array.flags.writeable = False
     return header, arrays, seal
 
 
@@ -124,7 +176,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a folder alone. The system lets go of the lock when the process ends, however it ends."""
     import fcntl
 
-    path = folder / "lock"
+    path = folder / LOCK
     with told(path):
         handle = _open(path, os.O_RDWR | os.O_CREAT)
         try:
@@ -158,6 +210,8 @@ def told(path: Path) -> Iterator[None]:
             errno.EFBIG: "the file may not grow further: raise the limit on file sizes (ulimit -f) and resume",
             errno.ELOOP: "it is a link, and links are not followed: put the file itself in its place",
             errno.ENOENT: "it does not exist",
+            errno.EEXIST: "there is a file of that name: choose another folder",
+            errno.ENOTDIR: "a part of the path is a file, not a folder: choose another place",
             errno.EACCES: "permission denied: choose a folder that you may use",
             errno.EROFS: "the disk is read-only: copy the folder to where it can be written",
         }.get(error.errno or 0, f"{error.strerror}")

@@ -15,8 +15,6 @@ import dataclasses
 import json
 import os
 import re
-import secrets
-import shutil
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -58,26 +56,30 @@ class Mark(NamedTuple):
 
 
 def create(run: Run, path: str | os.PathLike[str]) -> Run:
-    """A new folder that holds the run; it is whole before it gets its name. Returns the run as living there."""
-    folder = _place(path)
-    if folder.is_dir() and _checkpoints(folder):
-        raise RunError(f"{folder} already holds a run: resume it, or choose another folder")
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise RunError(f"{folder} exists and is not an empty folder; choose another")
-    fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    with sealed.told(folder):
-        fresh.mkdir(parents=True)
+    """A new folder that holds the run, whole before it can be loaded. Returns the run as living there."""
+    folder = sealed.place(path)
+    _check_free(folder)
+    header, arrays = _manifest(run)
+    with sealed.begun(folder) as held:
+        _check_free(held)
         try:
-            header, arrays = _manifest(run)
-            header["arrays"] = sealed.write_npz(fresh / ARRAYS, {}, arrays)
-            seal = sealed.write_json(fresh / MANIFEST, header)
-            _checkpoint(fresh, seal, run, Mark())
-            os.replace(fresh, folder)
+            header["arrays"] = sealed.write_npz(held / ARRAYS, {}, arrays)
+            _checkpoint(held, sealed.seal_of(header), run, Mark())
+            sealed.write_json(held / MANIFEST, header)  # last: a folder without it holds no run
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            for file in (held / MANIFEST, held / ARRAYS, held / ROWS, *_checkpoints(held)):
+                file.unlink(missing_ok=True)
             raise
-        sealed.sync(folder.parent)
     return dataclasses.replace(run, folder=folder)
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse what is neither new nor an empty folder."""
+    with sealed.told(folder):
+        if (folder / MANIFEST).exists():
+            raise RunError(f"{folder} already holds a run: resume it, or choose another folder")
+        if folder.exists() and not (folder.is_dir() and sealed.is_blank(folder)):
+            raise RunError(f"{folder} exists and is not an empty folder; choose another")
 
 
 @x64
@@ -87,7 +89,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     Nothing is unpickled and no link is followed. A damaged checkpoint is passed over for the one before it, with a
     RunWarning; anything else that is damaged, missing, or of another version is a RunError.
     """
-    folder = _place(path)
+    folder = sealed.place(path)
     if not folder.is_dir():
         raise RunError(f"{folder} is not a folder; give one that a run was explored or saved into")
     if not (folder / MANIFEST).exists():
@@ -269,16 +271,6 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
     raise refused[0] if refused else nothing
 
 
-def _place(path: str | os.PathLike[str]) -> Path:
-    """The full path of a folder, there or not; a name that no folder can have is refused."""
-    try:
-        folder = Path(path).expanduser().absolute()
-        folder.exists()
-    except (RuntimeError, OSError) as error:  # no such user, a name that is too long, a place out of bounds
-        raise RunError(f"{str(path)!r} cannot be a folder: {getattr(error, 'strerror', error)}") from None
-    return folder
-
-
 def _checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
     return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
@@ -310,7 +302,10 @@ def _lines(run: Run, since: int) -> bytes:
 
 def _rows(lines: bytes, types: Mapping[str, str]) -> dict[str, np.ndarray]:
     entries = [json.loads(line) for line in lines.splitlines()]
-    return {name: np.array([float(x[name]) for x in entries]).astype(kind) for name, kind in types.items()}
+    rows = {name: np.array([float(x[name]) for x in entries]).astype(kind) for name, kind in types.items()}
+    for column in rows.values():
+        column.flags.writeable = False
+    return rows
 
 
 def _named(tree: Any, prefix: str) -> dict[str, np.ndarray]:

@@ -77,11 +77,11 @@ def opened(out: str | PathLike[str] | None, settings: Mapping[str, Any], size: i
     if out is None:
         yield Nowhere(size)
         return
-    path = Path(out).expanduser().absolute()
+    path = sealed.place(out)
     with sealed.told(path):
         path.mkdir(parents=True, exist_ok=True)
-    if any(path.iterdir()) and not (path / SETTINGS).exists():
-        raise RunError(f"{path} holds no batch and is not empty; choose another folder")
+        if not sealed.is_blank(path) and not (path / SETTINGS).exists():
+            raise RunError(f"{path} holds no batch and is not empty; choose another folder")
     with sealed.locked(path):
         if not (path / SETTINGS).exists():
             sealed.write_json(path / SETTINGS, {**settings, "size": size})

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from horizonfree import Certificate, Mixture, Run
 
 LARGEST = 2**63 - 1  # as in checks.py, which loads NumPy
+ROUNDING = 1e-12  # a loss below this is one of the arithmetic, not of the plan
 
 
 def whole(help: str, *names: str) -> Any:
@@ -105,8 +106,19 @@ def tell(form: str, **parts: Any) -> None:
 
 def typed(path: Path) -> str:
     """A path as one would type it from here, to be pasted into a shell."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # someone has removed the folder that we stand in
+        return shlex.quote(str(path))
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def expanded(path: str | Path) -> Path:
+    """A folder with its `~` spelled out, as the library does it; what no folder can be called is refused."""
+    from horizonfree.sealed import place  # it loads NumPy
+
+    place(path)
+    return Path(path).expanduser()
 
 
 def plain(value: Any) -> Any:
@@ -154,6 +166,11 @@ def bound(x: float) -> float:
     from horizonfree.certificates import round_up  # it loads JAX
 
     return round_up(x)
+
+
+def loss(x: float) -> float:
+    """What a plan really loses, as it is shown: rounding, of either sign, is 0."""
+    return x if x >= ROUNDING else 0.0
 
 
 def certificate(found: "Certificate") -> dict[str, Any]:

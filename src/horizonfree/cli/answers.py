@@ -18,7 +18,9 @@ from horizonfree.cli._shared import (
     bound,
     certificate,
     console,
+    expanded,
     folder_for_output,
+    loss,
     open_run,
     plain,
     reward_of,
@@ -65,6 +67,7 @@ def plan(
     import numpy as np
 
     from horizonfree import occupancy, true_gap
+    from horizonfree.report.facts import as_known
 
     if stay and (goal or reward):
         raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
@@ -84,8 +87,8 @@ def plan(
         "certificate": certificate(found.certificate),
         "policy": found.policy,
     }
-    if run.problem.truth is not None:
-        value["true_loss"] = max(0.0, true_gap(run.problem, table_of, found.policy, scale=scale))
+    if as_known(run).problem.truth is not None:
+        value["true_loss"] = loss(true_gap(run.problem, table_of, found.policy, scale=scale))
 
     def show() -> None:
         rows: list[tuple[str, Any, str]] = [
@@ -154,7 +157,7 @@ def report(
     from horizonfree.report import write_figures, write_report
 
     with working("drawing"):
-        page = write_report(run, out or folder / "report.html", delta=delta)
+        page = write_report(run, out or expanded(folder) / "report.html", delta=delta)
         drawn = [] if figures is None else [str(x) for x in write_figures(run, figures, delta=delta)]
 
     def show() -> None:
@@ -208,17 +211,30 @@ def compare(
 
     with working("comparing"):
         rows = [plain(row) for row in rows_of(runs, delta=delta)]
+        for row in rows:
+            if row["worst_true_gap"] is not None:
+                row["worst_true_gap"] = loss(row["worst_true_gap"])
         page = None if out is None else write_comparison(runs, out, delta=delta)
 
     def show() -> None:
-        columns = ("run", "explorer", "episodes", "certified_gap", "worst_true_gap")
-        titles = [x.replace("_", " ") for x in columns]
-        shown = [row | {"certified_gap": bound(row["certified_gap"])} for row in rows]
-        console.print(table(*titles, rows=[[row[x] for x in columns] for row in shown]))
+        cells = [
+            (x["run"], x["explorer"], x["episodes"], bound(x["certified_gap"]), x["worst_true_gap"])
+            for x in rows
+        ]
+        console.print(table("run", "explorer", "episodes", "certified gap", _true_gap(rows), rows=cells))
         if page is not None:
             tell("\ncomparison: {page}", page=page)
 
     answer({"runs": rows, "page": None if page is None else str(page)}, json, show)
+
+
+def _true_gap(rows: Sequence[dict[str, Any]]) -> str:
+    """The title of the true gaps of runs: where not every goal was scored, of how many they are the worst."""
+    scored = [(row["goals_scored"], row["goals"]) for row in rows if row["goals_scored"] is not None]
+    if all(some == every for some, every in scored):
+        return "worst true gap"
+    counts = {some for some, _ in scored}
+    return f"worst of {counts.pop()} goals" if len(counts) == 1 else "worst goal scored"
 
 
 def _contest(
@@ -259,8 +275,7 @@ def _contest(
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
     found: list[dict[str, Any]] = [
-        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": max(0.0, gap[x][last])}
-        for x in order
+        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": loss(gap[x][last])} for x in order
     ]
 
     def show() -> None:

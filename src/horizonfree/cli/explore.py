@@ -18,6 +18,7 @@ from horizonfree.cli._shared import (
     RewardFile,
     answer,
     certificate,
+    expanded,
     free_name,
     problem_line,
     real,
@@ -170,7 +171,7 @@ def _begin(chosen: config.Settings) -> "Run":
         raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
     problem = make(chosen.problem, **chosen.param)
     name = f"{problem.name}-{chosen.explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
-    folder = Path(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
+    folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
     print(f"{problem_line(problem)}; explorer {chosen.explorer}, into {folder}", file=sys.stderr)
     with _saying_how_to_go_on(folder):
         return run_explorer(
@@ -203,6 +204,7 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
     start()
     from horizonfree import load
 
+    folder = expanded(folder)
     run = load(folder)
     until = {"episodes": chosen.episodes, "until_eps": chosen.until_eps}
     if chosen.episodes is not None or chosen.until_eps is not None:
@@ -221,11 +223,11 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
         with _interrupt.told():
             yield
     except KeyboardInterrupt:
-        if not folder.is_dir():
+        from horizonfree.store import MANIFEST, load
+
+        if not (folder / MANIFEST).exists():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)
             raise typer.Exit(130) from None
-        from horizonfree import load
-
         print(
             f"stopped after episode {load(folder).episodes:,}, saved in {folder}; go on with:",
             file=sys.stderr,
@@ -242,6 +244,6 @@ def tour(
     start()
     from horizonfree import tour as guide
 
-    folder = free_name(Path("out/tour")) if out is None else out
+    folder = free_name(Path("out/tour")) if out is None else expanded(out)
     found = guide.run(folder, is_silent=json)
     answer(found, json, lambda: None)
