@@ -28,7 +28,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.likelihood import Fit, maximum_likelihood
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.tangent import RewardBounds, reward_bounds
-from horizonfree.valid import ValidSet
+from horizonfree.valid import DROWNED, ValidSet
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -203,9 +203,10 @@ def for_reward(
 
 
 def rounding(known: Known) -> float:
-    """By how much a difference of computed values in [0, 1] may be off: rows of n products that sum to 1, H times."""
+    """By how much a difference of values in [0, 1] may be off, in H steps: by rows that do not quite sum to 1, by what
+    counts as known of their n probabilities, and by n products."""
     n = known.succ.shape[2]
-    return known.horizon * (row_sums.ROUNDING + 4 * (n + 2) * EPS)
+    return known.horizon * (row_sums.ROUNDING + n * DROWNED + 4 * (n + 2) * EPS)
 
 
 def more_episodes(confidence: Confidence, target: float) -> float:

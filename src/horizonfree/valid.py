@@ -19,7 +19,8 @@ FORCED = (
     1e-9  # where no more than this share of its size can be had for every row, some are 0 on all of Theta
 )
 NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
-DROWNED = 1e-6  # directions that count as known change no probability by more than this
+DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
+EPS = np.finfo(np.float64).eps
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
@@ -103,36 +104,47 @@ def valid_set(known: Known) -> ValidSet:
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
     strength = np.linalg.norm(scaled @ basis, axis=1)
     free = seen & (strength > RANK_TOLERANCE)
-    _check_drowned(known.bound, scaled, sums, rows[seen], affine, basis)
     faint = rows[seen & ~free & (strength > NOTHING)]
-    _check_drowned(known.bound, scaled, sums, faint, basis, basis[:, :0])
+    change = _drowned(known.bound, center, scaled, sums, rows[seen], affine, basis)
+    change += _drowned(known.bound, center, scaled, sums, faint, basis, basis[:, :0])
+    if not change <= DROWNED:
+        raise FeatureError(
+            "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
+            f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes, or leave out base "
+            "kernels that hardly differ from others"
+        )
     return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free, positive, sizes)
 
 
-def _check_drowned(
+def _drowned(
     bound: float,
+    center: Float[np.ndarray, " d"],
     scaled: Float[np.ndarray, "R d"],
     sums: Float[np.ndarray, "m d"],
     rows: Float[np.ndarray, "n d"],
     along: Float[np.ndarray, "d e"],
     kept: Float[np.ndarray, "d q"],
-) -> None:
-    """Refuse features if directions along Theta, but for those kept, hardly change rows and yet reach far in it.
+) -> float:
+    """By how much directions along Theta, but for those kept, can tell a parameter from the centre in one of the rows.
 
-    Parameters are in Theta and no longer than B.
+    Parameters are in Theta and no longer than B; the centre may be longer.
     """
     if not len(rows) or along.shape[1] == kept.shape[1]:
-        return
+        return 0.0
     rest = along - kept @ (kept.T @ along)
     _, size, Vt = np.linalg.svd(np.linalg.qr(rows @ rest, mode="r"))
-    for k in np.flatnonzero(size > NOTHING * np.abs(rows).max() * np.sqrt(len(rows))):
-        low, high = _extent(scaled, sums, rest @ Vt[k])
-        change = float(size[k]) * min(high - low, 2 * bound)
-        if not change <= DROWNED:
-            raise FeatureError(
-                "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
-                f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes"
-            )
+    total, nothing = 0.0, NOTHING * np.abs(rows).max() * np.sqrt(len(rows))
+    for k in np.flatnonzero(size):
+        direction = rest @ Vt[k]
+        far = abs(float(direction @ center))
+        if size[k] <= nothing and far <= 10 * bound:
+            continue
+        reach = bound + far
+        if size[k] * reach > DROWNED:  # it may be shorter within Theta
+            low, high = _extent(scaled, sums, direction)
+            reach = min(high - low, reach)
+        total += float(size[k]) * reach
+    return total
 
 
 def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
@@ -202,8 +214,12 @@ def relative_interior_point(
     def is_inside(theta: np.ndarray) -> bool:
         return bool((rows @ theta > FORCED).all() and np.abs(sums @ theta - 1).max() <= FORCED)
 
+    def is_short(theta: np.ndarray) -> bool:
+        """Whether the probabilities of theta have all digits that count."""
+        return bool(EPS * np.linalg.norm(theta) <= DROWNED)
+
     has_failed = result.x is None or result.status != 0 or result.x[-1] < -FORCED
-    if has_failed or (result.x[-1] > FORCED and not is_inside(result.x[:d])):
+    if has_failed or (result.x[-1] > FORCED and not (is_inside(result.x[:d]) and is_short(result.x[:d]))):
         # Nearly equal rows can confuse the programme; of base kernels the shortest solution is the even mixture.
         shortest: np.ndarray = np.linalg.lstsq(sums, np.ones(m), rcond=None)[0]
         if is_inside(shortest):
