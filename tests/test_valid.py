@@ -284,3 +284,22 @@ def test_directions_that_drown_in_rounding_but_reach_far_are_refused():
         known = Mixture.from_features(features, horizon=3, bound=bound).known
         with pytest.raises(FeatureError, match="drowns in rounding, yet it changes probabilities by up to"):
             valid_set(known)
+
+
+def test_a_probability_too_small_to_be_told_from_zero_decides_nothing():
+    """Counted as zero it would take with it a direction that changes other probabilities by 0.03."""
+    rng = np.random.default_rng([77, 1352])
+    S, A, d, _ = (int(rng.integers(*ends)) for ends in ((2, 6), (1, 4), (2, 9), (0, 5)))
+    K = rng.gamma(rng.choice([0.1, 1]), size=(d, S, A, S))
+    K = K * (rng.random(K.shape) < rng.choice([0.4, 1])) + 1e-13 * (rng.random() < 0.3)
+    K[..., 0] += 1e-3
+    phi = np.moveaxis(K / K.sum(-1, keepdims=True), 0, -1).copy()
+    rng.dirichlet(np.full(d, 0.5))
+    tiny, i = 10.0 ** rng.uniform(-13, -3), int(rng.integers(d))
+    j = (i + 1) % d
+    phi[0, 0], phi[0, 0, 0] = 0, 1
+    phi[0, 0, 1, i], phi[0, 0, 2, i], phi[0, 0, 2, j] = 1, -1, tiny
+    phi[0, 0, 0, j] -= tiny
+    known = Mixture.from_features(phi, horizon=2, bound=480.0).known
+    with pytest.raises(FeatureError, match="by so little that it cannot be told from 0"):
+        valid_set(known)

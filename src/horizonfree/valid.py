@@ -21,6 +21,7 @@ FORCED = (
 NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
 DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
 EPS = np.finfo(np.float64).eps
+SOLVED = 1e-8  # to this the extent of Theta is computed by linear programmes
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
@@ -112,6 +113,13 @@ def valid_set(known: Known) -> ValidSet:
             "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
             f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes, or leave out base "
             "kernels that hardly differ from others"
+        )
+    every = affine if positive.all() else kernel_of(sums)
+    lost = _drowned(known.bound, center, scaled, sums, rows[seen], every, affine)
+    if not lost <= SOLVED:
+        raise FeatureError(
+            "some probability can be positive, but by so little that it cannot be told from 0, and it decides about "
+            f"parameters that change others by up to {min(lost, 1.0):.1g}; set its features to zero, or make it larger"
         )
     return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free, positive, sizes)
 
