@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from horizonfree.errors import FeatureError
 from horizonfree.mixture import Mixture
 from horizonfree.valid import DROWNED, reachable_states, valid_set
+from tests.reference.odd_features import odd_features
 
 
 def mixture_of(kernels, **options):
@@ -303,3 +304,24 @@ def test_a_probability_too_small_to_be_told_from_zero_decides_nothing():
     known = Mixture.from_features(phi, horizon=2, bound=480.0).known
     with pytest.raises(FeatureError, match="by so little that it cannot be told from 0"):
         valid_set(known)
+
+
+@pytest.mark.parametrize("first", [*range(0, 500, 100), 1700])
+def test_whatever_the_features_theta_is_represented_or_refused(first):
+    """Where they are accepted, the centre is valid, positive where it can be, and the truth is within reach of it."""
+    accepted = 0
+    for seed in range(first, first + 100):
+        phi, theta, bound = odd_features(seed)
+        try:
+            problem = Mixture.from_features(phi, horizon=3, bound=bound, theta=theta)
+            valid = valid_set(problem.known)
+        except FeatureError:
+            continue
+        accepted += 1
+        assert valid.contains(valid.center, 1e-8), seed
+        assert (valid.rows[valid.free] @ valid.center > 0).all(), seed
+        off = problem.truth - valid.center
+        off -= valid.basis @ (valid.basis.T @ off)
+        reached = np.isin(np.arange(len(valid.rows)), valid.row_of[valid.reachable])
+        assert np.abs(valid.rows[reached] @ off).max() <= 1e-9, seed
+    assert accepted >= 50

@@ -121,6 +121,13 @@ def valid_set(known: Known) -> ValidSet:
             "some probability can be positive, but by so little that it cannot be told from 0, and it decides about "
             f"parameters that change others by up to {min(lost, 1.0):.1g}; set its features to zero, or make it larger"
         )
+    faintest = int(np.where(free, scaled @ center, np.inf).argmin())
+    if free[faintest] and scaled[faintest] @ center <= 0:
+        s, a, j = np.argwhere(row_of == faintest)[0]
+        raise FeatureError(
+            f"P(s'={known.succ[s, a, j]} | s={s}, a={a}) can be positive, but by so little that no parameter was found "
+            "for which it is; set its features to zero, or make it larger"
+        )
     return ValidSet(rows, row_of, sums, affine, basis, center, reachable, free, positive, sizes)
 
 
@@ -237,7 +244,7 @@ def relative_interior_point(
         raise FeatureError(
             f"no parameter makes these features a transition kernel ({why}); check signs and row sums of phi"
         )
-    if result.x[-1] > FORCED:
+    if is_inside(result.x[:d]):
         return result.x[:d], np.ones(R, bool)
     result = linprog(
         np.r_[np.zeros(d + 1), -np.ones(R)],
