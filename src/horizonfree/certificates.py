@@ -28,9 +28,7 @@ from horizonfree.evidence import Evidence
 from horizonfree.likelihood import Fit, maximum_likelihood
 from horizonfree.mixture import AnyArray, Known
 from horizonfree.tangent import RewardBounds, reward_bounds
-from horizonfree.valid import DROWNED, ValidSet
-
-EPS = float(np.finfo(np.float64).eps)
+from horizonfree.valid import DROWNED, EPS, ValidSet
 
 
 @dataclass(frozen=True)

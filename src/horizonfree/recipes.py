@@ -23,7 +23,7 @@ def describe(problem: Mixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A JSON object and the arrays that it needs."""
     mark, known = fingerprint(problem), problem.known
     layout, drawn = _layout(problem)
-    if problem.recipe is not None and _gives(problem.recipe, problem):
+    if problem.recipe is not None and _gives(problem.recipe, mark, layout, drawn):
         return {"recipe": problem.recipe, "fingerprint": mark}, {}
     arrays = {"problem.succ": np.asarray(known.succ), "problem.phi": np.asarray(known.phi)}
     if problem.truth is not None:
@@ -85,18 +85,20 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _gives(recipe: Mapping[str, Any], problem: Mixture) -> bool:
-    """Whether a recipe, after a journey through JSON, builds the same problem with the same layout."""
+def _gives(
+    recipe: Mapping[str, Any], mark: str, layout: dict[str, Any], drawn: dict[str, np.ndarray]
+) -> bool:
+    """Whether a recipe, after a journey through JSON, builds the problem of this fingerprint with this layout."""
     try:
         said = json.loads(json.dumps(recipe, allow_nan=False))
-        made = rebuild({"recipe": said, "fingerprint": fingerprint(problem)}, {}, {})
+        made = rebuild({"recipe": said, "fingerprint": mark}, {}, {})
     except (TypeError, ValueError, HorizonfreeError):
         return False
-    (layout, drawn), (own_layout, own_drawn) = _layout(made), _layout(problem)
-    is_drawn_alike = drawn.keys() == own_drawn.keys() and all(
-        x.dtype == own_drawn[key].dtype and np.array_equal(x, own_drawn[key]) for key, x in drawn.items()
+    made_layout, made_drawn = _layout(made)
+    is_drawn_alike = drawn.keys() == made_drawn.keys() and all(
+        x.dtype == made_drawn[key].dtype and np.array_equal(x, made_drawn[key]) for key, x in drawn.items()
     )
-    return layout == own_layout and is_drawn_alike
+    return layout == made_layout and is_drawn_alike
 
 
 def _layout(problem: Mixture) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -134,18 +134,19 @@ class Run:
         model: "likelihood" plans in the maximum-likelihood model, "explorer" in the explorer's own estimate.
         """
         known, checked = self.problem.known, rewards.resolve(self.problem, reward, scale=scale)
-        confidence, policy = self.confidence(delta), None
+        confidence, own = self.confidence(delta), None
         theta = np.asarray(confidence.theta)
         if model == "explorer":
             theta = self.theta_hat
-            policy = planning.optimal(known.kernel(theta), checked.table).policy
+            own = planning.optimal(known.kernel(theta), checked.table)
         elif model != "likelihood":
             raise OptionError(f"model is {model!r}; it must be 'likelihood' or 'explorer'")
-        bounds, certificate = certificates.for_reward(known, self.valid, confidence, checked.table, policy)
-        policy = np.array(bounds.policy, np.int32)
-        value = planning.evaluate(known.kernel(theta), checked.table, policy)[0, known.start]
+        bounds, certificate = certificates.for_reward(
+            known, self.valid, confidence, checked.table, None if own is None else own.policy
+        )
+        value = bounds.value if own is None else own.V[0, known.start]
         return Plan(
-            policy,
+            np.array(bounds.policy, np.int32),
             checked.factor * float(value) + checked.offset,
             checked.factor * certificate.eps,
             certificates.in_units(certificate, checked.factor),

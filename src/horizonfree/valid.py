@@ -5,6 +5,8 @@ rows. Rows that are zero for every theta in Theta are equalities too. Only the d
 and change some reachable row can be learnt; q is their number.
 """
 
+from functools import partial
+
 import equinox as eqx
 import numpy as np
 import scipy.sparse as sp
@@ -15,12 +17,10 @@ from horizonfree.errors import FeatureError
 from horizonfree.mixture import AnyArray, Known
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
-FORCED = (
-    1e-9  # where no more than this share of its size can be had for every row, some are 0 on all of Theta
-)
+FORCED = 1e-9  # where not every row can have this share of its size, some are 0 on all of Theta
 NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
 DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
-EPS = np.finfo(np.float64).eps
+EPS = float(np.finfo(np.float64).eps)
 SOLVED = 1e-8  # to this the extent of Theta is computed by linear programmes
 DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
@@ -106,16 +106,15 @@ def valid_set(known: Known) -> ValidSet:
     strength = np.linalg.norm(scaled @ basis, axis=1)
     free = seen & (strength > RANK_TOLERANCE)
     faint = rows[seen & ~free & (strength > NOTHING)]
-    change = _drowned(known.bound, center, scaled, sums, rows[seen], affine, basis)
-    change += _drowned(known.bound, center, scaled, sums, faint, basis, basis[:, :0])
+    drowned = partial(_drowned, known.bound, center, scaled, sums)
+    change = drowned(rows[seen], affine, basis) + drowned(faint, basis, basis[:, :0])
     if not change <= DROWNED:
         raise FeatureError(
             "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
             f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes, or leave out base "
             "kernels that hardly differ from others"
         )
-    every = affine if positive.all() else kernel_of(sums)
-    lost = _drowned(known.bound, center, scaled, sums, rows[seen], every, affine)
+    lost = 0.0 if positive.all() else drowned(rows[seen], kernel_of(sums), affine)
     if not lost <= SOLVED:
         raise FeatureError(
             "some probability can be positive, but by so little that it cannot be told from 0, and it decides about "
