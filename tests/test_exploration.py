@@ -16,7 +16,7 @@ from horizonfree import exploration
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.stopping import Goal
-from tests.test_store import assert_same
+from tests.store.test_store import assert_same
 
 
 @pytest.fixture(scope="module")

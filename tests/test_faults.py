@@ -17,7 +17,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from tests.test_store import assert_same
+from tests.store.test_store import assert_same
 
 CHILD = Path(__file__).parent / "reference" / "explorer_child.py"
 KILLS = 50

@@ -1,0 +1,27 @@
+"""A stored run, and copies of it to be damaged."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import horizonfree as hf
+
+
+@pytest.fixture(scope="module")
+def problem() -> hf.Mixture:
+    return hf.make("zoned-grid", size=3, zones=1, horizon=4)
+
+
+@pytest.fixture(scope="module")
+def saved(problem: hf.Mixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 9 episodes with checkpoints at 6 and 9."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    hf.explore(problem, "information", episodes=9, seed=5, out=folder, save_episodes=3)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    """A copy of that run, to be damaged."""
+    return Path(shutil.copytree(saved, tmp_path / "a"))
