@@ -75,8 +75,8 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
     from horizonfree.batch.cast import gather
     from horizonfree.batch.job import Job, Judge
     from horizonfree.batch.many import begin_many, simulate_many
-    from horizonfree.evidence import ladder
-    from horizonfree.exploration import build_explorer
+    from horizonfree.models.mixture.evidence import ladder
+    from horizonfree.runs.explore import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
     problem = hf.make("zoned-grid", **GRIDS[grid])

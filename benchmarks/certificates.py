@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 import horizonfree as hf
-from horizonfree import certificates as ct
+from horizonfree.models.mixture import confidence as ct
 
 
 def best_of(call, times: int = 20) -> float:

@@ -25,14 +25,16 @@ from tests.reference.episodes import full_features
 from tests.reference.oracle import pseudo_values
 
 import horizonfree as hf
-from horizonfree import evidence as ev
-from horizonfree import moments, oracle, radius
+from horizonfree.models.mixture import evidence as ev
+from horizonfree.regression import moments
+from horizonfree.regression import oracle
+from horizonfree.regression import radius
 from horizonfree._x64 import to_device
-from horizonfree.explorers._api import begin, simulate_block
+from horizonfree.explorers.interface import begin, simulate_block
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
-from horizonfree.ridge import Ridge
-from horizonfree.simulate import Sampler
-from horizonfree.valid import valid_set
+from horizonfree.regression.ridge import Ridge
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture.valid import valid_set
 
 
 def learning(problem, M: int):

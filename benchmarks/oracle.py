@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree import oracle
+from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
-from horizonfree.problems.grids import zoned_grid
+from horizonfree.problems.named.grids import zoned_grid
 
 COLUMNS = ("first_s", "best_ms", "median_ms", "processor_ms")
 

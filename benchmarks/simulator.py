@@ -11,8 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from _timing import interleave, one_core, report
-from horizonfree.problems.from_gym import from_gymnasium
-from horizonfree.simulate import simulate
+from horizonfree.problems.gymnasium.from_env import from_gymnasium
+from horizonfree.mdp.rollout import simulate
 
 H = 50
 SEEDS = (1, 64, 1024)

@@ -14,8 +14,8 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch import many
 from horizonfree.batch.cast import gather
 from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
-from horizonfree.evidence import excess, ladder
-from horizonfree.explorers._api import Explorer
+from horizonfree.models.mixture.evidence import excess, ladder
+from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.information import design
 
 K = 9

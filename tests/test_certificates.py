@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree import certificates as ct
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import confidence as ct
+from horizonfree.models.mixture import evidence as ev
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.divergence import TINY, divergence, gap
-from horizonfree.ellipsoid import curvature, opnorm, psi, psi_inverse, psi_inverse_below
+from horizonfree.guarantees.trajectories import TINY, divergence, gap
+from horizonfree.models.mixture.ellipsoid import curvature, opnorm, psi, psi_inverse, psi_inverse_below
 from horizonfree.errors import OptionError
-from horizonfree.mixture import Mixture
-from horizonfree.simulate import Trajectory
-from horizonfree.tangent import SECOND_ORDER
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.mixture.tangent import SECOND_ORDER
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import certificates as ref
 from tests.reference import small
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.checks import numbers, real, share, whole
+from horizonfree._inputs import numbers, real, share, whole
 from horizonfree.errors import OptionError, ShapeError
 
 

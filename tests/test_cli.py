@@ -16,7 +16,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.explorers import EXPLORERS
-from horizonfree.meanings import MEANINGS
+from horizonfree.guarantees.meanings import MEANINGS
 from tests.shell import COMMAND, TINY, Shell
 
 HERE = Path(__file__).parent

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning, rewards
-from horizonfree.compare import compare, contest, medians
+from horizonfree.planning import backward as planning
+from horizonfree.mdp import rewards
+from horizonfree.batch.compare import compare, contest, medians
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.report.contest import draw_contest
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from horizonfree.confidence import ConfidenceSet, least_squares
-from horizonfree.mixture import Mixture
-from horizonfree.valid import valid_set
+from horizonfree.regression.projection import ConfidenceSet, least_squares
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.models.mixture.valid import valid_set
 
 
 def random_set(seed, d=4, balls=3, radius=1.0):

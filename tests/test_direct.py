@@ -11,15 +11,15 @@ from scipy.optimize import minimize
 from scipy.spatial import ConvexHull
 
 import horizonfree as hf
-from horizonfree import certificates as ct
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import confidence as ct
+from horizonfree.models.mixture import evidence as ev
 from horizonfree._x64 import x64
-from horizonfree.direct import CLOSE, cube, cut, direct
-from horizonfree.divergence import TINY
+from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
+from horizonfree.guarantees.trajectories import TINY
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.likelihood_set import likelihood_set
-from horizonfree.mixture import Kernel
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.model import Kernel
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import evidence as ev
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.likelihood import predict
-from horizonfree.simulate import Sampler, Trajectory, simulate
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.likelihood import predict
+from horizonfree.mdp.rollout import Sampler, Trajectory, simulate
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import small
 
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import horizonfree as hf
-from horizonfree import exploration
+from horizonfree.runs import explore as exploration
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.uniform import Uniform
-from horizonfree.stopping import Goal
+from horizonfree.runs.until import Goal
 from tests.store.test_store import assert_same
 
 

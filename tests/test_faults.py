@@ -164,7 +164,7 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     """Ctrl-C in the middle: the folder holds every episode that was finished, and its rows."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     whole = hf.explore(problem, "information", episodes=30)
-    from horizonfree import exploration
+    from horizonfree.runs import explore as exploration
 
     engine, blocks = exploration._simulated, 0
 

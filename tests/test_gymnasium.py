@@ -19,10 +19,10 @@ from horizonfree.errors import (
     SimulationError,
     UnknownNameError,
 )
-from horizonfree.mixture import Mixture
+from horizonfree.models.mixture.model import Mixture
 from horizonfree.problems import from_gymnasium, make, problems, run_episode
-from horizonfree.rewards import Reward, as_table, goal, rescale
-from horizonfree.valid import valid_set
+from horizonfree.mdp.rewards import Reward, as_table, goal, rescale
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
 

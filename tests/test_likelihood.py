@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.likelihood import PSEUDO_COUNT, log_loss, maximum_likelihood, predict
-from horizonfree.mixture import Mixture
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.likelihood import PSEUDO_COUNT, log_loss, maximum_likelihood, predict
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import small
 
 VALID = {name: valid_set(make().known) for name, make in small.PROBLEMS.items()}

@@ -7,15 +7,15 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import horizonfree as hf
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import evidence as ev
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.explorers import HFUCRLRFE, UCRLRFE, Chen2022, UCRLRFEPlus
-from horizonfree.explorers._api import absorb, begin, choose
-from horizonfree.mixture import Mixture
+from horizonfree.explorers.interface import absorb, begin, choose
+from horizonfree.models.mixture.model import Mixture
 from horizonfree.problems import check_env_matches, from_gymnasium, make, run_episode
-from horizonfree.problems.live import attempt
-from horizonfree.simulate import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.valid import valid_set
+from horizonfree.problems.gymnasium.live import attempt
+from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
 

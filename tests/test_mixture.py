@@ -9,9 +9,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree import features
+from horizonfree.models.mixture import features
 from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
-from horizonfree.mixture import Mixture
+from horizonfree.models.mixture.model import Mixture
 
 
 def random_features(seed: int, S: int = 5, A: int = 2, d: int = 3, successors: int = 2) -> np.ndarray:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree import moments, radius, theory
+from horizonfree.regression import moments
+from horizonfree.regression import radius
+from horizonfree.regression import theory
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mixture import Mixture
-from horizonfree.moments import home, powers
-from horizonfree.ridge import Ridge
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.regression.moments import home, powers
+from horizonfree.regression.ridge import Ridge
 from tests.reference import home as reference
 
 regress = jax.jit(moments.regress)

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from horizonfree import oracle
+from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
-from horizonfree.mixture import Mixture
-from horizonfree.oracle import variance
-from horizonfree.oracle.box import ONE_BY_ONE
-from horizonfree.oracle.objective import adjoint, backup, cap
-from horizonfree.oracle.variance import SLACK, penalised_max
-from horizonfree.problems.lower_bounds import hard_instance
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.regression.oracle import variance
+from horizonfree.regression.oracle.box import ONE_BY_ONE
+from horizonfree.regression.oracle.objective import adjoint, backup, cap
+from horizonfree.regression.oracle.variance import SLACK, penalised_max
+from horizonfree.problems.named.lower_bounds import hard_instance
 from tests.reference.oracle import policy_value, pseudo_values, true_pseudo_values
 
 pytestmark = pytest.mark.usefixtures("x64")

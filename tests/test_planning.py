@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree import planning, planning_cpu
+from horizonfree.planning import backward as planning
+from horizonfree.planning import loops as planning_cpu
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mixture import Kernel
+from horizonfree.models.mixture.model import Kernel
 from tests.reference import backward_induction as reference
 from tests.reference.kernels import from_table, random_case
 
@@ -363,7 +364,7 @@ def test_a_start_that_is_no_state_is_refused():
 
 LARGE = """
 import numpy as np, horizonfree.planning as planning
-from horizonfree.mixture import Mixture
+from horizonfree.models.mixture.model import Mixture
 S, A, n, d, H = 20_000, 4, 4, 16, 100
 rng = np.random.default_rng(0)
 s, a, j, i = (x.ravel() for x in np.indices((S, A, n, d)))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from numba import njit
 
-from horizonfree import planning, planning_cpu
+from horizonfree.planning import backward as planning
+from horizonfree.planning import loops as planning_cpu
 from horizonfree.errors import RewardError
-from horizonfree.lanes import product
-from horizonfree.mixture import Kernel
+from horizonfree.planning.lanes import product
+from horizonfree.models.mixture.model import Kernel
 from tests.reference.kernels import from_table, random_case
 
 TIGHT = {"rtol": 0, "atol": 1e-10}

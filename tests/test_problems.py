@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import FeatureError, OptionError, UnknownNameError
-from horizonfree.mixture import Known, Mixture, check_kernel
+from horizonfree.models.mixture.model import Known, Mixture, check_kernel
 from horizonfree.problems import make, problems
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.valid import valid_set
 
 NAMES = sorted(problems())
 # How many directions of theta can be learnt, with the default parameters.

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from horizonfree import progress
-from horizonfree.stopping import MOST, Goal
+from horizonfree.runs import meter as progress
+from horizonfree.runs.until import MOST, Goal
 
 
 class Clock:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import radius
+from horizonfree.regression import radius
 from horizonfree.errors import OptionError
 
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning, report
+from horizonfree import report
+from horizonfree.planning import backward as planning
 from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
-from horizonfree.meanings import MEANINGS
+from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.page import bound, number, summary
-from horizonfree.run import Run
+from horizonfree.runs.run import Run
 
 RIVER = hf.make("river-swim", states=8, horizon=4)
 

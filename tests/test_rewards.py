@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mixture import Mixture
-from horizonfree.rewards import (
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.rewards import (
     Reward,
     as_table,
     goal,

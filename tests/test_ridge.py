@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from horizonfree.ridge import Ridge, scan
+from horizonfree.regression.ridge import Ridge, scan
 
 pytestmark = pytest.mark.usefixtures("x64")
 

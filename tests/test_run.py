@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning
-from horizonfree.certificates import proved, round_up, rounded_up
+from horizonfree.planning import backward as planning
+from horizonfree.models.mixture.confidence import proved, round_up, rounded_up
 from horizonfree.errors import OptionError, ShapeError
 
 

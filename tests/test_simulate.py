@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import binom
 
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mixture import Mixture
-from horizonfree.simulate import Sampler, simulate
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.rollout import Sampler, simulate
 
 H, S, A = 5, 4, 2
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from horizonfree import theory
+from horizonfree.regression import theory
 from horizonfree.errors import OptionError
 
 SIZES = {"d": 2, "H": 10, "B": 1.5}

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import FeatureError
-from horizonfree.mixture import Mixture
-from horizonfree.valid import DROWNED, reachable_states, valid_set
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.models.mixture.valid import DROWNED, reachable_states, valid_set
 from tests.reference.odd_features import odd_features
 
 

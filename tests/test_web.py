@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning, web
+from horizonfree import web
+from horizonfree.planning import backward as planning
 from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
-from horizonfree.run import Run
+from horizonfree.runs.run import Run
 from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
 from horizonfree.web.session import KEPT, Painting, Session, drawing
 

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 import horizonfree as hf
-from horizonfree import tangent
-from horizonfree.direct import direct
+from horizonfree.models.mixture import tangent
+from horizonfree.models.mixture.direct import direct
 
 HERE = Path(__file__).parent
 BOUNDS = ("tangent", "interval", "uniform")

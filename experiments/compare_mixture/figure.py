@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from horizonfree.compare import medians
+from horizonfree.batch.compare import medians
 from horizonfree.report.contest import draw_contest
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 def rows(sweep: dict, entry: tuple[str, dict]) -> list[dict]:
     import horizonfree as hf
-    from horizonfree.compare import compare
+    from horizonfree.batch.compare import compare
 
     problem = hf.make(**sweep["problem"])
     return compare(

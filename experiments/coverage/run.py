@@ -114,7 +114,7 @@ def answers(task: tuple[str, str, str, dict, int, int]) -> list[dict]:
     """All rows of a task, with what they were made by."""
     import jax
 
-    from horizonfree.recipes import versions
+    from horizonfree.runs.recipes import versions
 
     name, place, part, sweep, seeds, few = task
     algorithm = sweep["algorithms"][name]

@@ -18,8 +18,8 @@ def rows(task: tuple[str, dict, int]) -> list[dict]:
 
     import horizonfree as hf
     from horizonfree.explorers import make_explorer
-    from horizonfree.planning import evaluate_jax, optimal_jax
-    from horizonfree.rewards import suite
+    from horizonfree.planning.backward import evaluate_jax, optimal_jax
+    from horizonfree.mdp.rewards import suite
 
     name, sweep, seed = task
     setting, made = sweep["settings"][name], dict(sweep["problem"])

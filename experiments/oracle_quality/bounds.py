@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import horizonfree as hf
-from horizonfree import oracle
+from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
 
 TILDE, HAT = 0, 1

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree import oracle
+from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
-from horizonfree.mixture import Known, Mixture
-from horizonfree.problems.lower_bounds import hard_instance
-from horizonfree.problems.random import random_mixture
+from horizonfree.models.mixture.model import Known, Mixture
+from horizonfree.problems.named.lower_bounds import hard_instance
+from horizonfree.problems.named.random import random_mixture
 
 MIXTURES = [(3, 2, 3), (3, 3, 3), (4, 2, 4), (5, 2, 3)]  # (S, A, H), dense
 HARD = [3, 4, 5]  # d, at H = 5

@@ -6,18 +6,18 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from horizonfree import theory
     from horizonfree.batch import Batch, explore_many
-    from horizonfree.certificates import Certificate
-    from horizonfree.exploration import explore
     from horizonfree.explorers import explorers
-    from horizonfree.mixture import Mixture
-    from horizonfree.moments import home
-    from horizonfree.problems import from_gymnasium, make, problems
-    from horizonfree.rewards import goal, occupancy, rescale
-    from horizonfree.run import Plan, Run, certify, from_episodes, true_gap
-    from horizonfree.simulate import simulate
-    from horizonfree.store import load
+    from horizonfree.guarantees.certificate import Certificate
+    from horizonfree.mdp.rewards import goal, occupancy, rescale
+    from horizonfree.problems import Mixture, Problem, from_gymnasium, make, problems
+    from horizonfree.problems.truth import simulate, true_gap
+    from horizonfree.regression import theory
+    from horizonfree.regression.moments import home
+    from horizonfree.runs.explore import explore
+    from horizonfree.runs.logged import certify, from_episodes
+    from horizonfree.runs.run import Plan, Run
+    from horizonfree.runs.store import load
 
 __version__ = "0.1.0"
 
@@ -26,6 +26,7 @@ __all__ = [
     "Certificate",
     "Mixture",
     "Plan",
+    "Problem",
     "Run",
     "certify",
     "explore",
@@ -48,30 +49,31 @@ __all__ = [
 # Where each public name lives. It is loaded when it is first used: the command line answers --help at once.
 _HOME = {
     "Batch": "batch",
-    "Certificate": "certificates",
-    "Mixture": "mixture",
-    "Plan": "run",
-    "Run": "run",
-    "certify": "run",
-    "explore": "exploration",
+    "Certificate": "guarantees.certificate",
+    "Mixture": "problems",
+    "Plan": "runs.run",
+    "Problem": "problems",
+    "Run": "runs.run",
+    "certify": "runs.logged",
+    "explore": "runs.explore",
     "explore_many": "batch",
     "explorers": "explorers",
-    "from_episodes": "run",
+    "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
-    "goal": "rewards",
-    "home": "moments",
-    "load": "store",
+    "goal": "mdp.rewards",
+    "home": "regression.moments",
+    "load": "runs.store",
     "make": "problems",
-    "occupancy": "rewards",
+    "occupancy": "mdp.rewards",
     "problems": "problems",
-    "rescale": "rewards",
-    "simulate": "simulate",
-    "true_gap": "run",
+    "rescale": "mdp.rewards",
+    "simulate": "problems.truth",
+    "true_gap": "problems.truth",
 }
 
 
 class _Package(ModuleType):
-    """A function that has the name of its module wins: `explorers`, `problems`, `simulate`."""
+    """A function that has the name of its room wins: `explorers`, `problems`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):
@@ -83,7 +85,7 @@ sys.modules[__name__].__class__ = _Package
 
 def __getattr__(name: str) -> Any:
     if name == "theory":
-        return import_module("horizonfree.theory")
+        return import_module("horizonfree.regression.theory")
     if name not in _HOME:
         raise AttributeError(f"module 'horizonfree' has no attribute {name!r}")
     value = getattr(import_module(f"horizonfree.{_HOME[name]}"), name)

@@ -1,11 +1,21 @@
-"""64-bit arithmetic inside a scope: neither importing nor using the library changes a global setting."""
+"""64-bit arithmetic inside a scope, and the border between NumPy and JAX.
+
+Neither importing nor using the library changes a global setting. Trees of arrays (models, evidence, states) are
+NumPy's between calls and JAX's inside them: a public function moves them once, on its way in and out. Everything that
+is traced is typed `Array`, everything on the host `np.ndarray`; only the fields of such trees are a `Leaf`.
+"""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
+
+if TYPE_CHECKING:
+    Leaf = jax.Array  # as compiled code sees it; code on the host goes through np.asarray
+else:
+    Leaf = jax.Array | np.ndarray
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -29,11 +39,11 @@ def to_numpy(tree: _T) -> _T:
     return converted
 
 
-def to_device(tree: _T) -> _T:
+def to_device(tree: Any) -> Any:
     """Every NumPy array leaf as a JAX array of the same type: what compiled calls want. Call inside the scope."""
+    return jax.tree.map(lambda x: jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x, tree)
 
-    def move(x: Any) -> Any:
-        return jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x
 
-    moved: _T = jax.tree.map(move, tree)
-    return moved
+def leaf(array: np.ndarray) -> Leaf:
+    """An array of the host as the field of a tree."""
+    return cast(Leaf, array)

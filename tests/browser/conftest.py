@@ -11,7 +11,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import report, web
-from horizonfree.run import Run
+from horizonfree.runs.run import Run
 from horizonfree.web.server import warm_up
 
 if TYPE_CHECKING:

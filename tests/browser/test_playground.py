@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning
+from horizonfree.planning import backward as planning
 
 from .conftest import Playground, settled, until
 

@@ -8,7 +8,7 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers import chen2022
 from horizonfree.explorers.chen2022 import PLAIN, PSEUDO, Chen2022
-from horizonfree.weighted import HAT, TILDE
+from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds
@@ -70,8 +70,8 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
 
 def constrained(problem, regressions):
     """The least-squares point of both series among the valid kernels, by the library's own solver."""
-    from horizonfree.confidence import least_squares
-    from horizonfree.valid import valid_set
+    from horizonfree.regression.projection import least_squares
+    from horizonfree.models.mixture.valid import valid_set
 
     valid = valid_set(problem.known)
     return np.asarray(least_squares(valid, sum(x.Sigma for x in regressions), sum(x.b for x in regressions)))

@@ -11,9 +11,9 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.explorers import EXPLORERS, describe, make_explorer
-from horizonfree.explorers._api import begin
-from horizonfree.ridge import Ridge
-from horizonfree.simulate import check_policy
+from horizonfree.explorers.interface import begin
+from horizonfree.regression.ridge import Ridge
+from horizonfree.mdp.rollout import check_policy
 from tests.reference.episodes import Setting
 
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")

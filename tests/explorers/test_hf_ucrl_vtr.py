@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import evidence as ev
-from horizonfree import planning
+from horizonfree.models.mixture import evidence as ev
+from horizonfree.planning import backward as planning
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
-from horizonfree.explorers._api import begin, simulate_block
-from horizonfree.simulate import Sampler
-from horizonfree.valid import valid_set
+from horizonfree.explorers.interface import begin, simulate_block
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import home as literal
 from tests.reference.episodes import full_features
 from tests.reference.hf_ucrl_vtr import optimistic

@@ -8,8 +8,8 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.explorers.information import design
-from horizonfree.likelihood import PSEUDO_COUNT
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.likelihood import PSEUDO_COUNT
+from horizonfree.models.mixture.valid import valid_set
 from tests.reference import certificates as ref
 from tests.reference import small
 

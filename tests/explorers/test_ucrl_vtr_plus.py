@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import planning, radius
+from horizonfree.planning import backward as planning
+from horizonfree.regression import radius
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
-from horizonfree.weighted import HAT, TILDE
+from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import evidence as ev
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.explorers._api import Progress, begin, choose, episode_keys
-from horizonfree.simulate import Sampler
-from horizonfree.valid import valid_set
+from horizonfree.explorers.interface import Progress, begin, choose, episode_keys
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture.valid import valid_set
 
 
 def full_features(known):

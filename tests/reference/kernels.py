@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from horizonfree.mixture import Kernel
+from horizonfree.models.mixture.model import Kernel
 
 
 def from_table(P):

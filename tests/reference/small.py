@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree import evidence as ev
+from horizonfree.models.mixture import evidence as ev
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.mixture import Mixture
-from horizonfree.simulate import Sampler
-from horizonfree.valid import valid_set
+from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture.valid import valid_set
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import sealed, store
+from horizonfree.runs import sealed
+from horizonfree.runs import store
 from horizonfree.errors import RunError
 from tests.store.test_store import assert_same
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import recipes
+from horizonfree.runs import recipes
 from horizonfree.errors import RunError
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree import sealed, store
+from horizonfree.runs import sealed
+from horizonfree.runs import store
 from horizonfree.errors import OptionError, RunError
 from horizonfree.explorers.uniform import Uniform
 

@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree import features
-from horizonfree.checks import check_seed, numbers, whole
+from horizonfree._inputs import check_seed, numbers, whole
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.explorers._api import Explorer
-from horizonfree.mixture import Known, Mixture, true_parameter
-from horizonfree.valid import ValidSet, valid_set
+from horizonfree.explorers.interface import Explorer
+from horizonfree.models.interface import Model
+from horizonfree.models.plain import path_name, statics_of
+from horizonfree.problems.problem import Problem
 
-STATIC = ("horizon", "start", "is_dense")  # what the known classes of a batch must share exactly
 MOST_SEEDS = 10**7
-ALMOST = 1e-9  # relative difference of bounds B that is rounding
+ALMOST = 1e-9  # relative difference of numbers that is rounding
 
 
 class Member(NamedTuple):
@@ -32,8 +31,7 @@ class Member(NamedTuple):
 class Cast:
     """Every problem with every explorer and every seed, in this order; seeds run fastest."""
 
-    problems: tuple[Mixture, ...]
-    valids: tuple[ValidSet, ...]
+    problems: tuple[Problem, ...]
     explorers: tuple[Explorer, ...]
     seeds: tuple[int, ...]
 
@@ -50,7 +48,7 @@ class Cast:
         return Member(int(problem), int(explorer), self.seeds[seed])
 
 
-def gather(problems: tuple[Mixture, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Cast:
+def gather(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Cast:
     """The cast, once all its problems are known to have one shape and a truth. seeds: how many, or which."""
     meaning = f"how many, from 1 to {MOST_SEEDS}, or a list of seeds"
     chosen = tuple(seeds if np.iterable(seeds) else range(whole(seeds, "seeds", 1, MOST_SEEDS, meaning)))
@@ -58,22 +56,16 @@ def gather(problems: tuple[Mixture, ...], explorers: tuple[Explorer, ...], seeds
         check_seed(seed)
     if not chosen:
         raise OptionError(f"seeds is {seeds!r}; it must be {meaning}")
-    distinct = {id(problem.known): valid_set(problem.known) for problem in problems}
-    cast = Cast(
-        problems,
-        tuple(distinct[id(problem.known)] for problem in problems),
-        explorers,
-        tuple(int(seed) for seed in chosen),
-    )
-    for i, (problem, valid) in enumerate(zip(cast.problems, cast.valids)):
+    cast = Cast(problems, explorers, tuple(int(seed) for seed in chosen))
+    for i, problem in enumerate(problems):
         problem.kernel()  # refuses a problem without truth
-        _check_alike((problem.known, valid), (problems[0].known, cast.valids[0]), i)
+        _check_alike(problem.model, problems[0].model, i)
     return cast
 
 
-def problems_of(problem: Mixture | Sequence[Mixture], truths: Any) -> tuple[Mixture, ...]:
+def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
     """The problems given, or one problem with each of several truths (in the units in which truths are given)."""
-    if not isinstance(problem, Mixture):
+    if not isinstance(problem, Problem):
         if truths is not None:
             raise OptionError("truths= belongs to one problem; these problems carry their own")
         if not len(problem):
@@ -81,10 +73,12 @@ def problems_of(problem: Mixture | Sequence[Mixture], truths: Any) -> tuple[Mixt
         return tuple(problem)
     if truths is None:
         return (problem,)
-    known, made = problem.known, []
-    for i, given in enumerate(truths):
-        truth = true_parameter(known, features.vector(given, known.dim, f"truths[{i}]"), f"truths[{i}]")
-        made.append(Mixture(known, truth, problem.name, None, problem.layout))
+    made = [
+        Problem(
+            problem.model, problem.model.parameter(given, f"truths[{i}]"), problem.name, None, problem.layout
+        )
+        for i, given in enumerate(truths)
+    ]
     if not made:
         raise OptionError("truths is empty; give at least one")
     return tuple(made)
@@ -108,24 +102,29 @@ def explorers_of(explorer: Explorer, over: Mapping[str, Sequence[float]] | None)
     return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 
-def _check_alike(pair: tuple[Known, ValidSet], first: tuple[Known, ValidSet], i: int) -> None:
-    """Refuse problem i if its arrays do not have the shapes of problem 0."""
-    known, zero = pair[0], first[0]
-    for name in STATIC:
-        if getattr(known, name) != getattr(zero, name):
-            raise ShapeError(
-                f"problem {i} has {name} {getattr(known, name)}, problem 0 has {getattr(zero, name)}; "
-                "the problems of a batch must be of one shape: explore them in separate batches"
-            )
-    if abs(known.bound - zero.bound) > ALMOST * zero.bound:
+def _check_alike(model: Model, first: Model, i: int) -> None:
+    """Refuse problem i if it is of another class or shape than problem 0."""
+    advice = "the problems of a batch must be of one shape: explore them in separate batches"
+    if type(model) is not type(first):
         raise ShapeError(
-            f"problem {i} has B = {known.bound:.6g} after normalisation, problem 0 has {zero.bound:.6g}; "
-            "the problems of a batch must share it: explore them in separate batches"
+            f"problem {i} is a {type(model).__name__}, problem 0 a {type(first).__name__}; {advice}"
         )
-    for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(pair), jax.tree.leaves(first)):
+    ours, theirs = _flat(statics_of(model)), _flat(statics_of(first))
+    for name, x in ours.items():
+        y = theirs[name]
+        is_close = isinstance(x, float) and isinstance(y, float) and abs(x - y) <= ALMOST * abs(y)
+        if x != y and not is_close:
+            raise ShapeError(f"problem {i} has {name} {x}, problem 0 has {y}; {advice}")
+    for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
         if np.shape(x) != np.shape(y):
-            name = jax.tree_util.keystr(where[1:], simple=True)
             raise ShapeError(
-                f"{name} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; "
-                "the problems of a batch must be of one shape: explore them in separate batches"
+                f"{path_name(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
             )
+
+
+def _flat(statics: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers inside modules inside, by their last name."""
+    found: dict[str, Any] = {}
+    for name, value in statics.items():
+        found |= _flat(value) if isinstance(value, Mapping) else {name: value}
+    return found

@@ -1,7 +1,7 @@
 """A batch on disk: a folder with its settings and one sealed file for each chunk of members that is finished.
 
     batch.json              what is explored and how, and how many members make a chunk
-    chunk-<first>.npz       the members from that one on: states, rows, curves
+    chunk-<first>.npz       the members from that one on: states, records, curves
     lock                    held while someone explores into the folder
 
 A chunk is written when it is finished, so a batch that was interrupted goes on with the first one that is missing.
@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from horizonfree import sealed
 from horizonfree.errors import RunError
+from horizonfree.runs import sealed
 
 SETTINGS = "batch.json"
 Arrays = dict[str, np.ndarray]

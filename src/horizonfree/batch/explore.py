@@ -9,35 +9,37 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree import evidence as ev
-from horizonfree import stopping
+from horizonfree._inputs import count, whole
 from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.job import Job, judge, room
 from horizonfree.batch.many import CURVES
-from horizonfree.checks import count, whole
 from horizonfree.errors import OptionError
-from horizonfree.exploration import build_explorer, check_reward_matters
-from horizonfree.explorers._api import Explorer, Progress
-from horizonfree.mixture import Mixture
-from horizonfree.progress import meter
-from horizonfree.run import Run
-from horizonfree.stopping import Goal
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import Progress
+from horizonfree.guarantees.bets import ladder
+from horizonfree.models.plain import under
+from horizonfree.problems.problem import Problem
+from horizonfree.runs import until as stopping
+from horizonfree.runs.explore import build_explorer, check_reward_matters
+from horizonfree.runs.meter import meter
+from horizonfree.runs.run import Run
+from horizonfree.runs.until import Until
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Explorations of a cast of members. batch[i] is an ordinary run; member i has row i of every array.
 
-    `rows` [N, K] holds what the explorer reports after every episode, `curves` [N, C] what `explore_many` computed at
+    `records` [N, K] holds what the explorer reports after every episode, `curves` [N, C] what `explore_many` computed at
     the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
     """
 
     cast: Cast
     progress: Progress
-    rows: Mapping[str, np.ndarray]
+    records: Mapping[str, np.ndarray]
     checkpoints: Int[np.ndarray, " C"]
     curves: Mapping[str, Float[np.ndarray, "N C"]]
     delta: float
@@ -61,10 +63,9 @@ class Batch:
             self.cast.problems[member.problem],
             self.cast.explorers[member.explorer],
             member.seed,
-            self.cast.valids[member.problem],
             progress,
-            {name: x[i] for name, x in self.rows.items()},
-            goal=Goal(0, int(progress.episode), delta=self.delta),
+            {name: x[i] for name, x in self.records.items()},
+            until=Until(0, int(progress.episode), delta=self.delta),
         )
 
     def __iter__(self) -> Iterator[Run]:
@@ -73,7 +74,7 @@ class Batch:
 
 @x64
 def explore_many(
-    problem: Mixture | Sequence[Mixture],
+    problem: Problem | Sequence[Problem],
     explorer: str | Explorer = "information",
     *,
     episodes: int,
@@ -115,9 +116,12 @@ def explore_many(
     cast = casting.gather(problems, casting.explorers_of(kind, over), seeds)
     looks = _checkpoints(checkpoints, episodes)
     what = judge(cast, looks, curves, rewards, delta)
-    job = Job(cast, episodes, ev.ladder(budget), looks, what, is_wide(), room(memory))
+    job = Job(cast, episodes, ladder(budget), looks, what, is_wide(), room(memory))
     size, N, parts = job.fitting(), len(cast), []
-    with chunks.opened(out, job.settings(), size) as store, meter(0, Goal(0, N * episodes), progress) as show:
+    with (
+        chunks.opened(out, job.settings(), size) as store,
+        meter(0, Until(0, N * episodes), progress) as show,
+    ):
 
         def tell(done: int) -> None:
             show(done, {}, None)
@@ -137,8 +141,8 @@ def explore_many(
                 store.save(first, arrays)
             parts.append(arrays)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    rows, found = _under(joined, "rows."), _under(joined, "curves.")
-    return Batch(cast, job.progress(joined), rows, looks, found, delta)
+    records, found = under(joined, "records."), under(joined, "curves.")
+    return Batch(cast, job.progress(joined), records, looks, found, delta)
 
 
 def is_wide() -> bool:
@@ -150,7 +154,3 @@ def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, "
     for k in checkpoints:
         whole(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(checkpoints, np.int64))
-
-
-def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}

@@ -12,26 +12,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree import evidence as ev
-from horizonfree import planning, rewards
+from horizonfree._inputs import LARGEST, whole
 from horizonfree._x64 import to_device
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
-from horizonfree.checks import LARGEST, whole
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.exploration import BLOCK, SECONDS
-from horizonfree.explorers import describe
-from horizonfree.explorers._api import Progress
-from horizonfree.recipes import fingerprint, versions
-from horizonfree.simulate import Sampler
+from horizonfree.explorers.loop import Progress
+from horizonfree.explorers.registry import describe
+from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp import rewards
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.planning import optimal
+from horizonfree.runs.drive import Pace
+from horizonfree.runs.engines import BLOCK
+from horizonfree.runs.recipes import fingerprint, versions
 
+NO_KEY: Any = None  # until members have theirs
 MEMORY = 2 * 2**30  # bytes for a chunk where the device does not say what it has
 SHARE = 0.5  # of the device's memory for a chunk
-MOST = {
-    True: 16_384,
-    False: 256,
-}  # members of a chunk, wide and narrow: an interruption loses one chunk at most
+# Members of a chunk, wide and narrow, at the most: an interruption loses one chunk.
+MOST_MEMBERS = {True: 16_384, False: 256}
 FEW = 16  # members that are compiled for, to learn what one takes
 JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 SUITE = 2**30  # bytes of rewards that are made without being asked for
@@ -53,7 +54,7 @@ class Job:
 
     cast: Cast
     episodes: int
-    bets: tuple[np.ndarray, np.ndarray]
+    bets: Bets
     checkpoints: Int[np.ndarray, " C"]
     judge: Judge
     is_wide: bool
@@ -67,7 +68,7 @@ class Job:
             "explorers": [[name, {key: _plain(x) for key, x in options.items()}] for name, options in said],
             "seeds": list(self.cast.seeds),
             "episodes": self.episodes,
-            "bets": self.bets[0].tolist(),
+            "bets": self.bets.starts.tolist(),
             "checkpoints": self.checkpoints.tolist(),
             "curves": list(self.judge.curves),
             "rewards": _plain(self.judge.rewards),
@@ -78,20 +79,13 @@ class Job:
     def worlds(self, members: Sequence[int]) -> tuple[World, World]:
         """(shared, own) of some members."""
         cast = self.cast
-        made = [
-            World(
-                explorer,
-                to_device(problem.known),
-                to_device(valid),
-                Sampler.of(to_device(problem.kernel())),
-                jnp.asarray(problem.truth),
-                ev.init(valid, *self.bets),
-                jnp.asarray(best),
-                None,  # type: ignore[arg-type]  # keys follow
-            )
-            for problem, valid, best in zip(cast.problems, cast.valids, self.judge.best)
-            for explorer in cast.explorers
-        ]
+        made = []
+        for problem, best in zip(cast.problems, self.judge.best):
+            model, truth, kernel, best = to_device((problem.model, problem.truth, problem.kernel(), best))
+            nothing = model.nothing(self.bets)
+            made += [
+                World(x, model, Sampler.of(kernel), truth, nothing, best, NO_KEY) for x in cast.explorers
+            ]
         places = [cast[i] for i in members]
         which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
         shared, own = stack(made, which)
@@ -107,11 +101,11 @@ class Job:
         """How many members make a chunk: as many as fit, and chunks of nearly one size.
 
         A member takes its own part of the world, its state (read, written, and once more while it changes) and a block
-        of rows; side by side with others it needs workspace of its own, too.
+        of records; side by side with others it needs workspace of its own, too.
         """
         own, state = self.one()
         each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK)
-        N, most = len(self.cast), MOST[self.is_wide]
+        N, most = len(self.cast), MOST_MEMBERS[self.is_wide]
         if self.is_wide and min(N, most) > FEW:
             each += self.workspace()
         if self.memory < each:
@@ -144,18 +138,17 @@ class Job:
         shared, own = self.worlds([min(first + i, len(self.cast) - 1) for i in range(size)])
         rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
         state = begin_many(shared, own, is_wide=self.is_wide)
-        marks, rows, found, k, count = [*self.checkpoints, K], [], [], 0, 1
+        marks, records, found, k, pace = [*self.checkpoints, K], [], [], 0, Pace()
         while k < K:
-            count = min(count, next(x for x in marks if x > k) - k)
+            count = min(pace.count, next(x for x in marks if x > k) - k)
             began = time.perf_counter()
-            state, info = simulate_many(
+            state, numbers = simulate_many(
                 shared, own, state, jnp.int32(count), min(BLOCK, K), is_wide=self.is_wide
             )
-            rows.append({name: np.asarray(x)[:N, :count] for name, x in info.items()})
+            records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
             state.episode.block_until_ready()
-            seconds = (time.perf_counter() - began) / count
+            pace.learn(count, time.perf_counter() - began)
             k += count
-            count = int(np.clip(SECONDS / max(seconds, 1e-9), 1, BLOCK))
             if k in self.checkpoints:
                 curves = judge_many(
                     shared, own, state, rewards, delta, self.judge.curves, at_once=self.judged()
@@ -164,7 +157,7 @@ class Job:
             show(first * K + N * k)
         return (
             {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
-            | {f"rows.{name}": np.concatenate([x[name] for x in rows], 1) for name in rows[0]}
+            | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
             | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
         )
 
@@ -189,23 +182,22 @@ def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delt
         if name not in CURVES:
             raise UnknownNameError(f"no curve is called {name!r}; there are {', '.join(CURVES)}")
     names = tuple(curves) if len(looks) else ()
-    known = cast.problems[0].known
-    sizes = (known.horizon, known.num_states, known.num_actions)
+    space = cast.problems[0].space
+    sizes = space.sizes
     if not {"gap", "own_gap"} & set(names):
         return Judge(names, np.zeros((0, *sizes)), (np.zeros(0),) * len(cast.problems), delta)
     if given is None:
-        if 16 * known.num_states * np.prod(sizes) > SUITE:
+        if 16 * space.num_states * np.prod(sizes) > SUITE:
             raise OptionError(
                 "the problem is too large for the default rewards; give rewards=[...] to judge by"
             )
-        table = rewards.suite(known)
+        table = rewards.suite(space)
     else:
         listed = tuple(given) if np.iterable(given) and not isinstance(given, str) else ()
         if not listed:
             raise OptionError(f"rewards is {given!r}; it must be a list of at least one reward")
         table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
-    start = known.start
-    best = tuple(planning.optimal(problem.kernel(), table).V[:, 0, start] for problem in cast.problems)
+    best = tuple(space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems)
     return Judge(names, table, best, delta)
 
 

@@ -22,22 +22,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree.certificates import Confidence, confidence_jax
-from horizonfree.evidence import Evidence, excess
-from horizonfree.explorers._api import (
-    Explorer,
-    Info,
+from horizonfree._x64 import Leaf
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import (
     Progress,
+    Records,
     absorb,
     begin,
     episode_keys,
+    is_due,
     simulate_block,
 )
-from horizonfree.explorers.information import design
-from horizonfree.mixture import Known
-from horizonfree.planning import evaluate_jax, optimal_jax
-from horizonfree.simulate import Sampler
-from horizonfree.valid import ValidSet
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.certify import uniform_eps
+from horizonfree.models.interface import Evidence, Model
+from horizonfree.planning.backward import evaluate_jax, optimal_jax
 
 GROUP = 0.5  # of the members must wait for a choice before one is made, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
@@ -47,12 +46,11 @@ class World(eqx.Module):
     """One exploration, before its first episode. `best` are the optimal values of the rewards it is judged by."""
 
     explorer: Explorer
-    known: Known
-    valid: ValidSet
+    model: Model
     sampler: Sampler
-    truth: Float[Array, " d"]
+    truth: Any
     nothing: Evidence
-    best: Float[Array, " T"]
+    best: Float[Leaf, " T"]
     key: Array
 
 
@@ -73,7 +71,7 @@ def begin_many(shared: World, own: World, *, is_wide: bool) -> Progress:
 
     def one(own: World) -> Progress:
         world = eqx.combine(own, shared)
-        return begin(world.explorer, world.known, world.valid, world.nothing)
+        return begin(world.explorer, world.model, world.nothing)
 
     begun: Progress = _each(one, is_wide)(own)
     return begun
@@ -82,34 +80,17 @@ def begin_many(shared: World, own: World, *, is_wide: bool) -> Progress:
 @eqx.filter_jit
 def simulate_many(
     shared: World, own: World, progress: Progress, count: Int[Array, ""], size: int, *, is_wide: bool
-) -> tuple[Progress, Info]:
-    """`count` <= size episodes of every member, and their rows [N, size]; rows beyond count are zero."""
+) -> tuple[Progress, Records]:
+    """`count` <= size episodes of every member, and their records [N, size]; beyond count they are zero."""
 
-    def one(own: World, progress: Progress) -> tuple[Progress, Info]:
-        world = eqx.combine(own, shared)
-        return simulate_block(
-            world.explorer,
-            world.known,
-            world.valid,
-            world.sampler,
-            world.truth,
-            world.key,
-            progress,
-            count,
-            size,
-        )
+    def one(own: World, progress: Progress) -> tuple[Progress, Records]:
+        w = eqx.combine(own, shared)
+        return simulate_block(w.explorer, w.model, w.sampler, w.truth, w.key, progress, count, size)
 
-    first = jax.tree.map(lambda x: x[0], (own, progress))
-    if is_wide and not isinstance(eqx.filter_eval_shape(_is_due, shared, *first), bool):
+    if is_wide and is_due(progress.state) is not None:
         return _out_of_step(shared, own, progress, count, size)
-    done: tuple[Progress, dict[str, Array]] = _each(one, is_wide)(own, progress)
+    done: tuple[Progress, Records] = _each(one, is_wide)(own, progress)
     return done
-
-
-def _is_due(shared: World, own: World, progress: Progress) -> Any:
-    """A plain bool where it never changes, else traced."""
-    world = eqx.combine(own, shared)
-    return world.explorer.is_due(world.known, progress.state)
 
 
 class _Now(eqx.Module):
@@ -117,64 +98,83 @@ class _Now(eqx.Module):
 
     progress: Progress
     has_chosen: Bool[Array, " N"]
-    rows: Info
+    records: Records
 
 
 def _out_of_step(
     shared: World, own: World, progress: Progress, count: Int[Array, ""], size: int
-) -> tuple[Progress, Info]:
+) -> tuple[Progress, Records]:
     """The wide arrangement of an explorer that chooses now and then: play on, or choose for a group that waits."""
     first = progress.episode
     last = first + count
-    N = first.shape[0]
-    group = max(1, round(GROUP * N))
-    is_due = jax.vmap(partial(_is_due, shared))
-
-    def chosen(own: World, progress: Progress) -> Any:
-        world = eqx.combine(own, shared)
-        key, _ = episode_keys(world.key, progress)
-        return world.explorer.choose(key, world.known, world.valid, progress.state, progress.evidence)
-
-    def played(own: World, progress: Progress) -> tuple[Progress, Info]:
-        world = eqx.combine(own, shared)
-        _, key = episode_keys(world.key, progress)
-        trajectory = world.sampler.episode(key, progress.state.policy, world.known.start)
-        return absorb(world.explorer, world.known, world.valid, world.truth, progress, trajectory)
-
-    def choose(now: _Now, waits: Bool[Array, " N"]) -> _Now:
-        behind = jnp.argsort(jnp.where(waits, now.progress.episode, last.max()))[
-            :group
-        ]  # furthest behind first
-        index = jnp.where(waits[behind], behind, N)  # N, beyond the end, is dropped when written
-        some = jax.tree.map(lambda x: x[index], (own, now.progress))
-        state = jax.tree.map(
-            lambda x, y: x.at[index].set(y, mode="drop"), now.progress.state, jax.vmap(chosen)(*some)
-        )
-        progress = Progress(now.progress.episode, state, now.progress.evidence)
-        return _Now(progress, now.has_chosen.at[index].set(True, mode="drop"), now.rows)
-
-    def play(now: _Now, plays: Bool[Array, " N"]) -> _Now:
-        def kept(new: Array, old: Array) -> Array:
-            return jnp.where(plays.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-        after, info = jax.vmap(played)(own, now.progress)
-        place = jnp.where(plays, now.progress.episode - first, size)
-        rows = jax.tree.map(lambda x, y: x.at[jnp.arange(N), place].set(y, mode="drop"), now.rows, info)
-        return _Now(jax.tree.map(kept, after, now.progress), now.has_chosen & ~plays, rows)
+    played = jax.vmap(partial(_played, shared))
 
     def go_on(now: _Now) -> _Now:
         is_open = now.progress.episode < last
-        waits = is_open & ~now.has_chosen & is_due(own, now.progress)
-        plays = is_open & ~waits
+        waits = is_open & ~now.has_chosen & now.progress.state.is_due
         is_time = waits.sum() >= GROUP * is_open.sum()
-        then: _Now = jax.lax.cond(is_time, lambda: choose(now, waits), lambda: play(now, plays))
+        then: _Now = jax.lax.cond(
+            is_time,
+            lambda: _choose_for_some(shared, own, now, waits, last),
+            lambda: _play_on(played, own, now, is_open & ~waits, first, size),
+        )
         return then
 
-    _, info = jax.eval_shape(jax.vmap(played), own, progress)
-    rows = jax.tree.map(lambda x: jnp.zeros((N, size), x.dtype), info)
-    start = _Now(progress, jnp.zeros(N, bool), rows)
+    _, numbers = jax.eval_shape(played, own, progress)
+    records = jax.tree.map(lambda x: jnp.zeros((first.shape[0], size), x.dtype), numbers)
+    start = _Now(progress, jnp.zeros(first.shape[0], bool), records)
     now = jax.lax.while_loop(lambda now: (now.progress.episode < last).any(), go_on, start)
-    return now.progress, now.rows
+    return now.progress, now.records
+
+
+def _chosen(shared: World, own: World, progress: Progress) -> Any:
+    """The state of one member after its choice."""
+    world = eqx.combine(own, shared)
+    key, _ = episode_keys(world.key, progress)
+    return world.explorer.choose(key, world.model, progress.state, progress.evidence)
+
+
+def _played(shared: World, own: World, progress: Progress) -> tuple[Progress, Records]:
+    """One more episode of one member, with the policy it has."""
+    world = eqx.combine(own, shared)
+    _, key = episode_keys(world.key, progress)
+    trajectory = world.sampler.episode(key, progress.state.policy, world.model.space)
+    return absorb(world.explorer, world.model, world.truth, progress, trajectory)
+
+
+def _choose_for_some(
+    shared: World, own: World, now: _Now, waits: Bool[Array, " N"], last: Int[Array, " N"]
+) -> _Now:
+    """Choices for a group of those that wait, the furthest behind first."""
+    N = waits.shape[0]
+    order = jnp.argsort(jnp.where(waits, now.progress.episode, last.max()))
+    behind = order[: max(1, round(GROUP * N))]
+    index = jnp.where(waits[behind], behind, N)  # N, beyond the end, is dropped when written
+    some = jax.tree.map(lambda x: x[index], (own, now.progress))
+    chosen = jax.vmap(partial(_chosen, shared))(*some)
+    state = jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), now.progress.state, chosen)
+    progress = Progress(now.progress.episode, state, now.progress.evidence)
+    return _Now(progress, now.has_chosen.at[index].set(True, mode="drop"), now.records)
+
+
+def _play_on(
+    played: Callable[[World, Progress], tuple[Progress, Records]],
+    own: World,
+    now: _Now,
+    plays: Bool[Array, " N"],
+    first: Int[Array, " N"],
+    size: int,
+) -> _Now:
+    """One more episode of those that play; the others stay as they are."""
+
+    def kept(new: Array, old: Array) -> Array:
+        return jnp.where(plays.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    after, numbers = played(own, now.progress)
+    place = jnp.where(plays, now.progress.episode - first, size)
+    everyone = jnp.arange(plays.shape[0])
+    records = jax.tree.map(lambda x, y: x.at[everyone, place].set(y, mode="drop"), now.records, numbers)
+    return _Now(jax.tree.map(kept, after, now.progress), now.has_chosen & ~plays, records)
 
 
 @eqx.filter_jit
@@ -191,47 +191,43 @@ def judge_many(
     """What someone who knows the truth says of every member now, of `at_once` members side by side.
 
     gap: the most that a plan made in the maximum-likelihood model, as `Run.plan` makes it, loses over the rewards;
-    own_gap: the same in the explorer's own estimate; eps: the uniform certificate; efficiency: K T / q, 1 for the best
-    design in hindsight (explorers/information.py); excess: above 0, theta_star is outside the likelihood set.
+    own_gap: the same of the explorer's own plans; eps: the uniform certificate; efficiency: K T / q, 1 for the best
+    design in hindsight (models/mixture/design.py); excess: above 0, the truth is outside the confidence set.
     """
 
     def one(pair: tuple[World, Progress]) -> dict[str, Array]:
-        world, evidence = eqx.combine(pair[0], shared), pair[1].evidence
-        known, valid = world.known, world.valid
+        world, now = eqx.combine(pair[0], shared), pair[1]
+        model, evidence = world.model, now.evidence
         found: dict[str, Array] = {}
         if "gap" in curves or "eps" in curves:
-            confidence = confidence_jax(known, valid, evidence, delta)
-            found["eps"] = _uniform(confidence)
+            confidence = model.confidence(evidence, delta)
+            found["eps"] = uniform_eps(confidence)
         if "gap" in curves:
-            found["gap"] = _worst_gap(world, jnp.asarray(confidence.theta), rewards)
+            found["gap"] = _worst_gap(world, rewards, lambda r: optimal_jax(confidence.kernel, r)[0])
         if "own_gap" in curves:
-            theta = world.explorer.estimate(known, valid, pair[1].state, evidence)
-            found["own_gap"] = _worst_gap(world, theta, rewards)
+            found["own_gap"] = _worst_gap(
+                world, rewards, lambda r: world.explorer.plan(model, now.state, evidence, r).policy
+            )
         if "efficiency" in curves:
-            promise = design(known, valid, jnp.asarray(evidence.rows), jnp.asarray(evidence.theta))[1]
-            found["efficiency"] = jnp.asarray(evidence.episodes) * promise / max(valid.num_free, 1)
+            found["efficiency"] = model.inefficiency(evidence)
         if "excess" in curves:
-            found["excess"] = excess(valid, evidence, world.truth, delta).max()
+            found["excess"] = model.excess(evidence, world.truth, delta)
         return {name: found[name] for name in curves}
 
     points: dict[str, Array] = jax.lax.map(one, (own, progress), batch_size=at_once)
     return points
 
 
-def _worst_gap(world: World, theta: Float[Array, " d"], rewards: Float[Array, "T H S A"]) -> Float[Array, ""]:
-    """The most that the plans made in theta lose over the rewards."""
-    model, truth = world.known.kernel(theta), world.known.kernel(world.truth)
+def _worst_gap(
+    world: World, rewards: Float[Array, "T H S A"], plan: Callable[[Array], Array]
+) -> Float[Array, ""]:
+    """The most that plans lose over the rewards."""
+    truth = world.model.kernel(world.truth)
 
     def value(reward: Array) -> Array:
-        return evaluate_jax(truth, reward, optimal_jax(model, reward)[0])[0, world.known.start]
+        return world.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
 
     return (world.best - jax.vmap(value)(rewards)).max()
-
-
-def _uniform(confidence: Confidence) -> Float[Array, ""]:
-    """eps of `certificates.uniform`; traceable."""
-    is_rejected = (confidence.impossible > 0) | (confidence.slacks < 0).any()
-    return jnp.where(is_rejected, 1.0, jnp.minimum(confidence.divergence.eps, 1.0))
 
 
 def _each(function: Callable[..., Any], is_wide: bool) -> Callable[..., Any]:

@@ -17,10 +17,10 @@ from rich.table import Table
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
-    from horizonfree import Certificate, Mixture, Run
+    from horizonfree import Certificate, Problem, Run
 
-LARGEST = 2**63 - 1  # as in checks.py, which loads NumPy
-ROUNDING = 1e-12  # a loss below this is one of the arithmetic, not of the plan
+LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
+NO_LOSS = 1e-12  # a loss below this is one of the arithmetic, not of the plan
 
 
 def whole(help: str, *names: str) -> Any:
@@ -115,7 +115,7 @@ def typed(path: Path) -> str:
 
 def expanded(path: str | Path) -> Path:
     """A folder with its `~` spelled out, as the library does it; what no folder can be called is refused."""
-    from horizonfree.sealed import place  # it loads NumPy
+    from horizonfree.runs.sealed import place  # it loads NumPy
 
     place(path)
     return Path(path).expanduser()
@@ -163,14 +163,14 @@ def number(x: Any) -> str:
 
 def bound(x: float) -> float:
     """A bound as it is shown: rounded up, so that it stays true."""
-    from horizonfree.certificates import round_up  # it loads JAX
+    from horizonfree.guarantees.certificate import round_up  # it loads JAX
 
     return round_up(x)
 
 
 def loss(x: float) -> float:
     """What a plan really loses, as it is shown: rounding, of either sign, is 0."""
-    return x if x >= ROUNDING else 0.0
+    return x if x >= NO_LOSS else 0.0
 
 
 def certificate(found: "Certificate") -> dict[str, Any]:
@@ -179,7 +179,7 @@ def certificate(found: "Certificate") -> dict[str, Any]:
     return {name: getattr(found, name) for name in fields} | {"parts": dict(found.parts)}
 
 
-def reward_of(problem: "Mixture", goal: list[int] | None, reward: str | Path | None) -> Any:
+def reward_of(problem: "Problem", goal: list[int] | None, reward: str | Path | None) -> Any:
     """The reward that --goal or --reward asks for; None without either."""
     if goal and reward:
         raise OptionError("--goal and --reward are two ways to say the same; give one of them")
@@ -221,12 +221,9 @@ def free_name(path: Path) -> Path:
     return name
 
 
-def problem_line(problem: "Mixture") -> str:
+def problem_line(problem: "Problem") -> str:
     """A problem in a few words."""
-    from horizonfree.valid import valid_set
-
-    known = problem.known
     return (
-        f"{problem.name}: {known.num_states:,} states, {known.num_actions} actions, {known.horizon} steps, "
-        f"{valid_set(known).num_free} unknown numbers"
+        f"{problem.name}: {problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps, "
+        f"{problem.model.num_unknown} unknown numbers"
     )

@@ -30,7 +30,7 @@ from horizonfree.cli._shared import (
     working,
 )
 from horizonfree.errors import OptionError, RunError
-from horizonfree.meanings import MEANINGS
+from horizonfree.guarantees.meanings import MEANINGS
 
 
 def plan(
@@ -253,9 +253,9 @@ def _contest(
     import json as text
 
     from horizonfree import make
-    from horizonfree.compare import contest, medians
-    from horizonfree.explorers import EXPLORERS
-    from horizonfree.settings import entries
+    from horizonfree.batch.compare import contest, medians
+    from horizonfree.cli.settings import entries
+    from horizonfree.explorers.registry import EXPLORERS
 
     parameters, names = entries(param, "--param"), explorer or list(EXPLORERS)
     make(problem, **parameters)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree import settings as config
 from horizonfree.cli import _interrupt
+from horizonfree.cli import settings as config
 from horizonfree.cli._shared import (
     GoalStates,
     Json,
@@ -42,7 +42,7 @@ def _problem_names(incomplete: str) -> list[str]:
 
 
 def _explorer_names(incomplete: str) -> list[str]:
-    from horizonfree.explorers import EXPLORERS
+    from horizonfree.explorers.registry import EXPLORERS
 
     return [name for name in EXPLORERS if name.startswith(incomplete)]
 
@@ -128,12 +128,12 @@ def explore(
     chosen = config.merge(config.read(settings) if settings else {}, flags)
     run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags | {"settings": settings})
     with working("certifying"):
-        found = run.certificate(chosen.delta if run.goal is None else run.goal.delta)
+        found = run.certificate(chosen.delta if run.until is None else run.until.delta)
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
         "episodes": run.episodes,
-        "theta_hat": run.theta_hat / run.problem.known.unit,
+        "theta_hat": run.problem.model.in_units(run.theta_hat),
         "certificate": certificate(found),
     }
 
@@ -162,7 +162,7 @@ def _begin(chosen: config.Settings) -> "Run":
     start()
     from horizonfree import explore as run_explorer
     from horizonfree import make
-    from horizonfree.explorers import find
+    from horizonfree.explorers.registry import find
 
     find(chosen.explorer)
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
@@ -223,7 +223,7 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
         with _interrupt.told():
             yield
     except KeyboardInterrupt:
-        from horizonfree.store import MANIFEST, load
+        from horizonfree.runs.store import MANIFEST, load
 
         if not (folder / MANIFEST).exists():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)
@@ -242,7 +242,7 @@ def tour(
 ) -> None:
     """See it all in a minute: explore a grid twice, plan three rewards, check the certificates against the truth."""
     start()
-    from horizonfree import tour as guide
+    from horizonfree.cli import tour as guide
 
     folder = free_name(Path("out/tour")) if out is None else expanded(out)
     found = guide.run(folder, is_silent=json)

@@ -20,8 +20,8 @@ def problems(
 
         horizonfree problems zoned-grid
     """
+    from horizonfree._inputs import closest
     from horizonfree.problems import problems as all_problems
-    from horizonfree.problems._registry import closest
 
     found = all_problems()
     if name is not None and name not in found:
@@ -78,7 +78,7 @@ def explorers(
     from dataclasses import MISSING
 
     from horizonfree.explorers import explorers as all_explorers
-    from horizonfree.explorers import find
+    from horizonfree.explorers.registry import find
 
     found = all_explorers()
     if name is not None:
@@ -120,7 +120,7 @@ def theory(
 
         horizonfree theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1
     """
-    from horizonfree import theory as promises
+    from horizonfree.regression import theory as promises
 
     rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
 

@@ -17,8 +17,7 @@ Departures:
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
     5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is shared by 4M events; M is rounded up.
-    6. u is built from V_{h+1}; constraints enter U with index k+1; U_1 is the ball of lam I. The printed text differs.
-    7. U keeps the constraints of the last KEPT oracle calls instead of all episodes: a larger set, never a wrong one.
+    6. u is built from V_{h+1}, where the print has V_h.
 """
 
 from typing import Annotated
@@ -28,43 +27,55 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree import moments, oracle, radius
-from horizonfree.certificates import Certificate, claimed
-from horizonfree.confidence import ConfidenceSet, least_squares
 from horizonfree.errors import OptionError
-from horizonfree.evidence import Evidence
-from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers._options import Bias, Budget, Constants, Delta, Noise
-from horizonfree.mixture import AnyArray, Known
-from horizonfree.ridge import Ridge
-from horizonfree.simulate import Trajectory
-from horizonfree.valid import ValidSet
+from horizonfree.explorers.interface import Ball, Info
+from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
+from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.guarantees.certificate import Certificate, claim
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression import moments, radius
+from horizonfree.regression.oracle import (
+    Point,
+    Prepared,
+    ascent,
+    next_search_radius,
+    prepare,
+    relaxed,
+    upper_bound,
+)
+from horizonfree.regression.projection import least_squares
+from horizonfree.regression.radius import sizes_of
+from horizonfree.regression.ridge import Ridge
 
 TILDE, HAT = 0, 1
-KEPT = 16  # oracle calls whose constraints are remembered
+
+
+class Found(eqx.Module):
+    """What a search found: policy and reward, the functions to regress on, the value and a bound above it.
+
+    `f` are the tilde targets of the relaxed search, one function on the successors of each pair; else it is empty.
+    `radius` is the one for the next search.
+    """
+
+    point: Point
+    V: Float[Array, "H+1 S"]
+    V_hat: Float[Array, "H+1 S"]
+    f: Float[Array, "S A n"] | Float[Array, " 0"]
+    value: Float[Array, ""]
+    upper: Float[Array, ""]
+    radius: Float[Array, ""]
 
 
 class Answer(eqx.Module):
-    """What the oracle said: the policy and reward, the value functions to regress on, the value and its bounds."""
+    """The answer of an oracle call: what was found in theta_k, U, and how deep theta_k lies in its order-0 balls."""
 
-    point: oracle.Point
-    V: Float[Array, "H+1 S"]
-    V_hat: Float[Array, "H+1 S"]
-    value: Float[Array, ""]
-    upper: Float[Array, ""]
+    found: Found
     relaxed: Float[Array, ""]
     theta: Float[Array, " d"]
     ball_ratio: Float[Array, ""]
     episode: Int[Array, ""]
-    box: Float[Array, "..."]  # [S, A, n] the tilde targets of the relaxed oracle, else empty
-
-
-class Constraints(eqx.Module):
-    """The regressions of the last oracle calls: ||theta - theta_i||_{Sigma_i} <= beta_i."""
-
-    theta: Float[Array, "C 2 M d"]
-    Sigma: Float[Array, "C 2 M d d"]
-    beta: Float[Array, " C"]
 
 
 class State(eqx.Module):
@@ -73,19 +84,18 @@ class State(eqx.Module):
     ridge: Ridge
     last: Answer
     best: Answer
-    log_det: Float[AnyArray, "2 M"]
-    radius: Float[Array, ""]
-    constraints: Constraints
+    log_det: Float[Array, "2 M"]  # at the last oracle call
     episode: Int[Array, ""]
     calls: Int[Array, ""]
+    is_due: Bool[Array, ""] | None  # None: always
 
     @property
     def policy(self) -> Int[Array, "H S"]:
         """pi_k of the next episode."""
-        return self.last.point.policy
+        return self.last.found.point.policy
 
 
-class HFUCRLRFE(Explorer):
+class HFUCRLRFE(PlugIn):
     """HF-UCRL-RFE++ (Zhang, Zhang, Gu 2023): weighted regression on an exploration-driven pseudo reward."""
 
     constants: Constants = "scaled"
@@ -110,134 +120,119 @@ class HFUCRLRFE(Explorer):
         if self.moment_orders is not None and self.moment_orders < 1:
             raise OptionError(f"moment_orders is {self.moment_orders}; at least one order is needed")
 
-    def init(self, known: Known, valid: ValidSet) -> State:
+    def init(self, model: MixtureModel) -> State:
         """No data, no oracle yet: Sigma = lam I."""
-        M, d, H, S = self.orders(known), known.dim, known.horizon, known.num_states
-        ridge = Ridge.init(radius.parameters(d, H, known.bound).lam, d, (2, M))
-        point = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
+        H, S, _ = model.space.sizes
+        ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (2, self.orders(model)))
+        point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
-        box = jnp.zeros(known.succ.shape if self.oracle == "relaxed" else (0,))
-        nothing = Answer(point, zero, zero, one, one, one, jnp.zeros(d), one, jnp.int32(0), box)
-        constraints = Constraints(
-            jnp.zeros((KEPT, 2, M, d)), jnp.zeros((KEPT, 2, M, d, d)), jnp.full(KEPT, jnp.inf)
-        )
-        beta = self.beta(known, self.total(), known.bound)
-        none = jnp.int32(0)
-        return State(ridge, nothing, nothing, ridge.log_det, beta, constraints, none, none)
+        f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
+        found = Found(point, zero, zero, f, one, one, self.beta(model, self.total()))
+        nothing = Answer(found, one, jnp.zeros(model.dim), one, jnp.int32(0))
+        is_due = jnp.asarray(True) if self.lazy > 0 else None
+        return State(ridge, nothing, nothing, ridge.log_det, jnp.int32(0), jnp.int32(0), is_due)
 
-    def is_due(self, known: Known, state: State) -> bool | Bool[Array, ""]:
-        """At first, and whenever some log det has grown by `lazy` since the last call."""
-        if self.lazy == 0:
-            return True
-        return (state.calls == 0) | ((state.ridge.log_det - state.log_det).max() >= self.lazy)
-
-    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
-        """theta_k, then the oracle at beta_K, then the constraints of its index."""
-        ridge, beta = state.ridge, self.beta(known, self.total(), known.bound)
-        theta = least_squares(valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
-        beta_k = self.beta(known, state.episode + 1, known.bound)
-        prepared = oracle.prepare(known, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
-        policy, U = oracle.relaxed(prepared, beta)
-        near = ridge.distance(theta)[:, 0].max() / beta_k
-        search_radius = beta
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+        """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
+        ridge, beta = state.ridge, self.beta(model, self.total())
+        theta = least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+        prepared = prepare(model, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
+        policy, U = relaxed(prepared, beta)
         if self.oracle == "relaxed":
-            point = oracle.Point(policy, state.last.point.step, state.last.point.target)
-            upper = oracle.upper_bound(prepared, beta)[0, known.start]
-            seen = (point, jnp.zeros_like(U), U, U[0, known.start], upper)
+            found = self.by_relaxation(prepared, beta, policy, U, state.last.found)
         else:
-            start = state.radius if self.homotopy else beta
-            found = oracle.ascent(
-                key, prepared, beta, start, state.last.point, chains=self.chains, sweeps=self.sweeps
-            )
-            seen = (found.point, found.V, found.V_hat, found.value, found.upper)
-            search_radius = oracle.next_search_radius(found.search_value, found.radius, beta)
-        box = (
-            jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0)) if self.oracle == "relaxed" else state.last.box
-        )
-        answer = Answer(*seen, U[0, known.start], theta, near, state.episode, box)
-        is_best = answer.value <= state.best.value
-        slot = state.calls % KEPT
-        kept = state.constraints
-        return State(
-            ridge,
-            answer,
-            jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best),
-            ridge.log_det,
-            search_radius,
-            Constraints(
-                kept.theta.at[slot].set(ridge.theta),
-                kept.Sigma.at[slot].set(ridge.Sigma),
-                kept.beta.at[slot].set(beta_k),
-            ),
-            state.episode,
-            state.calls + 1,
-        )
+            found = self.by_ascent(key, prepared, beta, state.last.found)
+        ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
+        answer = Answer(found, model.space.at_start(U[0]), theta, ball_ratio, state.episode)
+        is_best = answer.found.value <= state.best.found.value  # k* (departure 3)
+        best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best)
+        return State(ridge, answer, best, ridge.log_det, state.episode, state.calls + 1, state.is_due)
+
+    def by_ascent(self, key: Array, prepared: Prepared, beta: Float[Array, ""], last: Found) -> Found:
+        """The search over policies and single-step indicator rewards, from the last answer."""
+        start = last.radius if self.homotopy else beta
+        found = ascent(key, prepared, beta, start, last.point, chains=self.chains, sweeps=self.sweeps)
+        next_radius = next_search_radius(found.search_value, found.radius, beta)
+        return Found(found.point, found.V, found.V_hat, last.f, found.value, found.upper, next_radius)
+
+    def by_relaxation(
+        self,
+        prepared: Prepared,
+        beta: Float[Array, ""],
+        policy: Int[Array, "H S"],
+        U: Float[Array, "H+1 S"],
+        last: Found,
+    ) -> Found:
+        """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
+        at_start = prepared.space.at_start
+        point = Point(policy, last.point.step, last.point.target)
+        f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
+        upper = at_start(upper_bound(prepared, beta)[0])
+        return Found(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
 
     def update(
-        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Regress on the episode: both families, all orders."""
-        M = self.orders(known)
-        last = state.last
-        if self.oracle == "relaxed":
-            targets = last.box[trajectory.s[:-1], trajectory.a].at[-1].set(0.0)  # V_{H+1} = 0
-            phi, y = moments.slot_rows(known, targets[:, None], trajectory, M)
-            hat = moments.episode_rows(known, last.V_hat[:, None], trajectory, M)
-            phi, y = jnp.concatenate([phi, hat[0]], axis=1), jnp.concatenate([y, hat[1]], axis=1)
-        else:
-            V = jnp.stack([last.V, last.V_hat], axis=1)  # TILDE, HAT
-            phi, y = moments.episode_rows(known, V, trajectory, M)
-        alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
-        beta = self.beta(known, state.episode + 1, known.bound)
+        """Regress on the episode: both families, all orders (lines 8-16)."""
+        sizes, last = sizes_of(model), state.last
+        phi, y = self.targets(model, last.found, trajectory)
+        alpha, gamma, _ = radius.parameters(sizes)
+        beta = self.beta(model, state.episode + 1)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
-        state = eqx.tree_at(lambda x: (x.ridge, x.episode), state, (ridge, state.episode + 1))
-        return state, {
-            "V_hat": state.last.value,
-            "upper": state.last.upper,
-            "relaxed": state.last.relaxed,
-            "ball_ratio": state.last.ball_ratio,
+        is_due = (ridge.log_det - state.log_det).max() >= self.lazy if self.lazy > 0 else None
+        episode = state.episode + 1
+        new = State(ridge, last, state.best, state.log_det, episode, state.calls, is_due)
+        numbers = {
+            "V_hat": last.found.value,
+            "upper": last.found.upper,
+            "relaxed": last.relaxed,
+            "ball_ratio": last.ball_ratio,
             "oracle_calls": state.calls,
-            "search_radius": state.radius,
+            "search_radius": last.found.radius,
             "log_det_tilde": ridge.log_det[TILDE, 0],
             "log_det_hat": ridge.log_det[HAT, 0],
         }
+        return new, Info(numbers, (Ball(ridge, self.beta(model, episode + 1)),))
 
-    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def targets(
+        self, model: MixtureModel, found: Found, trajectory: Trajectory
+    ) -> tuple[Float[Array, "H 2 M d"], Float[Array, "H 2 M"]]:
+        """phi and y of both families along the episode: V and Vhat, or f and Vhat after a relaxed search."""
+        M = self.orders(model)
+        if self.oracle == "ascent":
+            return moments.episode_rows(model, jnp.stack([found.V, found.V_hat], axis=1), trajectory, M)
+        f = found.f[trajectory.s[:-1], trajectory.a].at[-1].set(0.0)  # V_{H+1} = 0
+        tilde = moments.slot_rows(model, f[:, None], trajectory, M)
+        hat = moments.episode_rows(model, found.V_hat[:, None], trajectory, M)
+        return jnp.concatenate([tilde[0], hat[0]], axis=1), jnp.concatenate([tilde[1], hat[1]], axis=1)
+
+    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """theta_{k*}, the model of the smallest value so far."""
         return state.best.theta
 
-    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
-        """How far theta_star is from the centres of the 2M balls in force, in radii; above 1 it is outside."""
-        ratio = state.ridge.distance(truth) / self.beta(known, state.episode + 1, known.bound)
-        return {"truth_ratio": ratio.max(), "balls_violated": (ratio > 1).sum(dtype=jnp.int32)}
-
-    def claim(self, known: Known, state: State) -> Certificate:
+    def claim(self, model: MixtureModel, state: State) -> Certificate:
         """4 U_{k*}: rigorous with the paper's constants, while theta_{k*} lies in both order-0 balls.
 
         4 Vhat_{k*} stands beside it; it would be the smaller bound if the oracle's maximum were exact.
         """
         best = state.best
-        eps = min(1.0, 4 * float(best.relaxed))
         parts = {
-            "V_hat": float(best.value),
-            "four_V_hat": 4 * float(best.value),
+            "V_hat": float(best.found.value),
+            "four_V_hat": 4 * float(best.found.value),
             "relaxed": float(best.relaxed),
             "ball_ratio": float(best.ball_ratio),
             "episode": float(best.episode),
         }
-        if self.constants == "paper" and state.episode > self.total():
-            words = "vacuous: explored beyond the budget of the radii"
-            return Certificate(1.0, self.delta, "paper", words, parts)
-        if self.constants == "paper" and best.ball_ratio > 1:
-            return Certificate(1.0, self.delta, "paper", "vacuous: theta_k left its confidence balls", parts)
-        words = claimed(eps, self.delta, self.constants)
-        return Certificate(eps, self.delta, f"{self.constants} constants, 4U", words, parts)
+        why = radius.beyond(self.budget, int(state.episode))
+        if best.ball_ratio > 1:
+            why = why or "theta_k left its confidence balls"
+        return claim(4 * float(best.relaxed), self.delta, self.constants, "4U", parts, why_void=why)
 
-    def orders(self, known: Known) -> int:
+    def orders(self, model: MixtureModel) -> int:
         """M."""
         if self.moment_orders is not None:
             return self.moment_orders
-        return radius.moment_orders(self.total(), known.horizon)
+        return radius.moment_orders(self.total(), model.space.horizon)
 
     def total(self) -> int:
         """K."""
@@ -245,21 +240,9 @@ class HFUCRLRFE(Explorer):
             raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
         return self.budget
 
-    def beta(self, known: Known, k: int | Array, B: float) -> Float[Array, ""]:
+    def beta(self, model: MixtureModel, k: int | Int[Array, ""]) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""
-        d, H = known.dim, known.horizon
+        sizes = sizes_of(model)
         if self.constants == "paper":
-            return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
-        bias = jnp.sqrt(radius.parameters(d, H, B).lam) * B
-        return jnp.asarray(self.scale + self.bias_scale * bias)
-
-
-def confidence_set(valid: ValidSet, state: State) -> ConfidenceSet:
-    """U from the constraints of the last KEPT oracle calls (line 18), for questions afterwards; NumPy state."""
-    used: Bool[Array, " C"] = jnp.isfinite(state.constraints.beta)
-    kept = jax.tree.map(lambda x: x[used], state.constraints)
-    d = kept.theta.shape[-1]
-    per_call = kept.theta.shape[1] * kept.theta.shape[2]
-    return ConfidenceSet(
-        valid, kept.theta.reshape(-1, d), kept.Sigma.reshape(-1, d, d), kept.beta.repeat(per_call)
-    )
+            return radius.beta_hf(k, sizes, self.delta, M=self.orders(model))
+        return radius.scaled_moments(sizes, self.scale, self.bias_scale)

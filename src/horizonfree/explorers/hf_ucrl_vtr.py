@@ -20,16 +20,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from horizonfree import moments, radius
 from horizonfree.errors import OptionError
-from horizonfree.evidence import Evidence
-from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers._options import Bias, Budget, Constants, Delta, Noise, Reward
-from horizonfree.mixture import Known
-from horizonfree.optimism import optimistic
-from horizonfree.ridge import Ridge
-from horizonfree.simulate import Trajectory
-from horizonfree.valid import ValidSet
+from horizonfree.explorers.interface import Ball, Info
+from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise, Reward
+from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression import moments, radius
+from horizonfree.regression.optimism import optimistic
+from horizonfree.regression.radius import sizes_of
+from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):
@@ -41,7 +42,7 @@ class State(eqx.Module):
     episode: Int[Array, ""]
 
 
-class HFUCRLVTR(Explorer):
+class HFUCRLVTR(PlugIn):
     """HF-UCRL-VTR+ (Zhou, Gu 2022): optimism for one given reward, weighted by moments; unweighted, UCRL-VTR."""
 
     reward: Reward
@@ -57,57 +58,51 @@ class HFUCRLVTR(Explorer):
         if self.budget is None:
             raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
-    def init(self, known: Known, valid: ValidSet) -> State:
+    def init(self, model: MixtureModel) -> State:
         """No data: Sigma = lam I, theta = 0."""
-        H, S = known.horizon, known.num_states
-        ridge = Ridge.init(radius.parameters(known.dim, H, known.bound).lam, known.dim, (self.orders(known),))
+        H, S, _ = model.space.sizes
+        ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (self.orders(model),))
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
 
-    def is_due(self, known: Known, state: State) -> bool:
-        """Every episode."""
-        return True
-
-    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
         """Optimistic value iteration with the regression of order 0."""
         first = jax.tree.map(lambda x: x[0], state.ridge)
-        beta, reward = self.beta(known, state.episode + 1), jnp.asarray(self.reward)
-        policy, V = optimistic(known, first, beta, reward, 1.0)
+        beta, reward = self.beta(model, state.episode + 1), jnp.asarray(self.reward)
+        policy, V = optimistic(model, first, beta, reward, 1.0)
         return State(policy, V, state.ridge, state.episode)
 
     def update(
-        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the episode, values as targets."""
-        M = self.orders(known)
-        phi, y = moments.episode_rows(known, state.V, trajectory, M)
-        alpha, gamma, _ = radius.parameters(known.dim, known.horizon, known.bound)
+        M = self.orders(model)
+        phi, y = moments.episode_rows(model, state.V, trajectory, M)
+        alpha, gamma, _ = radius.parameters(sizes_of(model))
         gamma = gamma if self.is_weighted else 0.0  # one order and gamma = 0: every weight is 1
-        beta = self.beta(known, state.episode + 1)
+        beta = self.beta(model, state.episode + 1)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
-        info = {"V": state.V[0, known.start], "log_det": ridge.log_det[0]}
-        return State(state.policy, state.V, ridge, state.episode + 1), info
+        episode = state.episode + 1
+        numbers = {"V": model.space.at_start(state.V[0]), "log_det": ridge.log_det[0]}
+        ball = Ball(ridge, self.beta(model, episode + 1))
+        return State(state.policy, state.V, ridge, episode), Info(numbers, (ball,))
 
-    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """The regression of order 0; it need not be a kernel."""
         return state.ridge.theta[0]
 
-    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
-        """How far theta_star is from the centres of the balls, in radii."""
-        return {"truth_ratio": state.ridge.distance(truth).max() / self.beta(known, state.episode + 1)}
-
-    def claim(self, known: Known, state: State) -> None:
+    def claim(self, model: MixtureModel, state: State) -> None:
         """None: its guarantee is on regret."""
         return None
 
-    def orders(self, known: Known) -> int:
+    def orders(self, model: MixtureModel) -> int:
         """M, or 1 for UCRL-VTR."""
-        return radius.moment_orders(self.budget or 1, known.horizon) if self.is_weighted else 1
+        return radius.moment_orders(self.budget or 1, model.space.horizon) if self.is_weighted else 1
 
-    def beta(self, known: Known, k: int | Array) -> Float[Array, ""]:
+    def beta(self, model: MixtureModel, k: int | Int[Array, ""]) -> Float[Array, ""]:
         """beta_k."""
-        d, H, B = known.dim, known.horizon, known.bound
+        sizes = sizes_of(model)
         if self.constants == "scaled":
-            return jnp.asarray(self.scale + self.bias_scale * jnp.sqrt(radius.parameters(d, H, B).lam) * B)
+            return radius.scaled_moments(sizes, self.scale, self.bias_scale)
         if self.is_weighted:
-            return radius.beta_hf(k, d, H, B, self.delta, M=self.orders(known))
-        return radius.beta_vtr(k, d, H, B, self.delta)
+            return radius.beta_hf(k, sizes, self.delta, M=self.orders(model))
+        return radius.beta_vtr(k, sizes, self.delta)

@@ -11,24 +11,24 @@ Departures:
     1. `pool_steps` shares one pair of regressions among the steps, which is right for kernels that do not depend on the
        step, as all of the library's are. The radii are then those after kH rows, and delta is not divided by H:
        again delta for each of the three.
-    2. `estimate` pools the steps in any case and takes the nearest valid parameter.
+    2. `theta_hat` pools the steps in any case and takes the nearest valid parameter.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from horizonfree import radius, weighted
-from horizonfree.confidence import least_squares
-from horizonfree.evidence import Evidence
-from horizonfree.explorers._api import Explorer, Info
-from horizonfree.explorers._options import Added, Constants, Delta, Deviations, PoolSteps, Reward
-from horizonfree.mixture import Known
-from horizonfree.optimism import optimistic
-from horizonfree.radius import Radii, check_options
-from horizonfree.ridge import Ridge
-from horizonfree.simulate import Trajectory
-from horizonfree.valid import ValidSet
+from horizonfree.explorers.interface import Ball, Info
+from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward
+from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression import radius, weighted
+from horizonfree.regression.optimism import optimistic
+from horizonfree.regression.projection import pooled
+from horizonfree.regression.radius import Radii, sizes_of
+from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):
@@ -40,7 +40,7 @@ class State(eqx.Module):
     episode: Int[Array, ""]
 
 
-class UCRLVTRPlus(Explorer):
+class UCRLVTRPlus(PlugIn):
     """UCRL-VTR+ (Zhou, Gu, Szepesvari 2021): optimism for one given reward, variance-weighted, one model per step."""
 
     reward: Reward
@@ -51,67 +51,52 @@ class UCRLVTRPlus(Explorer):
     delta: Delta = 0.05
 
     def __check_init__(self) -> None:
-        check_options(self.constants, self.scale, self.bias_scale, self.delta)
+        radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
 
-    def init(self, known: Known, valid: ValidSet) -> State:
+    def init(self, model: MixtureModel) -> State:
         """No data: every Sigma = I / B^2."""
-        H, S = known.horizon, known.num_states
+        H, S, _ = model.space.sizes
         batch = (weighted.PAIR,) if self.pool_steps else (H, weighted.PAIR)
-        ridge = Ridge.init(known.bound**-2.0, known.dim, batch)
+        ridge = Ridge.init(model.bound**-2.0, model.dim, batch)
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
 
-    def is_due(self, known: Known, state: State) -> bool:
-        """Every episode."""
-        return True
-
-    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
         """Optimistic value iteration for H times the reward."""
-        beta, reward = self.radii(known, state).hat, known.horizon * jnp.asarray(self.reward)
-        policy, V = optimistic(known, weighted.first(state.ridge), beta, reward, known.horizon)
+        beta, reward = (
+            self.radii(model, state.episode + 1).hat,
+            model.space.horizon * jnp.asarray(self.reward),
+        )
+        policy, V = optimistic(model, weighted.first(state.ridge), beta, reward, model.space.horizon)
         return State(policy, V, state.ridge, state.episode)
 
     def update(
-        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the values along the episode."""
-        ridge, sigma_sq = weighted.regress(known, state.ridge, state.V, trajectory, self.radii(known, state))
-        info = {
-            "V": state.V[0, known.start] / known.horizon,
+        ridge, sigma_sq = weighted.regress(
+            model, state.ridge, state.V, trajectory, self.radii(model, state.episode + 1)
+        )
+        episode = state.episode + 1
+        numbers = {
+            "V": model.space.at_start(state.V[0]) / model.space.horizon,
             "smallest_sigma_sq": sigma_sq.min(),
             "largest_sigma_sq": sigma_sq.max(),
         }
-        return State(state.policy, state.V, ridge, state.episode + 1), info
+        radii = self.radii(model, episode + 1)
+        ball = Ball(ridge, jnp.stack([radii.hat, radii.tilde]))
+        return State(state.policy, state.V, ridge, episode), Info(numbers, (ball,))
 
-    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
         """Least squares of the first moments of all steps, among the valid parameters."""
-        return pooled_estimate(valid, weighted.first(state.ridge))
+        return pooled(model.valid, weighted.first(state.ridge))
 
-    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
-        """How far theta_star is from the centres of the balls, in radii; above 1 it is outside."""
-        radii = self.radii(known, state)
-        return {"truth_ratio": (state.ridge.distance(truth) / jnp.stack([radii.hat, radii.tilde])).max()}
-
-    def claim(self, known: Known, state: State) -> None:
+    def claim(self, model: MixtureModel, state: State) -> None:
         """None: its guarantee is on regret."""
         return None
 
-    def radii(self, known: Known, state: State) -> Radii:
+    def radii(self, model: MixtureModel, k: int | Int[Array, ""]) -> Radii:
         """Radii of episode k."""
+        sizes = sizes_of(model)
         if self.constants == "scaled":
-            return weighted.scaled(known.dim, known.horizon, self.scale, self.bias_scale)
-        return paper_radii(known, state.episode + 1, self.delta, self.pool_steps)
-
-
-def paper_radii(known: Known, k: Int[Array, ""], delta: float, pool_steps: bool) -> Radii:
-    """The theorem's radii at episode k; pooled, kH rows count for one regression and each radius has all of delta."""
-    d, H, B = known.dim, known.horizon, known.bound
-    if pool_steps:
-        return radius.radii_vtr_plus(k * H, d, H, B, delta * H)
-    return radius.radii_vtr_plus(k, d, H, B, delta)
-
-
-def pooled_estimate(valid: ValidSet, ridge: Ridge) -> Float[Array, " d"]:
-    """argmin over valid theta of the sum of ||theta - theta_i||^2_{Sigma_i}, over a batch of regressions."""
-    Sigma, b = jnp.asarray(ridge.Sigma), jnp.asarray(ridge.b)
-    d = b.shape[-1]
-    return least_squares(valid, Sigma.reshape(-1, d, d).sum(0), b.reshape(-1, d).sum(0))
+            return radius.scaled_variances(sizes, self.scale, self.bias_scale)
+        return radius.radii_vtr_plus(k, sizes, self.delta, pool_steps=self.pool_steps)

@@ -7,15 +7,16 @@ Guarantee: none; its data can be certified like any other.
 Departures: none.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from horizonfree.evidence import Evidence
-from horizonfree.explorers._api import Explorer, Info
-from horizonfree.mixture import Known
-from horizonfree.simulate import Trajectory
-from horizonfree.valid import ValidSet
+from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.interface import Evidence, Model
+from horizonfree.planning.backward import optimal_jax
 
 
 class State(eqx.Module):
@@ -27,33 +28,26 @@ class State(eqx.Module):
 class Uniform(Explorer):
     """Random actions."""
 
-    def init(self, known: Known, valid: ValidSet) -> State:
+    learns: ClassVar[type[Model]] = Model  # type: ignore[type-abstract]  # every class
+
+    def init(self, model: Model) -> State:
         """1/A everywhere."""
-        shape = (known.horizon, known.num_states, known.num_actions)
-        return State(jnp.full(shape, 1.0 / known.num_actions))
+        return State(jnp.full(model.space.sizes, 1.0 / model.space.num_actions))
 
-    def is_due(self, known: Known, state: State) -> bool:
-        """Never: the policy stays."""
-        return False
-
-    def choose(self, key: Array, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
         """Always the same."""
         return state
 
     def update(
-        self, known: Known, valid: ValidSet, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: Model, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Nothing to learn."""
-        return state, {}
+        return state, Info({})
 
-    def estimate(self, known: Known, valid: ValidSet, state: State, evidence: Evidence) -> Float[Array, " d"]:
-        """The predictor of the evidence."""
-        return jnp.asarray(evidence.theta)
+    def plan(self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]) -> Planned:
+        """The best policy in the kernel that the evidence suggests."""
+        return Planned(*optimal_jax(model.estimate(evidence), reward))
 
-    def audit(self, known: Known, state: State, truth: Float[Array, " d"]) -> Info:
-        """Nothing claimed, nothing to check."""
-        return {}
-
-    def claim(self, known: Known, state: State) -> None:
+    def claim(self, model: Model, state: State) -> None:
         """None."""
         return None

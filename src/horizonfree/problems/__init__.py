@@ -1,15 +1,17 @@
-"""Named problems, and Gymnasium in both directions."""
+"""Systems to explore: named ones, one's own, and Gymnasium's."""
 
-from horizonfree.problems import chains, grids, lower_bounds, operations, random
-from horizonfree.problems._registry import Parameter, ProblemSpec, make, problem, problems
-from horizonfree.problems.from_gym import from_gymnasium
-from horizonfree.problems.live import check_env_matches, run_episode
+from horizonfree.problems.gymnasium.from_env import from_gymnasium
+from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.named import chains, grids, lower_bounds, operations, random
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
 
 __all__ = [
+    "Mixture",
     "Parameter",
+    "Problem",
     "ProblemSpec",
     "chains",
-    "check_env_matches",
     "from_gymnasium",
     "grids",
     "lower_bounds",
@@ -18,5 +20,4 @@ __all__ = [
     "problem",
     "problems",
     "random",
-    "run_episode",
 ]

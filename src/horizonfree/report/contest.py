@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from os import PathLike
 
-from horizonfree.compare import Row, medians
-from horizonfree.explorers import find, label
+from horizonfree.batch.compare import Result, medians
+from horizonfree.explorers.registry import find, label
 
 CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
 BASELINES = ("uniform", "goal-cycling")
 
 
-def draw_contest(rows: Sequence[Row], path: str | PathLike[str]) -> None:
+def draw_contest(rows: Sequence[Result], path: str | PathLike[str]) -> None:
     """Medians over the seeds. Dashed: explorers that were given a reward; dotted: baselines."""
     import matplotlib
 

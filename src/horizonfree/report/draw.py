@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.mixture import Mixture
+from horizonfree.problems.problem import Problem
 from horizonfree.report.facts import Example, Facts, is_wide
 from horizonfree.report.history import Moment
 from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap
@@ -61,10 +61,10 @@ def gaps(histories: dict[str, list[Moment]], has_truth: bool, worst_goal: str) -
     return fig
 
 
-def rows(facts: Facts) -> "Figure | None":
+def records(facts: Facts) -> "Figure | None":
     """What the explorer reported, episode by episode."""
     shown = {
-        name: x for name, x in facts.rows.items() if np.isfinite(x).any() and np.ptp(x[np.isfinite(x)]) > 0
+        name: x for name, x in facts.records.items() if np.isfinite(x).any() and np.ptp(x[np.isfinite(x)]) > 0
     }
     if not shown:
         return None
@@ -100,7 +100,7 @@ def states(facts: Facts) -> "Figure":
     return fig
 
 
-def plan(problem: Mixture, example: Example) -> "Figure | None":
+def plan(problem: Problem, example: Example) -> "Figure | None":
     """The first step of a plan: value as colour, action as arrow; None where states have no cells."""
     if problem.layout.get("cells") is None:
         return None
@@ -116,26 +116,26 @@ def plan(problem: Mixture, example: Example) -> "Figure | None":
 
 def weights(facts: Facts) -> "Figure | None":
     """The parameter with its intervals, widest first when there are many; the truth as a ring."""
-    found = facts.weights
-    order = np.flatnonzero(found.is_learnable)
-    if not order.size:
+    found = facts.intervals
+    if found is None or not found.is_learnable.any():
         return None
+    order = np.flatnonzero(found.is_learnable)
     widest = np.argsort((found.low - found.high)[order], kind="stable")[:MOST_WEIGHTS]
     order = np.sort(order[widest])
     fig, ((ax,),) = figure(0.7 + 0.2 * len(order))
     y = np.arange(len(order))
     ax.hlines(y, found.low[order], found.high[order], color=ACCENT, linewidth=5, alpha=0.35)
     ax.plot(found.estimate[order], y, "o", color=ACCENT, markersize=4.5, label="estimate and interval")
-    if found.truth is not None:
-        ax.plot(found.truth[order], y, "o", color=WARM, markerfacecolor="none", markersize=8, label="truth")
+    if facts.truth is not None:
+        ax.plot(facts.truth[order], y, "o", color=WARM, markerfacecolor="none", markersize=8, label="truth")
     ax.set(yticks=y, yticklabels=[f"weight {i}" for i in order], ylim=(len(order) - 0.4, -0.6))
     ax.grid(axis="y", visible=False)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8.5)
     return fig
 
 
-def board(ax: Any, problem: Mixture, x: Float[np.ndarray, " S"], color: str) -> None:
-    """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; the start has a ring."""
+def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> None:
+    """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; a start has a ring."""
     cells = np.asarray(problem.layout["cells"])
     columns, lines = cells.max(axis=0) + 1
     image = np.full((lines, columns), np.nan)
@@ -147,18 +147,12 @@ def board(ax: Any, problem: Mixture, x: Float[np.ndarray, " S"], color: str) -> 
     ax.pcolormesh(*edges, np.ma.masked_invalid(image), **shades, **border)
     ax.set(aspect="equal", xlim=(-0.5, columns - 0.5), ylim=(lines - 0.5, -0.5))
     ax.set_axis_off()
-    if problem.start < len(cells):
-        ax.plot(
-            *cells[problem.start],
-            "o",
-            markersize=_mark(ax, columns),
-            markerfacecolor="none",
-            color=INK,
-            markeredgewidth=1.0,
-        )
+    for cell in cells[problem.space.starts()[: len(cells)]]:
+        size = _mark(ax, columns)
+        ax.plot(*cell, "o", markersize=size, markerfacecolor="none", color=INK, markeredgewidth=1.0)
 
 
-def _actions(ax: Any, problem: Mixture, policy: Int[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> None:
+def _actions(ax: Any, problem: Problem, policy: Int[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> None:
     """The action of every state that has something to gain."""
     cells = np.asarray(problem.layout["cells"])
     if len(cells) > MOST_ARROWS:
@@ -193,7 +187,7 @@ def _mark(ax: Any, columns: int) -> float:
     return min(14.0, 36.0 * float(figure.get_size_inches()[0]) / len(figure.axes) / columns)
 
 
-def _height(problem: Mixture, width: float) -> float:
+def _height(problem: Problem, width: float) -> float:
     columns, lines = np.asarray(problem.layout["cells"]).max(axis=0) + 1
     return float(np.clip(width * lines / columns, 0.7, 12))
 

@@ -6,33 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree import planning, rewards
-from horizonfree.certificates import Certificate, Confidence
-from horizonfree.explorers import describe, label
-from horizonfree.mixture import Mixture
-from horizonfree.recipes import versions
+from horizonfree.explorers.registry import describe, label
+from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp import rewards
+from horizonfree.mdp.space import occupied_states
+from horizonfree.models.interface import Intervals
+from horizonfree.planning import evaluate, optimal
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.truth import true_gap
 from horizonfree.report.history import GoalStates, Moment, goal_states, moments
-from horizonfree.run import Run, true_gap
-from horizonfree.valid import extent
+from horizonfree.runs.recipes import versions
+from horizonfree.runs.run import Run
 
-CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
 MOST_COLUMNS = 12  # of a map on a third of the page
 LOGGED = "logged episodes"  # instead of an explorer
-
-
-class Weights(NamedTuple):
-    """The parameter in the units in which the features were given, each entry with its interval [low, high].
-
-    `is_learnable` is False where nothing that can happen in an episode depends on the entry alone.
-    """
-
-    estimate: Float[np.ndarray, " d"]
-    low: Float[np.ndarray, " d"]
-    high: Float[np.ndarray, " d"]
-    is_learnable: Bool[np.ndarray, " d"]
-    truth: Float[np.ndarray, " d"] | None
 
 
 class Example(NamedTuple):
@@ -53,20 +42,21 @@ class Example(NamedTuple):
 class Facts:
     """One run at one confidence."""
 
-    problem: Mixture
+    problem: Problem
     explorer: str
     options: Mapping[str, Any]
     seed: int
     episodes: int
     delta: float
-    num_learnable: int
+    num_unknown: int
     certificate: Certificate
     history: list[Moment]
     goals: GoalStates
-    rows: Mapping[str, np.ndarray]
+    records: Mapping[str, np.ndarray]
     visits: Int[np.ndarray, " S"]
     doubt: Float[np.ndarray, " S"]
-    weights: Weights
+    intervals: Intervals | None
+    truth: Float[np.ndarray, " d"] | None
     examples: list[Example]
     versions: Mapping[str, str]
 
@@ -111,7 +101,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
     """All of it, computed once."""
     run = as_known(run)
     name, options = explorer_of(run)
-    confidence = run.confidence(delta)
+    confidence, model = run.confidence(delta), run.problem.model
     return Facts(
         problem=run.problem,
         explorer=name,
@@ -119,14 +109,15 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         seed=run.seed,
         episodes=run.episodes,
         delta=delta,
-        num_learnable=run.valid.num_free,
+        num_unknown=model.num_unknown,
         certificate=run.certificate(delta),
         history=moments(run, delta),
         goals=goal_states(run),
-        rows=run.rows,
-        visits=np.asarray(run.evidence.counts).sum(axis=(1, 2)),
-        doubt=doubts(run, confidence),
-        weights=weights(run, confidence),
+        records=run.records,
+        visits=np.asarray(run.evidence.visits).sum(axis=1),
+        doubt=model.doubts(confidence),
+        intervals=model.intervals(confidence),
+        truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
         versions=versions(),
     )
@@ -152,46 +143,11 @@ def as_known(run: Run) -> Run:
     return replace(run, problem=replace(run.problem, truth=None))
 
 
-def doubts(run: Run, confidence: Confidence) -> Float[np.ndarray, " S"]:
-    """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
-    width = np.append(np.asarray(confidence.ball.width) * np.asarray(run.valid.free), 0.0)
-    most = width[np.asarray(run.valid.row_of)].max(axis=(1, 2))
-    return np.where(run.valid.reachable, most, np.nan)
-
-
-def weights(run: Run, confidence: Confidence) -> Weights:
-    """Theta with the shadow of the confidence ellipsoid on each axis, as far as some kernel has such an entry.
-
-    The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the rows. With the rows' own coordinates x Z = z_rows there is a
-    map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||.
-    """
-    valid, unit = run.valid, run.problem.known.unit
-    Z = np.asarray(valid.basis)
-    z_rows = np.where(np.asarray(valid.free)[:, None], np.asarray(valid.rows) @ Z, 0.0)
-    L = np.linalg.lstsq(z_rows, np.asarray(confidence.ball.z), rcond=None)[0]
-    hidden = np.asarray(valid.affine) @ np.asarray(valid.affine).T - Z @ Z.T
-    theta, radius = np.asarray(confidence.theta), np.linalg.norm(Z @ L, axis=1)
-    is_learnable = np.diagonal(hidden) < 1e-9
-    low, high = theta - radius, theta + radius
-    if valid.rows.size <= CUT:
-        for i in np.flatnonzero(is_learnable):
-            least, most = extent(valid, int(i))
-            low[i], high[i] = max(low[i], least), min(high[i], most)
-    return Weights(
-        theta / unit,
-        low / unit,
-        high / unit,
-        is_learnable,
-        None if run.problem.truth is None else np.asarray(run.problem.truth) / unit,
-    )
-
-
-def samples(problem: Mixture) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
+def samples(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
     """Three rewards of any problem: to end at a state nearby, to end at one half way out, to stay at the first."""
-    occupied = rewards.occupied_states(problem.known)
-    first = np.where(
-        occupied.any(axis=0), occupied.argmax(axis=0), -1
-    )  # the step at which a state can be reached
+    occupied = occupied_states(problem.space)
+    # The step at which a state can be reached.
+    first = np.where(occupied.any(axis=0), occupied.argmax(axis=0), -1)
     near, far = (np.flatnonzero(first == math.ceil(share * first.max())) for share in (0.25, 0.5))
     a, b = int(near[len(near) // 2]), int(far[len(far) // 2])
     return [
@@ -206,21 +162,21 @@ def example(
 ) -> Example:
     """Plan for a reward; what the plan really loses beside it, where the truth is known."""
     plan, problem = run.plan(table, delta=delta), run.problem
-    V = planning.evaluate(problem.known.kernel(plan.theta), table, plan.policy)[0]
+    V = evaluate(plan.kernel, table, plan.policy)[0]
     best = loss = None
     if problem.truth is not None:
-        best = float(planning.optimal(problem.kernel(), table).V[0, problem.start])
+        best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
     return Example(title, states, plan.value, plan.gap, plan.certificate.words, plan.policy[0], V, best, loss)
 
 
-def is_wide(problem: Mixture) -> bool:
+def is_wide(problem: Problem) -> bool:
     """Whether the cells are a single row, or more columns than fit beside each other three times."""
     cells = np.asarray(problem.layout["cells"])
     return bool(cells[:, 0].max() >= MOST_COLUMNS or not cells[:, 1].any())
 
 
-def place(problem: Mixture, state: int) -> str:
+def place(problem: Problem, state: int) -> str:
     """A state in words; its cell where states are drawn in a plane."""
     cells = problem.layout.get("cells")
     if cells is None or not np.asarray(cells)[:, 1].any():

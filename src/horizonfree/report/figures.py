@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from horizonfree.errors import OptionError
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Facts, facts
-from horizonfree.run import Run
+from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ FORMATS = ("svg", "png")
 
 
 def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
-    """Every figure of the run's report: "gap", "states", "weights", "rows", "plan-1", "plan-2", "plan-3".
+    """Every figure of the run's report: "gap", "states", "weights", "records", "plan-1", "plan-2", "plan-3".
 
     A figure that has nothing to show is left out.
     """
@@ -30,7 +30,7 @@ def draw_all(found: Facts) -> dict[str, "Figure"]:
             "gap": draw.gaps({found.explorer: found.history}, found.has_truth, found.worst_goal),
             "states": draw.states(found),
             "weights": draw.weights(found),
-            "rows": draw.rows(found),
+            "records": draw.records(found),
         }
         for i, example in enumerate(found.examples):
             drawn[f"plan-{i + 1}"] = draw.plan(found.problem, example)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horizonfree.certificates import round_up, rounded_up
 from horizonfree.errors import OptionError
-from horizonfree.meanings import MEANINGS
-from horizonfree.recipes import versions
+from horizonfree.guarantees.certificate import round_up, rounded_up
+from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Facts, facts
 from horizonfree.report.figures import draw_all
-from horizonfree.run import Run
+from horizonfree.runs.recipes import versions
+from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment

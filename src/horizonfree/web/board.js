@@ -13,7 +13,7 @@ export function makeBoard(canvas, problem, events) {
   const stateAt = new Int32Array(columns * lines).fill(-1);
   cells.forEach(([x, y], s) => (stateAt[y * columns + x] = s));
   const context = canvas.getContext("2d");
-  let size = 0, cursor = start, last = null, shown = null, colors = palette();
+  let size = 0, cursor = Math.max(start, 0), last = null, shown = null, colors = palette();
 
   function fit() {
     const room = canvas.parentElement.clientWidth;
@@ -39,7 +39,7 @@ export function makeBoard(canvas, problem, events) {
       if (view.weights[s] > 0) paint(x, y, view.weights[s]);
       if (view.policy && size >= SMALL && view.values[s] > 1e-9) action(x, y, actions[view.policy[s]], share);
     });
-    mark(cells[view.start], 0.34, colors.ink);
+    if (view.start >= 0) mark(cells[view.start], 0.34, colors.ink);
     if (view.path) trail(view.path, view.at);
     if (document.activeElement === canvas) {
       const [x, y] = cells[cursor];

@@ -28,6 +28,7 @@ async function main() {
     `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, ${origin(problem)} ` +
     `${promise()} Paint where reward is to be found; the plan follows.`;
   $("step").max = problem.horizon - 1;
+  $("start").min = Math.min(problem.start, 0);
   $("start").max = problem.states - 1;
   world = problem.cells ? map() : table();
   load(follow() ?? example());
@@ -196,7 +197,7 @@ function controls() {
   $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
   $("start").value = painted.start;
   const isHome = painted.start === problem.start;
-  $("start-is").textContent = world.place(painted.start) + (isHome ? " (the start)" : "");
+  $("start-is").textContent = painted.start < 0 ? "drawn, as the problem says" : world.place(painted.start) + (isHome ? " (the start)" : "");
   $("start").setAttribute("aria-valuetext", $("start-is").textContent);
   $("start-note").textContent = isHome ? "" : "Value and episode from here, in the estimated world. What is proved is about the problem's own start.";
 }

@@ -17,8 +17,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.run import Run
-from horizonfree.web.session import Painting, Session, index
+from horizonfree.runs.run import Run
+from horizonfree.web.session import Painting, Session, home, index
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -91,7 +91,8 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
         question = await read(request)
         painting = session.painting(question)
         step = index(question.get("step", 0), H, "step")
-        start = index(question.get("start", run.problem.start), S, "start")
+        first = home(run.problem)
+        start = index(question.get("start", first), S, "start", min(first, 0))
         seed = index(question.get("seed", 0), SEEDS, "seed")
 
         def work() -> dict[str, Any]:
@@ -214,7 +215,7 @@ def warm_up(run: Run, delta: float = 0.05) -> None:
     """Compile what an answer needs, so that the first one is as quick as the rest."""
     session = Session(run, delta)
     session.problem()
-    session.answer(Painting(((run.problem.start, 1.0),), "end"), step=0, start=run.problem.start, seed=0)
+    session.answer(Painting(((0, 1.0),), "end"), step=0, start=home(run.problem), seed=0)
 
 
 def is_loopback(name: str) -> bool:

@@ -15,15 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree import planning
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mixture import Mixture
+from horizonfree.mdp.space import Space
+from horizonfree.planning import evaluate
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.truth import simulate_kernel, true_gap
 from horizonfree.report.facts import as_known, explorer_of, saw_reward
-from horizonfree.run import Plan, Run, true_gap
-from horizonfree.simulate import simulate
+from horizonfree.runs.run import Plan, Run
 
-KEPT = 16  # plans that are remembered: moving a slider plans nothing again
+PLANS = 16  # plans that are remembered: moving a slider plans nothing again
 WHEN = ("end", "along")
+DRAWN = -1  # in place of a first state: it is drawn, as the problem says
 
 
 class Painting(NamedTuple):
@@ -54,7 +56,7 @@ class Session:
         certificate = self.run.certificate(self.delta)
         explorer, options = explorer_of(self.run)
         return drawing(self.run.problem) | {
-            "reachable": np.flatnonzero(self.run.valid.reachable).tolist(),
+            "reachable": np.flatnonzero(self.run.problem.space.reachable).tolist(),
             "episodes": self.run.episodes,
             "is_logged": self.run.explorer is None,
             "explorer": explorer,
@@ -74,7 +76,7 @@ class Session:
             "step": step,
             "policy": plan.policy[step].tolist(),
             "values": np.round(V[step], 6).tolist(),
-            "value": float(V[0, start]),
+            "value": float(_beginning(self.run.problem.space, start).at_start(V[0])),
             "gap": plan.gap,
             "method": certificate.method,
             "words": certificate.words,
@@ -92,24 +94,23 @@ class Session:
                 return self._kept[painting]
             found = self._plan(painting)
             self._kept[painting] = found
-            if len(self._kept) > KEPT:
+            if len(self._kept) > PLANS:
                 self._kept.popitem(last=False)
             return found
 
     def _plan(self, painting: Painting) -> Planned:
         problem, reward = self.run.problem, self.table(painting)
         plan = self.run.plan(reward, delta=self.delta)
-        V = planning.evaluate(problem.known.kernel(plan.theta), reward, plan.policy)
+        V = evaluate(plan.kernel, reward, plan.policy)
         loss = None if problem.truth is None else max(0.0, true_gap(problem, reward, plan.policy))
         return Planned(plan, V, loss)
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H+1"]:
         """The states of one episode: of the simulated truth where there is one, else of the estimated world."""
         problem = self.run.problem
-        known = dataclasses.replace(problem.known, start=start)
-        truth = plan.theta if problem.truth is None else problem.truth
-        world = dataclasses.replace(problem, known=known, truth=truth)
-        return np.asarray(simulate(world, plan.policy, seed=seed).s[0])
+        kernel = plan.kernel if problem.truth is None else problem.kernel()
+        space = _beginning(problem.space, start)
+        return np.asarray(simulate_kernel(kernel, space, plan.policy, seed=seed).s[0])
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""
@@ -154,21 +155,31 @@ class Session:
         return Painting(tuple(sorted((s, w) for s, w in found.items() if w > 0)), when)
 
 
-def drawing(problem: Mixture) -> dict[str, Any]:
+def drawing(problem: Problem) -> dict[str, Any]:
     """Sizes, places and names of a problem."""
     cells = problem.layout.get("cells")
     return {
         "name": problem.name,
         "states": problem.num_states,
         "horizon": problem.horizon,
-        "start": problem.start,
+        "start": home(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
         "cells": None if cells is None else np.asarray(cells).tolist(),
     }
 
 
-def index(value: Any, size: int, what: str) -> int:
-    """An integer from 0 to size - 1 out of untrusted JSON."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < size:
-        raise ShapeError(f"{what} is {brief(value)}; it must be an integer from 0 to {size - 1}")
+def home(problem: Problem) -> int:
+    """Where an episode starts: a state, or DRAWN."""
+    return DRAWN if problem.space.start is None else problem.space.start
+
+
+def _beginning(space: Space, start: int) -> Space:
+    """The space with episodes from one state, or from where they are drawn."""
+    return space if start == DRAWN else dataclasses.replace(space, initial=None, start=start)
+
+
+def index(value: Any, size: int, what: str, least: int = 0) -> int:
+    """An integer from `least` to size - 1 out of untrusted JSON."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < size:
+        raise ShapeError(f"{what} is {brief(value)}; it must be an integer from {least} to {size - 1}")
     return value

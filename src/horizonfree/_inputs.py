@@ -1,0 +1,68 @@
+"""Checks that many inputs share: what is wrong, which value it is, and what it must be."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError
+
+LARGEST = 2**63 - 1  # the largest whole number that is understood
+
+
+def whole(
+    value: Any, name: str, least: int, most: int, meaning: str, error: type[HorizonfreeError] = OptionError
+) -> int:
+    """A whole number from least to most; `meaning` tells what it must be."""
+    is_whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole or not least <= value <= most:
+        raise error(f"{name} is {value!r}; it must be {meaning}")
+    return int(value)
+
+
+def count(value: Any, name: str) -> int:
+    """A whole number of at least 1."""
+    return whole(value, name, 1, LARGEST, "a whole number of at least 1")
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is not a seed."""
+    whole(seed, "seed", 0, LARGEST, "a whole number from 0 to 2^63 - 1")
+
+
+def share(value: Any, name: str, meaning: str = "a failure probability") -> float:
+    """A number strictly between 0 and 1."""
+    is_number = isinstance(value, (int, float, np.number, np.ndarray)) and np.ndim(value) == 0
+    if not (is_number and 0 < value < 1):
+        raise OptionError(f"{name} is {value!r}; {meaning} lies strictly between 0 and 1")
+    return float(value)
+
+
+def numbers(x: Any, name: str) -> np.ndarray:
+    """An array of real numbers, as float64."""
+    return real(x, name).astype(np.float64, copy=False)
+
+
+def real(x: Any, name: str) -> np.ndarray:
+    """An array of real numbers, of whatever type."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise ShapeError(f"{name} is not an array: {error}") from None
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"{name} has type {array.dtype}; it must hold real numbers")
+    return array
+
+
+def finite_rewards(table: np.ndarray) -> None:
+    """Refuse rewards that are infinite or not numbers, naming the first."""
+    bad = np.argwhere(~np.isfinite(table))
+    if bad.size:
+        raise RewardError(f"reward{list(map(int, bad[0]))} is {table[tuple(bad[0])]}; rewards must be finite")
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Advice for a name that does not exist."""
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"

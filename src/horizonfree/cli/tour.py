@@ -1,0 +1,149 @@
+"""The main job in one go: explore a grid with two explorers, plan three rewards, compare with the truth, report."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from horizonfree.guarantees.certificate import round_up
+from horizonfree.mdp.rewards import goal, occupancy
+from horizonfree.planning import optimal
+from horizonfree.problems import make
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.truth import true_gap
+from horizonfree.report import write_comparison, write_report
+from horizonfree.runs.explore import explore
+from horizonfree.runs.run import Run
+
+SIZE = 8
+EPISODES = 300
+EXPLORERS = ("information", "hf-ucrl-rfe++")
+ARROWS = np.array(["↑", "→", "↓", "←"])
+
+
+def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
+    """Do it, tell it on standard output unless silent, and return the numbers told."""
+    console = Console(highlight=False, quiet=is_silent)
+    problem = make("zoned-grid", size=SIZE)
+    _introduce(console, problem)
+    runs: dict[str, Run] = {}
+    for i, name in enumerate(EXPLORERS, 1):
+        console.print(f"\n[bold]{i}. Explore[/] {EPISODES} episodes with [cyan]{name}[/], no reward in sight")
+        progress = False if is_silent else None
+        runs[name] = explore(problem, name, episodes=EPISODES, out=folder / name, progress=progress)
+        console.print(_learnt(runs[name]))
+    console.print("\n[bold]3. Plan[/] for three rewards that nobody had in mind while exploring")
+    answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
+    console.print(_plans(answers))
+    console.print(
+        "   The certified gap is computed without the truth and holds with\n"
+        "   probability 0.95. Beside it stands what the plan really loses."
+    )
+    _draw(console, runs["information"], problem)
+    certificates = {name: x.certificate() for name, x in runs.items()}
+    console.print("\n[bold]4. Certify[/] once for every reward at the same time")
+    for name, found in certificates.items():
+        console.print(f"   [cyan]{name:<14}[/] {found.words}")
+    page = write_report(runs["information"], folder / "report.html")
+    beside = write_comparison(runs, folder / "comparison.html")
+    console.print(
+        f"\n[bold]5. Read[/] the report: [green]{escape(str(page))}[/]\n"
+        f"   both explorers beside each other: [green]{escape(str(beside))}[/]",
+        soft_wrap=True,
+    )
+    kept = escape(shlex.quote(str(folder / "information")))
+    console.print(
+        f"\nThe runs are kept. Go on with one, or paint your own reward:\n"
+        f"   horizonfree explore --resume {kept} --episodes 200\n"
+        f"   horizonfree plan {kept} --goal 20\n"
+        f"   horizonfree serve {kept} --open",
+        soft_wrap=True,
+    )
+    return {
+        "problem": problem.name,
+        "plans": answers,
+        "certificates": {name: {"eps": x.eps, "words": x.words} for name, x in certificates.items()},
+        "runs": {name: str(folder / name) for name in runs},
+        "report": str(page),
+        "comparison": str(beside),
+    }
+
+
+def rewards_of(problem: Problem) -> dict[str, np.ndarray]:
+    """Three rewards on the grid, by what they ask for."""
+    middle = SIZE // 2
+    block = [r * SIZE + c for r in (middle - 1, middle) for c in (middle - 1, middle)]
+    return {
+        "end in the bottom left corner": goal(problem, SIZE * (SIZE - 1)),
+        "end in the right half": goal(problem, [s for s in range(SIZE * SIZE) if s % SIZE >= middle]),
+        "stay in the middle": occupancy(problem, block),
+    }
+
+
+def _introduce(console: Console, problem: Problem) -> None:
+    zones = problem.model.num_unknown
+    console.print(
+        Panel(
+            f"A robot walks on a grid of {SIZE} x {SIZE} cells, {problem.horizon} moves from the top left. "
+            f"The floor has {zones} strips, and in each a move goes astray with a probability that nobody knows.\n\n"
+            "First it explores [bold]without any reward[/]. Then it gets rewards, one after the other, and plans "
+            "for each at once, with a [bold]proof[/] of how much the plan can lose against the best one.",
+            title="horizonfree",
+            title_align="left",
+            border_style="cyan",
+            padding=(1, 2),
+            width=min(console.width, 92),
+        )
+    )
+
+
+def _learnt(run: Run) -> str:
+    """How well each strip is known, beside the truth."""
+    truth = run.problem.truth
+    assert truth is not None
+    in_units = run.problem.model.in_units
+    known = {"estimated": in_units(run.theta_hat), "truth": in_units(truth)}
+    lines = [f"{name:<10}" + "".join(f"{x:8.3f}" for x in theta[::2]) for name, theta in known.items()]
+    return "   moves that go as intended, strip by strip:\n      " + "\n      ".join(lines)
+
+
+def _answers(problem: Problem, runs: Mapping[str, Run], reward: np.ndarray) -> dict[str, Any]:
+    """The plans of every run for one reward, and the truth."""
+    best = float(problem.space.at_start(optimal(problem.kernel(), reward).V[0]))
+    found: dict[str, Any] = {"best": best}
+    for name, run in runs.items():
+        plan = run.plan(reward)
+        loss = max(0.0, true_gap(problem, reward, plan.policy))
+        found[name] = {"value": plan.value, "gap": plan.gap, "true_loss": loss}
+    return found
+
+
+def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
+    """Per reward a line of its own, below it one line per explorer."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("", "value", "best", "certified gap", "true loss"):
+        table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
+    for title, found in answers.items():
+        table.add_row(f"   {title}", "", f"{found['best']:.3f}")
+        for name in EXPLORERS:
+            x = found[name]
+            gap = round_up(x["gap"], finest=0.001)
+            cells = (f"{x['value']:.3f}", "", f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
+            table.add_row(f"      [cyan]{name}[/]", *cells)
+    return table
+
+
+def _draw(console: Console, run: Run, problem: Problem) -> None:
+    """The first policy, as arrows."""
+    reward = rewards_of(problem)["end in the bottom left corner"]
+    arrows = ARROWS[run.plan(reward).policy[0]].reshape(SIZE, SIZE)
+    arrows[-1, 0] = "★"
+    console.print("\n   First moves towards the bottom left corner, wherever the robot stands:\n")
+    for row in arrows:
+        console.print("     " + " ".join(row).replace("★", "[yellow]★[/]"))

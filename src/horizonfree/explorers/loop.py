@@ -1,0 +1,103 @@
+"""The only episode loop: choose, play, learn. Everything here is traced, and seeds map over it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from horizonfree._x64 import Leaf
+from horizonfree.explorers.interface import Ball, Explorer
+from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.models.interface import Evidence, Model
+
+Records = dict[str, Array]  # numbers of one episode, or of several
+
+
+class Progress(eqx.Module):
+    """An exploration so far: what a block of episodes starts from and returns."""
+
+    episode: Int[Leaf, "*batch"]
+    state: Any
+    evidence: Evidence
+
+
+def begin(explorer: Explorer, model: Model, nothing: Evidence) -> Progress:
+    """Before the first episode."""
+    return Progress(jnp.int32(0), explorer.init(model), nothing)
+
+
+def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
+    """Episode k draws from fold_in(key, k) alone, so a run does not depend on how it was cut into blocks."""
+    key_choose, key_episode = jax.random.split(jax.random.fold_in(key, progress.episode))
+    return key_choose, key_episode
+
+
+def is_due(state: Any) -> Bool[Array, ""] | None:
+    """Whether a policy must be chosen before the next episode; None stands for always."""
+    return getattr(state, "is_due", None)
+
+
+def choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
+    """Decide on the policy of the next episode, which is then `progress.state.policy`."""
+
+    def decide(state: Any) -> Any:
+        return explorer.choose(key, model, state, progress.evidence)
+
+    due = is_due(progress.state)
+    if due is None:
+        state = decide(progress.state)
+    else:
+        state = jax.lax.cond(due, decide, lambda state: state, progress.state)
+    return Progress(progress.episode, state, progress.evidence)
+
+
+def absorb(
+    explorer: Explorer, model: Model, truth: Any, progress: Progress, trajectory: Trajectory
+) -> tuple[Progress, Records]:
+    """Learn from one episode, however it was gathered; truth: the true parameter, None where nobody knows it."""
+    evidence = model.learn(progress.evidence, trajectory)
+    state, info = explorer.update(model, progress.state, evidence, trajectory)
+    numbers = info.numbers | ({} if truth is None else audit(info.balls, truth))
+    return Progress(progress.episode + 1, state, evidence), numbers
+
+
+def audit(balls: tuple[Ball, ...], truth: Array) -> Records:
+    """What only someone who knows the truth can say: how far it is from the centres of the balls, in radii.
+
+    Above 1 it is outside, and `balls_violated` counts those.
+    """
+    if not balls:
+        return {}
+    ratios = jnp.concatenate([jnp.ravel(ball.ridge.distance(truth) / ball.radius) for ball in balls])
+    return {"truth_ratio": ratios.max(), "balls_violated": (ratios > 1).sum(dtype=jnp.int32)}
+
+
+def simulate_block(
+    explorer: Explorer,
+    model: Model,
+    sampler: Sampler,
+    truth: Any,
+    key: Array,
+    progress: Progress,
+    count: Int[Array, ""],
+    size: int,
+) -> tuple[Progress, Records]:
+    """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero."""
+
+    def episode(progress: Progress) -> tuple[Progress, Records]:
+        key_choose, key_episode = episode_keys(key, progress)
+        progress = choose(explorer, model, key_choose, progress)
+        trajectory = sampler.episode(key_episode, progress.state.policy, model.space)
+        return absorb(explorer, model, truth, progress, trajectory)
+
+    def body(i: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
+        progress, records = carry
+        progress, numbers = episode(progress)
+        return progress, jax.tree.map(lambda column, x: column.at[i].set(x), records, numbers)
+
+    _, numbers = jax.eval_shape(episode, progress)
+    records = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), numbers)
+    done: tuple[Progress, Records] = jax.lax.fori_loop(0, count, body, (progress, records))
+    return done

@@ -1,0 +1,122 @@
+"""Every explorer by name: one line per algorithm."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import numpy as np
+
+from horizonfree._inputs import closest
+from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.explorers.chen2022 import Chen2022
+from horizonfree.explorers.goal_cycling import GoalCycling
+from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
+from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
+from horizonfree.explorers.information import Information
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.ucrl_rfe import UCRLRFE
+from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
+from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
+from horizonfree.explorers.uniform import Uniform
+
+
+class Entry(NamedTuple):
+    """An algorithm: its class, and the options that the name settles."""
+
+    kind: type[Explorer]
+    settled: Mapping[str, Any] = MappingProxyType({})
+    said: str | None = None
+    is_reconstruction: bool = False
+
+    @property
+    def about(self) -> str:
+        """One line on what it is: its own, or the first of its class."""
+        return self.said or (self.kind.__doc__ or "").strip().split("\n")[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are left, with their defaults."""
+        fields = dataclasses.fields(self.kind)
+        return {field.name: field.default for field in fields if field.name not in self.settled}
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What each of these options means: the text beside its type."""
+        hints = get_type_hints(self.kind, include_extras=True)
+        return {option: hints[option].__metadata__[0] for option in self.options}
+
+
+EXPLORERS: dict[str, Entry] = {
+    "chen2022": Entry(Chen2022, is_reconstruction=True),
+    "goal-cycling": Entry(GoalCycling),
+    "hf-ucrl-rfe++": Entry(HFUCRLRFE),
+    "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
+    "information": Entry(Information),
+    "ucrl-rfe": Entry(UCRLRFE),
+    "ucrl-rfe+": Entry(UCRLRFEPlus),
+    "ucrl-vtr": Entry(
+        HFUCRLVTR,
+        {"is_weighted": False},
+        "UCRL-VTR (Jia et al. 2020, Ayoub et al. 2020): optimism for one given reward, unweighted regression.",
+    ),
+    "ucrl-vtr+": Entry(UCRLVTRPlus),
+    "uniform": Entry(Uniform),
+}
+
+
+def explorers() -> dict[str, dict[str, Any]]:
+    """Every explorer with what it is, its options with their defaults, and what they mean."""
+    return {
+        name: {"about": entry.about, "options": entry.options, "meanings": entry.meanings}
+        for name, entry in EXPLORERS.items()
+    }
+
+
+def find(name: str) -> Entry:
+    """The entry of a name, or an error with the closest name that exists."""
+    if name not in EXPLORERS:
+        raise UnknownNameError(f"no explorer is called {name!r}; {closest(name, EXPLORERS)}")
+    return EXPLORERS[name]
+
+
+def label(name: str) -> str:
+    """A name as tables and pages show it: what is only a reconstruction of an algorithm says so."""
+    is_marked = name in EXPLORERS and EXPLORERS[name].is_reconstruction
+    return f"{name} (reconstruction)" if is_marked else name
+
+
+def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
+    """The name of an explorer and all its options; make_explorer(name, **options) builds it again."""
+    for name, entry in EXPLORERS.items():
+        if type(explorer) is entry.kind and all(getattr(explorer, x) == y for x, y in entry.settled.items()):
+            return name, {option: getattr(explorer, option) for option in entry.options}
+    return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
+
+
+def make_explorer(name: str, /, **options: Any) -> Explorer:
+    """An explorer by name; refuses unknown names and options with the closest that exist."""
+    entry = find(name)
+    for option in options:
+        if option not in entry.options:
+            advice = closest(option, entry.options) if entry.options else "it has none"
+            raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
+    hints = get_type_hints(entry.kind)
+    typed = {option: _typed(option, value, hints[option]) for option, value in options.items()}
+    try:
+        return entry.kind(**entry.settled, **typed)
+    except TypeError as error:
+        raise OptionError(f"explorer {name!r}: {error}") from None
+
+
+def _typed(option: str, value: Any, hint: Any) -> Any:
+    """The value as the type that the option is declared with; a whole number will do for any number."""
+    kinds = get_args(hint) or (hint,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in kinds or isinstance(value, np.ndarray):
+        return value
+    if type(value) is int and float in kinds:
+        return float(value)
+    wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise OptionError(f"{option} is {value!r}; it must be of type {wanted}")

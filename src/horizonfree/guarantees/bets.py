@@ -1,0 +1,44 @@
+"""When the bets of a class of models start, and what they weigh: declared before the first episode."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree.errors import OptionError
+
+# Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
+LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
+LATE = 0.9  # of the weight for the bet after a fifth of a declared budget; the rest is for before
+
+
+class Bets(NamedTuple):
+    """J bets: the episodes before each, and weights that sum to at most 1."""
+
+    starts: Int[np.ndarray, " J"]
+    weights: Float[np.ndarray, " J"]
+
+
+def ladder(budget: int | None = None) -> Bets:
+    """The bets without a budget, good at any time; or with a budget of K episodes.
+
+    Then they start at K/5, which is the best start for K (it minimises slack / (K - start) for few unknowns), and at 0.
+    """
+    if budget is None:
+        bets = LADDER
+    elif budget < 5:
+        bets = {0: 1.0}
+    else:
+        bets = {0: 1 - LATE, budget // 5: LATE}
+    return Bets(np.array(list(bets), np.int32), np.array(list(bets.values())))
+
+
+def check_bets(bets: Bets) -> None:
+    """Refuse bets whose weights are no share of one."""
+    starts, weights = np.asarray(bets.starts), np.asarray(bets.weights, np.float64)
+    if starts.ndim != 1 or starts.shape != weights.shape or starts.size == 0 or (starts < 0).any():
+        raise OptionError(
+            f"starts of the bets are {starts}, weights {weights}; give as many of one as of the other, >= 0"
+        )
+    if not ((weights > 0).all() and weights.sum() <= 1 + 1e-12):
+        raise OptionError(f"weights of the bets are {weights}; they must be positive and sum to at most 1")

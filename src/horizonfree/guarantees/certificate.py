@@ -1,0 +1,81 @@
+"""A certificate and its words. Numbers that people read are rounded up, so that what is said stays true."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
+
+    `parts` are the numbers that eps is made of. `is_rejected`: no parameter of the class explains the data; then eps is
+    1 and certifies nothing.
+    """
+
+    eps: float
+    delta: float
+    method: str
+    words: str
+    parts: Mapping[str, float]
+    is_rejected: bool = False
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether nothing is certified, to three digits: no gap exceeds 1."""
+        return round_up(self.eps) >= 1.0
+
+
+def round_up(eps: float, finest: float = 0.0) -> float:
+    """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    if eps <= 0 or not math.isfinite(eps):
+        return max(0.0, eps)
+    unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
+    return math.ceil(eps / unit - 1e-9) * unit
+
+
+def rounded_up(eps: float) -> str:
+    """A bound for people."""
+    return f"{round_up(eps):.3g}"
+
+
+def proved(eps: float, delta: float) -> str:
+    """What a bound says."""
+    return f"at most {rounded_up(eps)} is lost, with probability {_surely(delta)}"
+
+
+def _surely(delta: float) -> str:
+    """1 - delta, which is not 1 however small delta is."""
+    return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
+
+
+def in_units(certificate: Certificate, factor: float) -> Certificate:
+    """The same certificate, with words for a reward whose totals reach `factor`; eps stays on the scale of 1."""
+    if factor == 1 or certificate.is_vacuous or certificate.is_rejected:
+        return certificate
+    return replace(certificate, words=proved(factor * certificate.eps, certificate.delta))
+
+
+def claim(
+    eps: float,
+    delta: float,
+    constants: str,
+    bound: str,
+    parts: Mapping[str, float],
+    *,
+    why_void: str | None = None,
+) -> Certificate:
+    """An algorithm's own guarantee: `bound` names it, e.g. 4U. It says something with the paper's constants only.
+
+    why_void: what the theorem needs and this run does not have.
+    """
+    eps = min(1.0, eps)
+    if constants == "paper" and why_void is not None:
+        return Certificate(1.0, delta, f"paper constants, {bound}", f"vacuous: {why_void}", parts)
+    if constants == "scaled":
+        words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
+    elif round_up(eps) >= 1:
+        words = "vacuous: the paper's constants need far more episodes"
+    else:
+        words = f"{proved(eps, delta)}, by plans in the explorer's own model"
+    return Certificate(eps, delta, f"{constants} constants, {bound}", words, parts)

@@ -1,0 +1,93 @@
+"""How far apart the trajectories of two kernels can be, whatever the policy, and what a plan can lose by that.
+
+    KL(trajectories) = E_{P_hat, pi} sum_{h<H} KL(P_hat || P)(s_h, a_h)
+
+(the last transition touches no reward), so a bound c(s,a) on each KL and one dynamic programme bound it for all
+policies at once. A class of models supplies `Steps`: its estimate P_hat, the bound c, and the mass that was left out
+of P_hat to keep c small (`leak`), which costs as much in the value of a policy. Pairs (s,a) whose c is too large are a
+bad set at which the comparison stops: that costs the probability of getting there (`hit`).
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from horizonfree._x64 import Leaf
+from horizonfree.mdp.space import Kernel, Space
+
+STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
+
+
+class Steps(eqx.Module):
+    """One transition: the kernel of the estimate, the KL it can cost at most, the mass left out.
+
+    Without the outcomes left out, the estimate's transitions are at most kernel / (1 - leak).
+    """
+
+    kernel: Kernel
+    cost: Float[Leaf, "S A"]
+    leak: Float[Leaf, "S A"]
+
+
+class Divergence(eqx.Module):
+    """The largest KL over all policies and the largest probability of leaving the comparison; eps follows from both."""
+
+    kappa: Float[Leaf, ""]
+    hit: Float[Leaf, ""]
+    stop: Bool[Leaf, "S A"]
+    eps: Float[Leaf, ""]
+
+
+def largest_sum(
+    space: Space, step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"]
+) -> Float[Array, ""]:
+    """max over pi of E sum_{h<H} cost before the bad set, without what was left out, from above; traceable."""
+
+    def back(after: Array, _: None) -> tuple[Array, None]:
+        return jnp.where(stop, 0.0, cost + step.kernel.expect(after) / (1 - step.leak)).max(-1), None
+
+    total = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
+    return space.at_start(total)
+
+
+def largest_hit(space: Space, step: Steps, stop: Bool[Array, "S A"]) -> Float[Array, ""]:
+    """max over pi of the probability under the estimate of the bad set or of what was left out, from above; traceable."""
+
+    def back(after: Array, _: None) -> tuple[Array, None]:
+        return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after)).max(-1), None
+
+    hit = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
+    return space.at_start(jnp.minimum(hit, 1.0))
+
+
+def bad_sets(step: Steps) -> Bool[Array, "4 S A"]:
+    """Nested sets of pairs of which too little is known; traceable."""
+    return (step.cost > jnp.asarray(STOPS)[:, None, None]) | ~jnp.isfinite(step.cost)
+
+
+def divergence(space: Space, step: Steps) -> Divergence:
+    """The uniform gap: kappa and hit over all policies, for the best of a few bad sets; traceable."""
+
+    def stopped(stop: Array) -> Divergence:
+        kappa = largest_sum(space, step, jnp.where(stop, 0.0, step.cost), stop)
+        hit = largest_hit(space, step, stop)
+        return Divergence(kappa, hit, stop, gap(2 * hit, kappa, kappa))
+
+    found = jax.vmap(stopped)(bad_sets(step))
+    best = jnp.argmin(found.eps)
+    least: Divergence = jax.tree.map(lambda x: x[best], found)
+    return least
+
+
+def gap(regret: Float[Array, ""], kappa: Float[Array, ""], kappa_plan: Float[Array, ""]) -> Float[Array, ""]:
+    """How much the best policy can gain on a plan whose regret under (nearly) the estimate is at most `regret`.
+
+    Two values v_best <= v_plan + regret under the estimate, w_best and w_plan under theta, kl(v_best, w_best) <= kappa,
+    kl(v_plan, w_plan) <= kappa_plan. Pinsker:  w_best - w_plan <= regret + sqrt(kappa/2) + sqrt(kappa_plan/2).
+    Hellinger, after moving one of v to the other:  <= 2 regret + sqrt(1 - exp(-kappa - kappa_plan)).  Not capped at 1.
+    """
+    pinsker = regret + jnp.sqrt(kappa / 2) + jnp.sqrt(kappa_plan / 2)
+    return jnp.minimum(pinsker, 2 * regret + jnp.sqrt(-jnp.expm1(-kappa - kappa_plan)))

@@ -1,0 +1,1 @@
+"""Finite decision processes: the space they live in, kernels, episodes, rewards."""

@@ -1,0 +1,223 @@
+"""Rewards: arrays [H, S, A] >= 0 whose total along every possible trajectory is at most 1.
+
+Steps count from 0 in code: reward[h, s, a] is the paper's r_{h+1}(s, a). Two scales occur in the literature: "total"
+(the sum over an episode is at most 1, the library's own scale) and "per-step" (each entry in [0, 1], so values and
+gaps reach H); `resolve` brings the second to the first and remembers how to go back.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float
+
+from horizonfree._inputs import finite_rewards, numbers, whole
+from horizonfree.errors import RewardError, ShapeError
+from horizonfree.mdp.space import HasSpace, Space, occupied_states
+
+SLACK = 1e-9  # a total may exceed its scale by rounding only
+RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
+
+
+class Reward(eqx.Module):
+    """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor.
+
+    `occupied`: where the map back was made for; None where it holds everywhere.
+    """
+
+    table: Float[np.ndarray, "H S A"]
+    factor: float = 1.0
+    offset: float = 0.0
+    occupied: Bool[np.ndarray, "H S"] | None = None
+
+
+def goal(
+    problem: HasSpace, states: int | Sequence[int], *, step: int | None = None
+) -> Float[np.ndarray, "H S A"]:
+    """1 for being in one of the states at one step (from 0; the last by default), else 0."""
+    space = space_of(problem)
+    last = space.horizon - 1
+    step = last if step is None else whole(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
+    table = np.zeros(space.sizes)
+    table[step, _states(space, states)] = 1.0
+    return table
+
+
+def occupancy(problem: HasSpace, states: int | Sequence[int]) -> Float[np.ndarray, "H S A"]:
+    """1/H for every step spent in one of the states: the share of the episode."""
+    space = space_of(problem)
+    table = np.zeros(space.sizes)
+    table[:, _states(space, states)] = 1.0 / space.horizon
+    return table
+
+
+def suite(problem: HasSpace) -> Float[np.ndarray, "2S H S A"]:
+    """For every state the rewards "be there at the end" and "stay there": a test that no single reward replaces."""
+    states = range(space_of(problem).num_states)
+    return np.stack([goal(problem, s) for s in states] + [occupancy(problem, s) for s in states])
+
+
+def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> Reward:
+    """Check a reward of any form and bring it to the scale total <= 1.
+
+    scale: "total" for a reward whose total is at most 1 on every trajectory, "per-step" for entries in [0, 1].
+    Negative entries are refused: `rescale` turns costs into rewards and says by which map.
+    """
+    space = space_of(problem)
+    if isinstance(reward, Reward):
+        _check(space, _shaped(space, reward.table, [space.sizes]))
+        if reward.occupied is not None:
+            new = np.argwhere(occupied_states(space) & ~reward.occupied)
+            if new.size:
+                h, s = new[0]
+                raise RewardError(
+                    f"this reward was rescaled for another problem: there state {s} cannot be occupied at step {h}, "
+                    "here it can; rescale it for this one"
+                )
+        return reward
+    if scale not in ("total", "per-step"):
+        raise RewardError(f"scale is {scale!r}; it must be 'total' or 'per-step'")
+    table = as_table(space, reward)
+    if scale == "total":
+        _check(space, table)
+        return Reward(table)
+    _check_entries(table)
+    high = np.argwhere(table > 1 + SLACK)
+    if high.size:
+        h, s, a = high[0]
+        raise RewardError(
+            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.12g}; with scale='per-step' entries lie in [0, 1]"
+        )
+    return Reward(table / space.horizon, factor=float(space.horizon))
+
+
+def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
+    """Refuse entries below 0 and totals above 1."""
+    _check_entries(table)
+    highest = max_total(space, table)
+    most = _at_best_start(space, highest)
+    if most > 1 + SLACK:
+        raise RewardError(
+            f"the total reaches {most:.12g} on the trajectory {_worst(space, table, highest)}; "
+            "it must be <= 1 on every possible trajectory: divide the reward by that total, use "
+            "rescale(problem, reward), or scale='per-step' for entries in [0, 1]"
+        )
+
+
+def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
+    low = np.argwhere(table < 0)
+    if low.size:
+        h, s, a = low[0]
+        raise RewardError(
+            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; rewards must be >= 0: pass the array through "
+            "rescale(problem, reward), which shifts and scales costs and reports the map"
+        )
+
+
+def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
+    """Any finite reward or cost as one with entries >= 0 and largest total 1; the map back is in the result.
+
+    Each step is shifted by its smallest entry among the states that can be occupied then (every episode has H steps,
+    so this moves all totals alike), and the whole is divided by the largest total. Policies keep their order.
+    """
+    space = space_of(problem)
+    table = as_table(space, reward)
+    occupied = occupied_states(space)
+    with np.errstate(over="ignore"):
+        shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
+        shifted = np.where(occupied[:, :, None], table - shift[:, None, None], 0.0)
+        factor, offset = _at_best_start(space, max_total(space, shifted)), float(shift.sum())
+    if not np.isfinite([factor, offset]).all():
+        raise RewardError(
+            f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
+        )
+    if factor <= 0:  # the same on every trajectory: nothing to choose
+        return Reward(np.zeros_like(table), 1.0, offset, occupied)
+    return Reward(shifted / factor, factor, offset, occupied)
+
+
+def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
+    """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A]."""
+    space = space_of(problem)
+    H, S, A = space.sizes
+    if callable(reward):
+        reward = _tabulate(reward, H, S, A)
+    array = _shaped(space, reward, [(S,), (S, A), (H, S, A)])
+    return np.ascontiguousarray(np.broadcast_to(array[:, None] if array.ndim == 1 else array, (H, S, A)))
+
+
+def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
+    """Finite numbers in one of these shapes."""
+    array = numbers(reward, "the reward")
+    if array.shape not in shapes:
+        words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
+        allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
+        raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
+    finite_rewards(array)
+    return array
+
+
+def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H+1 S"]:
+    """The largest total from (h, s) on over every policy and every transition of the support; exact.
+
+    T_h(s) = max_a [ r_h(s,a) + max over s' in the support of T_{h+1}(s') ],   T_{H+1} = 0
+
+    The support are the transitions with features other than zero: all that some parameter makes possible. In a mixture
+    of kernels it is no more than that; features of both signs may have some that no valid parameter reaches.
+    """
+    succ, support = np.asarray(space.succ), np.asarray(space.support)
+    full = support.all()
+    T = np.zeros((space.horizon + 1, space.num_states))
+    for h in range(space.horizon - 1, -1, -1):
+        after = T[h + 1][succ]
+        if not full:
+            after = np.where(support, after, -np.inf)
+        T[h] = (table[h] + after.max(axis=-1)).max(axis=-1)
+    return T
+
+
+def _at_best_start(space: Space, T: Float[np.ndarray, "H+1 S"]) -> float:
+    """The largest total from where an episode can start."""
+    return float(T[0, space.starts()].max())
+
+
+def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray, "H+1 S"]) -> str:
+    """The trajectory with the largest total, in words."""
+    s, steps = int(np.where(space.starts(), T[0], -np.inf).argmax()), []
+    for h in range(space.horizon):
+        after = np.where(space.support[s], T[h + 1][space.succ[s]], -np.inf)
+        a = int((table[h, s] + after.max(axis=-1)).argmax())
+        steps.append(f"(s={s}, a={a}, r={table[h, s, a]:.3g})")
+        s = int(space.succ[s, a, after[a].argmax()])
+    return ", ".join(steps if len(steps) <= 6 else [*steps[:3], "...", *steps[-2:]])
+
+
+def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int) -> np.ndarray:
+    table = np.empty((H, S, A))
+    for place in np.ndindex(H, S, A):
+        try:
+            table[place] = function(*place)
+        except (TypeError, ValueError) as error:
+            raise RewardError(
+                f"the reward function gives no number at (h, s, a) = {place}: {error}; it takes h, s and a"
+            ) from error
+    return table
+
+
+def _states(space: Space, states: int | Sequence[int]) -> np.ndarray:
+    array = np.atleast_1d(np.asarray(states))
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ShapeError(f"states is {states!r}; it must be a state or a list of states")
+    for s in array:
+        if not 0 <= s < space.num_states:
+            raise ShapeError(f"state {s} does not exist; states are 0 to {space.num_states - 1}")
+    return array
+
+
+def space_of(problem: Any) -> Space:
+    """The space of a problem or a model; refuses what has none."""
+    space = getattr(problem, "space", None)
+    if not isinstance(space, Space):
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    return space

@@ -1,0 +1,117 @@
+"""Episodes of a kernel: one compiled scan, batched over keys.
+
+Uniform numbers are drawn before the scan; a step is a look-up in cumulative successor lists. A policy is an
+integer table [H, S] or action probabilities [H, S, A]; a one-hot table of probabilities gives the same episodes
+as the integer table.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._inputs import real
+from horizonfree._x64 import Leaf
+from horizonfree.errors import ShapeError
+from horizonfree.mdp.space import Kernel, Space
+
+IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
+
+
+class Trajectory(eqx.Module):
+    """One episode, or a batch of them: states s_1..s_{H+1}, actions, and which successor slot was taken."""
+
+    s: Int[Leaf, "*batch H+1"]
+    a: Int[Leaf, "*batch H"]
+    j: Int[Leaf, "*batch H"]
+
+
+class Sampler(eqx.Module):
+    """A kernel prepared for sampling: cumulative probabilities, so that zero-probability slots are never taken."""
+
+    succ: Int[Leaf, "S A n"]
+    cumulative: Float[Leaf, "S A n"]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> "Sampler":
+        """Prepare a kernel; traceable."""
+        prob = jnp.maximum(kernel.prob, 0)
+        cumulative = jnp.cumsum(prob, axis=-1)
+        later = jnp.cumsum(prob[..., ::-1], axis=-1)[..., ::-1] - prob  # mass after this slot
+        # The last slot with mass and all after it become 1: no rounding can push a draw beyond it.
+        return cls(kernel.succ, jnp.where(later > 0, cumulative / cumulative[..., -1:], 1.0))
+
+    def episode(self, key: Array, policy: Array, space: Space) -> Trajectory:
+        """One episode under a policy, from where episodes of the space start; traceable, vmap over keys (and policies)."""
+        key_next, key_action = jax.random.split(key)
+        horizon = policy.shape[0]
+        u_next = jax.random.uniform(key_next, (horizon,), jnp.float64)
+        is_random = policy.ndim == 3
+        u_action = jax.random.uniform(key_action, (horizon,), jnp.float64) if is_random else u_next
+
+        def step(s: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
+            rule, u, v = inputs
+            a = draw(v, jnp.cumsum(rule[s])) if is_random else rule[s].astype(jnp.int32)
+            j = (u >= self.cumulative[s, a]).sum(dtype=jnp.int32)
+            s_next = self.succ[s, a, j]
+            return s_next, (s_next, a, j)
+
+        s1 = first_state(key_next, space)
+        _, (s, a, j) = jax.lax.scan(step, s1, (policy, u_next, u_action))
+        return Trajectory(jnp.concatenate([s1[None], s]), a, j)
+
+
+def first_state(key: Array, space: Space) -> Int[Array, ""]:
+    """The state in which an episode starts; a draw takes numbers of its own, so that a fixed start takes none."""
+    if space.initial is None:
+        return jnp.asarray(space.start, jnp.int32)
+    u = jax.random.uniform(jax.random.fold_in(key, 1), (), jnp.float64)
+    return draw(u, jnp.cumsum(space.initial))
+
+
+def draw(u: Array, cumulative: Float[Array, " A"]) -> Int[Array, ""]:
+    """The index that a uniform number picks; never one of probability zero at the end of the list."""
+    j = (u * cumulative[-1] >= cumulative).sum(dtype=jnp.int32)
+    last = jnp.searchsorted(cumulative, cumulative[-1], side="left").astype(jnp.int32)
+    return jnp.minimum(j, last)
+
+
+@eqx.filter_jit
+def episodes_of(
+    seed: Int[Array, ""],
+    kernel: Kernel,
+    space: Space,
+    policy: Int[Array, "H S"] | Float[Array, "H S A"],
+    number: int,
+) -> Trajectory:
+    """So many episodes of a kernel, side by side."""
+    keys = jax.random.split(jax.random.key(seed), number)
+    sampler = Sampler.of(kernel)
+    return jax.vmap(lambda key: sampler.episode(key, policy, space))(keys)
+
+
+def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
+    """A policy as int32 [H, S] or float64 [H, S, A], or an error that says where it is wrong."""
+    table = real(policy, "policy")
+    if table.shape == (H, S) and np.issubdtype(table.dtype, np.integer):
+        bad = np.argwhere((table < 0) | (table >= A))
+        if bad.size:
+            h, s = bad[0]
+            raise ShapeError(f"policy[h={h}, s={s}] is {table[h, s]}; an action is 0 to {A - 1}")
+        return table.astype(np.int32)
+    if table.shape == (H, S, A):
+        table = table.astype(np.float64)
+        bad = np.argwhere(~((table >= 0).all(-1) & (np.abs(table.sum(-1) - 1) <= 1e-8)))
+        if bad.size:
+            h, s = bad[0]
+            raise ShapeError(
+                f"policy[h={h}, s={s}] is {table[h, s]}; probabilities must be >= 0 and sum to 1"
+            )
+        return table
+    raise ShapeError(
+        f"policy has shape {table.shape} and type {table.dtype}; it must be integers [{H}, {S}] or "
+        f"probabilities [{H}, {S}, {A}]"
+    )

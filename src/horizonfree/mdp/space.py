@@ -1,0 +1,224 @@
+"""What planning, rewards and episodes need to know: which states follow which, the horizon, the start; and kernels.
+
+Successor lists: `succ [S, A, n]` names the possible next states of (s, a) in ascending order. A slot of padding repeats
+the last of them and is not in the support. A kernel that reaches most states is stored densely: n = S and
+succ[s, a] = 0..S-1.
+
+The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
+"""
+
+from typing import Any, Protocol, TypeVar, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._inputs import numbers, whole
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.errors import KernelError, ShapeError
+
+_Array = TypeVar("_Array")  # JAX's or NumPy's
+TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
+LONGEST = 10**6  # steps of an episode
+
+
+class Space(eqx.Module):
+    """States, actions and possible transitions of episodes of H steps.
+
+    `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the distribution of
+    the first state, None where it is always `start`; `start` is None where it is drawn.
+    """
+
+    succ: Int[Leaf, "S A n"]
+    support: Bool[Leaf, "S A n"]
+    reachable: Bool[Leaf, " S"]
+    initial: Float[Leaf, " S"] | None
+    horizon: int = eqx.field(static=True)
+    start: int | None = eqx.field(static=True)
+    is_dense: bool = eqx.field(static=True)
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.succ.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.succ.shape[1]
+
+    @property
+    def space(self) -> "Space":
+        """Itself: what asks a problem or a model for its space can be asked with a space."""
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(H, S, A), the shape of a reward."""
+        return self.horizon, self.num_states, self.num_actions
+
+    def kernel(self, prob: Float[Leaf, "S A n"]) -> "Kernel":
+        """Transition probabilities on these successor lists."""
+        return Kernel(self.succ, prob, self.is_dense)
+
+    def at_start(self, V: _Array) -> _Array:
+        """Of values of the states [..., S] that of the start, or its mean over the start; NumPy's or traced."""
+        states: Any = V
+        return cast(_Array, states[..., self.start] if self.initial is None else states @ self.initial)
+
+    def starts(self) -> Bool[np.ndarray, " S"]:
+        """States in which an episode can start."""
+        return _starts(self.num_states, self.initial, self.start)
+
+
+class HasSpace(Protocol):
+    """A problem or a model: whatever has a space."""
+
+    @property
+    def space(self) -> Space:
+        """Where it lives."""
+
+
+class Kernel(eqx.Module):
+    """Transition probabilities P(s'|s,a) on successor lists."""
+
+    succ: Int[Leaf, "S A n"]
+    prob: Float[Leaf, "S A n"]
+    is_dense: bool = eqx.field(static=True)
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.succ.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.succ.shape[1]
+
+    def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); NumPy in, NumPy out, or traced."""
+        xp = library(self.prob, V)
+        V = values(V, self.num_states, xp)
+        expected: Array
+        expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
+        return expected
+
+    def dense(self) -> Float[np.ndarray, "S A S"]:
+        """The full table, for small problems and for tests."""
+        S, A, _ = self.succ.shape
+        table = np.zeros((S, A, S))
+        s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
+        np.add.at(table, (s, a, np.asarray(self.succ)), np.asarray(self.prob))
+        return table
+
+
+def make_space(
+    succ: Int[np.ndarray, "S A n"],
+    support: Bool[np.ndarray, "S A n"],
+    is_dense: bool,
+    horizon: Any,
+    start: Any,
+) -> Space:
+    """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
+    S = succ.shape[0]
+    horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    initial, first = _start(start, S)
+    reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
+    lists = leaf(succ.astype(np.int32)), leaf(support), leaf(reachable)
+    return Space(*lists, None if initial is None else leaf(initial), horizon, first, is_dense)
+
+
+def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
+    """(None, state), or (distribution, None); a distribution that is sure of a state is that state."""
+    if np.ndim(start) == 0:
+        meaning = f"a state, 0 to {S - 1}, or a distribution over them"
+        return None, whole(start, "start", 0, S - 1, meaning, ShapeError)
+    initial = numbers(start, "start").copy()
+    if initial.shape != (S,):
+        raise ShapeError(
+            f"start has shape {initial.shape}; a distribution over the {S} states has shape ({S},)"
+        )
+    bad = np.flatnonzero(~(initial >= 0))
+    if bad.size:
+        raise KernelError(
+            f"start[{bad[0]}] is {initial[bad[0]]:.6g}; every probability must be a number >= 0"
+        )
+    if not abs(initial.sum() - 1) <= TOLERANCE:
+        raise KernelError(f"start sums to {initial.sum():.10g}; it must sum to 1 (tolerance {TOLERANCE:g})")
+    likely = int(initial.argmax())
+    if np.count_nonzero(initial) == 1:
+        return None, likely
+    return initial / initial.sum(), None
+
+
+def start_distribution(start: Any, S: int) -> Float[np.ndarray, " S"]:
+    """The distribution of the first state, of a state or a distribution."""
+    initial, first = _start(start, S)
+    return np.eye(S)[first] if initial is None else initial
+
+
+def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
+    """Refuse probabilities that are negative or do not sum to one, naming the first bad entry."""
+    prob = np.asarray(kernel.prob)
+    bad = np.argwhere(~(prob >= -TOLERANCE))
+    if bad.size:
+        s, a, j = bad[0]
+        raise KernelError(
+            f"{what}: probability of (s={s}, a={a}) -> {kernel.succ[s, a, j]} is {prob[s, a, j]:.6g}; "
+            "every transition probability must be a number >= 0"
+        )
+    total = prob.sum(axis=-1)
+    bad = np.argwhere(~(np.abs(total - 1) <= TOLERANCE))
+    if bad.size:
+        s, a = bad[0]
+        raise KernelError(
+            f"{what}: row (s={s}, a={a}) sums to {total[s, a]:.10g}; it must sum to 1 (tolerance {TOLERANCE:g})"
+        )
+
+
+def occupied_states(space: Space) -> Bool[np.ndarray, "H S"]:
+    """Which states can be occupied at each step, under some policy and parameter."""
+    succ, support = np.asarray(space.succ), np.asarray(space.support)
+    occupied = np.zeros((space.horizon, space.num_states), bool)
+    occupied[0] = space.starts()
+    for h in range(space.horizon - 1):
+        occupied[h + 1, succ[occupied[h]][support[occupied[h]]]] = True
+    return occupied
+
+
+def reachable_states(
+    succ: Int[np.ndarray, "S A n"],
+    support: Bool[np.ndarray, "S A n"],
+    starts: Bool[np.ndarray, " S"],
+    horizon: int,
+) -> Bool[np.ndarray, " S"]:
+    """States that some parameter and policy can be in at one of the steps 1..H."""
+    seen = starts.copy()
+    frontier = np.flatnonzero(seen)
+    for _ in range(horizon - 1):
+        after = np.unique(succ[frontier][support[frontier]])
+        frontier = after[~seen[after]]
+        if not frontier.size:
+            break
+        seen[frontier] = True
+    return seen
+
+
+def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
+    return np.arange(S) == start if initial is None else np.asarray(initial) > 0
+
+
+def library(*arrays: Any) -> Any:
+    """JAX as soon as one of the arrays is JAX's, traced or not; else NumPy."""
+    return jnp if any(isinstance(x, jax.Array) for x in arrays) else np
+
+
+def values(V: Any, S: int, xp: Any) -> Any:
+    """Value functions as an array; refuses a number of states that is not S."""
+    V = xp.asarray(V)
+    if V.ndim == 0 or V.shape[-1] != S:
+        raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
+    return V

@@ -1,0 +1,159 @@
+"""What every class of models can do: learn from episodes, plan, and say how far it may be wrong.
+
+A class (linear mixtures, tables, linear MDPs) is a folder beside this file. It supplies a `Model`, what a learner may
+know before the first episode, and a `Confidence`, what episodes add to that at a confidence of 1 - delta. Everything else
+in the library, from the episode loop to the report, knows classes by these two alone.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._x64 import Leaf
+from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.space import Kernel, Space
+
+# A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A] and `impossible` [], how many transitions no
+# parameter explains.
+Evidence = Any
+
+
+class Bounds(eqx.Module):
+    """What a policy can lose for one reward, by several proofs, and between which numbers its true value lies.
+
+    `value` is its value under the estimate. All for totals in [0, 1]; a gap may exceed 1, or be nan where its proof
+    could not be computed.
+    """
+
+    value: Float[Leaf, ""]
+    low: Float[Leaf, ""]
+    high: Float[Leaf, ""]
+    gaps: dict[str, Float[Leaf, ""]]
+
+
+class Intervals(NamedTuple):
+    """The parameter in the units in which it was given, each entry with its interval [low, high].
+
+    `is_learnable` is False where nothing that can happen in an episode depends on the entry alone.
+    """
+
+    estimate: Float[np.ndarray, " d"]
+    low: Float[np.ndarray, " d"]
+    high: Float[np.ndarray, " d"]
+    is_learnable: Bool[np.ndarray, " d"]
+
+
+class Confidence(eqx.Module):
+    """What the evidence says at confidence 1 - delta. Fields are traced, methods are asked on the host.
+
+    `kernel` is the estimate to plan with; `eps` bounds, for every reward at once, what such a plan loses. `is_refuted`:
+    no parameter of the class explains the data.
+    """
+
+    kernel: eqx.AbstractVar[Kernel]
+    eps: eqx.AbstractVar[Float[Leaf, ""]]
+    delta: eqx.AbstractVar[Float[Leaf, ""]]
+    is_refuted: eqx.AbstractVar[Bool[Leaf, ""]]
+
+    @abc.abstractmethod
+    def parts(self) -> dict[str, float]:
+        """The numbers that every certificate is made of; guarantees/meanings.py says what they mean."""
+
+    @abc.abstractmethod
+    def refutation(self) -> str:
+        """Why the class is wrong, where it is."""
+
+    @abc.abstractmethod
+    def missing(self) -> str:
+        """What keeps a vacuous certificate from saying something, and what would help."""
+
+    @abc.abstractmethod
+    def more_episodes(self, target: float) -> float:
+        """About how many more episodes like those seen bring eps to the target; infinite where that cannot be said."""
+
+
+class Model(eqx.Module):
+    """A class of dynamics on a space.
+
+    `methods` names its certificates for every reward, "uniform" first; `derived` the fields that are computed from the
+    others, which a stored run keeps as they were.
+    """
+
+    space: eqx.AbstractVar[Space]
+    methods: eqx.AbstractClassVar[tuple[str, ...]]
+    derived: eqx.AbstractClassVar[tuple[str, ...]]
+
+    @property
+    @abc.abstractmethod
+    def num_unknown(self) -> int:
+        """q, how many numbers there are to learn."""
+
+    @abc.abstractmethod
+    def kernel(self, parameter: Any) -> Kernel:
+        """The transition probabilities of one parameter; NumPy in, NumPy out, or traced."""
+
+    @abc.abstractmethod
+    def parameter(self, given: Any, name: str) -> Any:
+        """A parameter in the units in which people give it, checked; `name` is what errors call it."""
+
+    @abc.abstractmethod
+    def in_units(self, parameter: Any) -> Float[np.ndarray, " d"]:
+        """The same back in those units."""
+
+    @abc.abstractmethod
+    def nothing(self, bets: Bets) -> Evidence:
+        """The evidence before the first episode."""
+
+    @abc.abstractmethod
+    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+        """The evidence after one more episode; traced."""
+
+    @abc.abstractmethod
+    def estimate(self, evidence: Evidence) -> Kernel:
+        """A kernel that the evidence suggests, cheap enough for every episode; traced."""
+
+    @abc.abstractmethod
+    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
+        """What the evidence says at confidence 1 - delta; traced."""
+
+    @abc.abstractmethod
+    def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]) -> Bounds:
+        """What a policy can lose for a reward; traced."""
+
+    @abc.abstractmethod
+    def sharper(self, evidence: Evidence, confidence: Any, method: str) -> tuple[float, dict[str, float]]:
+        """eps of another of the `methods`, for every reward, with the numbers it is made of; on the host, slower."""
+
+    @abc.abstractmethod
+    def rounding(self) -> float:
+        """By how much the arithmetic may err in the difference of two values in [0, 1]."""
+
+    # What judges and reports ask.
+
+    @abc.abstractmethod
+    def excess(self, evidence: Evidence, parameter: Any, delta: Float[Array, ""]) -> Float[Array, ""]:
+        """Above 0 where the parameter is outside the confidence set; traced."""
+
+    @abc.abstractmethod
+    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
+        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; traced."""
+
+    @abc.abstractmethod
+    def earlier(self, evidence: Evidence) -> list[Evidence]:
+        """The evidence at moments in the past, as far as it tells."""
+
+    @abc.abstractmethod
+    def doubts(self, confidence: Any) -> Float[np.ndarray, " S"]:
+        """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
+
+    @abc.abstractmethod
+    def mean_doubt(self, confidence: Any) -> float:
+        """The same on average over what is unknown."""
+
+    @abc.abstractmethod
+    def intervals(self, confidence: Any) -> Intervals | None:
+        """The parameter and where it lies, None where the class has too many to show."""

@@ -1,0 +1,45 @@
+"""How much one more episode can teach at most: optimal design of experiments, one dynamic programme.
+
+F is the information of the data, G(s,a) = sum_s' z z'/P_theta(s') that of one transition, z the features along the q
+directions that can be learnt. E tr(F^-1 G) <= T for every policy, and no design of K episodes has T < q/K (Kiefer and
+Wolfowitz 1960, "The equivalence of two extremum problems").
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from horizonfree.mdp.space import Space
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.likelihood import PSEUDO_COUNT
+from horizonfree.models.mixture.rows import at_slots, coordinates, whiten
+from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.planning.backward import TIE, optimal_jax
+
+
+def design(
+    space: Space, valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]
+) -> tuple[Int[Array, "H S"], Float[Array, ""]]:
+    """argmax and max over policies of T = E sum_h tr(F^-1 G(s_h, a_h)); traceable.
+
+    F holds half a pseudo-count per free row beside the data.
+    """
+    at = coordinates(valid)
+    p = at.p(at.y(theta))
+    p_free = jnp.where(valid.free, p, 1.0)
+    F = (at.z * ((counts + PSEUDO_COUNT) / p_free**2)[:, None]).T @ at.z
+    promise = (whiten(F, at.z) ** 2).sum(-1) / p_free  # tr(F^-1 z z') / p of one slot
+    kernel = space.kernel(at_slots(p, valid.row_of))
+    gain = at_slots(promise, valid.row_of).sum(-1) * space.reachable[:, None]
+    policy, V = optimal_jax(kernel, jnp.broadcast_to(gain, space.sizes), TIE)
+    return policy, space.at_start(V[0])
+
+
+def inefficiency(space: Space, valid: ValidSet, evidence: Evidence) -> Float[Array, ""]:
+    """K T / q: 1 for the best design in hindsight, 2 for one that needs twice the episodes; traceable.
+
+    The pseudo-counts are part of what is known, so that values slightly below 1 occur early. 0 where q = 0.
+    """
+    if valid.num_free == 0:
+        return jnp.zeros(())
+    _, T = design(space, valid, evidence.row_counts, evidence.theta)
+    return evidence.episodes * T / valid.num_free

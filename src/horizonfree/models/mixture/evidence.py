@@ -1,0 +1,151 @@
+"""What exploration leaves behind: counts, and bets against every parameter at once.
+
+Each episode is predicted, before it is seen, with a theta_t in Theta made from the episodes before it
+(likelihood.predict). Over the episodes of a bet that starts after episode m,
+
+    L(theta) = - sum log P_theta(s'|s,a),      Lq = - sum log P_{theta_t}(s'|s,a),
+
+and exp(L(theta_star) - Lq) is a non-negative supermartingale that starts at 1. By Ville's inequality, with probability
+1 - delta, for all numbers of episodes at once and all bets j with declared weights w_j (sum <= 1), theta_star lies in
+
+    U_j = {theta in Theta : L_j(theta) <= Lq_j + log(1 / (delta w_j))},
+
+whatever policies gathered the data. The predictor is in the class, so these bets can hardly refute the class itself.
+One more bet can: a table of frequencies with half a pseudo-count per possible transition (`table_loss`), which learns
+any stationary dynamics. If it beats every theta by log(1/delta), the class is wrong, except with probability delta.
+
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._x64 import Leaf
+from horizonfree.guarantees.bets import Bets, check_bets
+from horizonfree.mdp.rollout import UNSEEN, Trajectory
+from horizonfree.models.mixture.likelihood import PSEUDO_COUNT, log_loss, predict
+from horizonfree.models.mixture.valid import ValidSet
+
+ZERO = 1e-9  # the probability of a row that is not free and below this is zero: seeing it refutes the class
+
+
+class Evidence(eqx.Module):
+    """Counts and bets after some episodes.
+
+    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `loss` [J] is Lq_j.
+    `theta` is the predictor for the next episode. `impossible` counts transitions that no parameter explains.
+    `table_loss` is the loss of the table; infinite where it was not kept, and then the class is not tested.
+    """
+
+    counts: Int[Leaf, "*batch S A n"]
+    row_counts: Int[Leaf, "*batch R"]
+    since: Int[Leaf, "*batch J R"]
+    loss: Float[Leaf, "*batch J"]
+    starts: Int[Leaf, "*batch J"]
+    weights: Float[Leaf, "*batch J"]
+    theta: Float[Leaf, "*batch d"]
+    episodes: Int[Leaf, "*batch"]
+    impossible: Int[Leaf, "*batch"]
+    table_loss: Float[Leaf, "*batch"] = eqx.field(default_factory=lambda: np.asarray(np.inf))
+
+    @property
+    def visits(self) -> Int[Leaf, "*batch S A"]:
+        """How often each action was taken in each state."""
+        return self.counts.sum(-1)
+
+
+class _Seen(eqx.Module):
+    """The transitions of an episode: pair, slot, feature row (R where there is none).
+
+    `is_slot`: the state that came is in the list of successors; `is_possible`: some parameter explains it.
+    """
+
+    s: Int[Array, " H"]
+    a: Int[Array, " H"]
+    j: Int[Array, " H"]
+    row: Int[Array, " H"]
+    p: Float[Array, " H"]  # under the predictor
+    is_slot: Bool[Array, " H"]
+    is_possible: Bool[Array, " H"]
+
+
+def nothing(valid: ValidSet, bets: Bets) -> Evidence:
+    """No episodes yet; the first prediction is the centre of Theta."""
+    check_bets(bets)
+    R, J = valid.rows.shape[0], len(bets.starts)
+    return Evidence(
+        counts=jnp.zeros(valid.row_of.shape, jnp.int32),
+        row_counts=jnp.zeros(R, jnp.int32),
+        since=jnp.zeros((J, R), jnp.int32),
+        loss=jnp.zeros(J, jnp.float64),
+        starts=jnp.asarray(bets.starts, jnp.int32),
+        weights=jnp.asarray(bets.weights, jnp.float64),
+        theta=jnp.asarray(valid.center, jnp.float64),
+        episodes=jnp.int32(0),
+        impossible=jnp.int32(0),
+        table_loss=jnp.zeros((), jnp.float64),
+    )
+
+
+def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    """Evidence after one more episode; traceable.
+
+    The loss of the episode is that of the predictor fixed before it; only then is the predictor trained on it.
+    A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible; steps that were not
+    seen count for nothing, since what is bet on is decided step by step.
+    """
+    R, n = valid.rows.shape[0], valid.row_of.shape[2]
+    seen = _seen(valid, evidence, trajectory)
+    counted = jnp.zeros(R, jnp.int32).at[jnp.where(seen.is_possible, seen.row, R)].add(1, mode="drop")
+    row_counts = evidence.row_counts + counted
+    is_on = evidence.episodes >= evidence.starts
+    return Evidence(
+        counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
+        row_counts=row_counts,
+        since=evidence.since + is_on[:, None] * counted,
+        loss=evidence.loss - is_on * _log_of(seen.p, seen),
+        starts=evidence.starts,
+        weights=evidence.weights,
+        theta=predict(valid, row_counts, evidence.theta),
+        episodes=evidence.episodes + 1,
+        impossible=evidence.impossible + (~seen.is_possible & (seen.j != UNSEEN)).sum(dtype=jnp.int32),
+        table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen),
+    )
+
+
+def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Seen:
+    """The transitions of an episode, as the class and its predictor see them."""
+    R, n = valid.rows.shape[0], valid.row_of.shape[2]
+    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
+    is_slot = (j >= 0) & (j < n)
+    row = jnp.where(is_slot, valid.row_of[s, a, jnp.where(is_slot, j, 0)], R)
+    p = jnp.append(valid.rows @ evidence.theta, 0.0)[row]
+    is_possible = p > jnp.append(jnp.where(valid.free, 0.0, ZERO), 1.0)[row]
+    return _Seen(s, a, j, row, p, is_slot, is_possible)
+
+
+def _by_table(valid: ValidSet, evidence: Evidence, seen: _Seen) -> Float[Array, " H"]:
+    """What the table of frequencies of the episodes before gave each transition."""
+    before = evidence.counts[seen.s, seen.a]
+    slots = (valid.row_of[seen.s, seen.a] < valid.rows.shape[0]).sum(-1)
+    at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
+    return (at_slot + PSEUDO_COUNT) / (before.sum(-1) + PSEUDO_COUNT * slots)
+
+
+def _log_of(p: Float[Array, " H"], seen: _Seen) -> Float[Array, ""]:
+    """The logarithm of the likelihood of what was possible."""
+    return jnp.log(jnp.where(seen.is_possible, p, 1.0)).sum()
+
+
+def excess(
+    valid: ValidSet, evidence: Evidence, theta: Float[Array, " d"], delta: Float[Array, ""] | float
+) -> Float[Array, " J"]:
+    """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; traceable.
+
+    Infinite when theta gives a transition that was seen probability zero.
+    """
+    p = valid.rows @ theta
+    loss = jnp.stack([log_loss(since, p) for since in evidence.since])
+    return loss - evidence.loss + jnp.log(delta * evidence.weights)

@@ -1,0 +1,234 @@
+"""From arrays to padded successor lists: dense tables, sparse tables, coordinates.
+
+Every function returns `succ [S, A, n]`, `phi [S, A, n, d]` and whether the lists are dense (n = S, succ = 0..S-1).
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float, Int
+
+from horizonfree._inputs import numbers, real, whole
+from horizonfree.errors import FeatureError, KernelError, ShapeError
+
+MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
+LOOKED_AT = 2**22  # features that are looked at together
+UNEVEN = 1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
+VANISHING = 1e-100  # smaller features count as zero: their squares would vanish
+Packed = tuple[Int[np.ndarray, "S A n"], Float[np.ndarray, "S A n d"], bool]
+Coordinates = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
+    """An upper bound on max over (s,a) and V in [0,1]^S of ||phi_V(s,a)||_2.
+
+    Coordinate i of phi_V lies between minus the sum of its negative parts and the sum of its positive parts, so
+    ||phi_V||^2 <= sum_i max(pos_i, neg_i)^2; by the triangle inequality also ||phi_V|| <= sum_s' ||phi(s'|s,a)||.
+    The smaller of the two per (s,a), the largest over (s,a). Exact when phi >= 0 (V = 1 attains it).
+    """
+    largest, step = 0.0, max(1, LOOKED_AT // phi[0].size)
+    for start in range(0, len(phi), step):  # so that no copy of all features is made
+        part = phi[start : start + step]
+        pos = np.maximum(part, 0).sum(axis=2)
+        neg = np.maximum(-part, 0).sum(axis=2)
+        by_coordinate = np.sqrt((np.maximum(pos, neg) ** 2).sum(axis=-1))
+        by_triangle = np.sqrt((part**2).sum(axis=-1)).sum(axis=-1)
+        largest = max(largest, float(np.minimum(by_coordinate, by_triangle).max()))
+    return largest
+
+
+def check_columns(phi: Float[np.ndarray, "S A n d"]) -> None:
+    """Refuse coordinates of such different sizes that the small ones drown in rounding."""
+    size = np.abs(phi).max(axis=(0, 1, 2))
+    small = np.flatnonzero((size > 0) & (size < UNEVEN * size.max()))
+    if small.size:
+        i = small[0]
+        raise FeatureError(
+            f"feature {i} is at most {size[i]:.3g} but feature {size.argmax()} reaches {size.max():.3g}; multiply the "
+            "small ones, and divide their entries of theta, so that all are of similar size"
+        )
+
+
+def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
+    """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped."""
+    s, a, s_next, i, value = coordinates
+    check_size(S, A, 1, d)
+    bad = np.flatnonzero(~np.isfinite(value))
+    if bad.size:
+        b = bad[0]
+        raise FeatureError(
+            f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}] is {value[b]}; features must be finite"
+        )
+    keep = np.abs(value) >= VANISHING
+    s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
+    pair = s.astype(np.int64) * A + a
+    transition, of_entry = np.unique(pair * S + s_next, return_inverse=True)
+    pair_of = transition // S
+    count = np.bincount(pair_of, minlength=S * A)
+    if (count == 0).any():
+        e = int(np.argmin(count))
+        raise FeatureError(
+            f"(s={e // A}, a={e % A}) has no successor: all its features are zero, so no parameter makes it sum to 1"
+        )
+    first = np.concatenate([[0], np.cumsum(count)[:-1]])
+    slot = np.arange(len(transition)) - first[pair_of]
+    n = int(count.max())
+    is_dense = 2 * n > S
+    if is_dense:  # most states are reached from somewhere: keep every column
+        n, slot = S, transition % S
+    check_size(S, A, n, d)
+    succ = np.empty((S * A, n), dtype=np.int32)
+    if is_dense:
+        succ[:] = np.arange(S, dtype=np.int32)
+    else:
+        succ[:] = (transition[first + count - 1] % S)[:, None]
+        succ[pair_of, slot] = transition % S
+    phi = np.zeros((S * A, n, d))
+    np.add.at(phi, (pair_of[of_entry], slot[of_entry], i), value)
+    return succ.reshape(S, A, n), phi.reshape(S, A, n, d), is_dense
+
+
+def from_features(phi: Any, shape: tuple[int, int, int] | None = None) -> Packed:
+    """Features [S, A, S, d], dense, SciPy sparse, or coordinates (s, a, s', i, value), of a shape (S, A, d)."""
+    is_listed = isinstance(phi, tuple) and len(phi) == 5
+    if shape is not None and not is_listed:
+        raise ShapeError("shape= is for coordinates (s, a, s', i, value); an array has its own")
+    if is_listed:
+        index = [real(x, f"coordinates of phi: {name}") for name, x in zip(("s", "a", "s'", "i"), phi)]
+        value = numbers(phi[4], "coordinates of phi: value")
+        for name, x in zip(("s", "a", "s'", "i"), index):
+            if x.ndim != 1 or x.shape != value.shape or not np.issubdtype(x.dtype, np.integer):
+                raise ShapeError(
+                    f"coordinates of phi: {name} has shape {x.shape} and type {x.dtype}; the five arrays must be "
+                    f"flat, of one length ({value.size}), the first four of integers"
+                )
+            if x.size == 0 or x.min() < 0:
+                raise ShapeError(f"coordinates of phi: {name} is empty or negative")
+        s, a, s_next, i = index
+        least = (int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1)
+        S, A, d = least if shape is None else _at_least(shape, least)
+        return pack((s, a, s_next, i, value), S, A, d)
+    if _is_sparse(phi):
+        _check_shape(phi.shape)
+        coo = phi.tocoo()
+        s, a, s_next, i = coo.coords
+        return pack((s, a, s_next, i, numbers(coo.data, "phi")), *_sizes(phi.shape))
+    table = numbers(phi, "phi")
+    _check_shape(table.shape)
+    s, a, s_next, i = np.nonzero(table)
+    return pack((s, a, s_next, i, table[s, a, s_next, i]), *_sizes(table.shape))
+
+
+def from_kernels(kernels: Any) -> Packed:
+    """d base kernels: [d, S, A, S], or a sequence of [S, A, S] tables and SciPy sparse [S*A, S] matrices."""
+    if _is_sparse(kernels) or not hasattr(kernels, "__iter__"):
+        raise ShapeError(
+            f"kernels is a {type(kernels).__name__}; give a list of kernels, one for each coordinate of theta"
+        )
+    tables = list(kernels)
+    if not tables:
+        raise ShapeError("kernels is empty; give at least one base kernel")
+    parts: list[Coordinates] = []
+    shapes = []
+    for i, table in enumerate(tables):
+        if _is_sparse(table):
+            if len(table.shape) != 2 or 0 in table.shape or table.shape[0] % table.shape[1]:
+                raise ShapeError(f"kernels[{i}] has shape {table.shape}; a sparse kernel must be [S*A, S]")
+            rows, S = table.shape
+            shape, coo = (S, rows // S, S), table.tocoo()
+            (row, s_next), value = coo.coords, numbers(coo.data, f"kernels[{i}]")
+            s, a = row // shape[1], row % shape[1]
+        else:
+            dense = numbers(table, f"kernels[{i}]")
+            shape = dense.shape
+            if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
+                raise ShapeError(f"kernels[{i}] has shape {shape}; it must be [S, A, S]")
+            s, a, s_next = np.nonzero(dense)
+            value = dense[s, a, s_next]
+        shapes.append(shape)
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree"
+            )
+        if len(value) and not value.min() >= 0:
+            b = int(np.flatnonzero(~(value >= 0))[0])
+            raise KernelError(
+                f"base kernel {i}: probability of (s={s[b]}, a={a[b]}) -> {s_next[b]} is {value[b]:.6g}; "
+                "every transition probability must be a number >= 0"
+            )
+        parts.append((s, a, s_next, np.full(len(value), i), value))
+    S, A, _ = shapes[0]
+    joined = tuple(np.concatenate(column) for column in zip(*parts))
+    return pack(joined, S, A, len(tables))  # type: ignore[arg-type]  # zip loses the length of the tuple
+
+
+def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"] | None]:
+    """One-hot features, one coordinate per possible transition; theta = the probabilities, None without P."""
+    if P is None and support is None:
+        raise ShapeError("from_tabular needs P, or support when P is unknown")
+    table = None if P is None else numbers(P, "P")
+    allowed = numbers(support, "support") if table is None or support is not None else np.ones(table.shape)
+    if not np.isfinite(allowed).all():
+        raise ShapeError("support has entries that are not finite; it must say True or False")
+    shape = allowed.shape if table is None else table.shape
+    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
+        raise ShapeError(f"P has shape {shape}; it must be [S, A, S]")
+    possible = allowed.astype(bool)
+    if possible.shape != shape:
+        raise ShapeError(f"support has shape {possible.shape} but P has {shape}; they must agree")
+    if table is not None:
+        outside = np.argwhere((table != 0) & ~possible)
+        if outside.size:
+            s, a, s_next = outside[0]
+            raise KernelError(
+                f"P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g} but support says it is impossible"
+            )
+    s, a, s_next = np.nonzero(possible)
+    packed = pack((s, a, s_next, np.arange(len(s)), np.ones(len(s))), shape[0], shape[1], len(s))
+    return *packed, None if table is None else table[s, a, s_next]
+
+
+def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
+    """A finite vector of length d."""
+    array = numbers(x, name)
+    if array.shape != (d,):
+        raise ShapeError(f"{name} has shape {array.shape}; it must have shape ({d},), one entry per feature")
+    if not np.isfinite(array).all():
+        i = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise FeatureError(f"{name}[{i}] is {array[i]}; it must be finite")
+    return array
+
+
+def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
+    """A shape (S, A, d) that has room for the largest coordinates."""
+    if not isinstance(shape, tuple) or len(shape) != 3:
+        raise ShapeError(f"shape is {shape!r}; it must be (S, A, d)")
+    parts = zip("SAd", shape, least)
+    S, A, d = (
+        whole(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts
+    )
+    return S, A, d
+
+
+def _is_sparse(x: Any) -> bool:
+    return bool(sp.issparse(x))
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 4 or shape[0] != shape[2] or 0 in shape:
+        raise ShapeError(f"phi has shape {shape}; it must be [S, A, S, d]")
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    return shape[0], shape[1], shape[3]
+
+
+def check_size(S: int, A: int, n: int, d: int) -> None:
+    """Refuse features that would take too much memory."""
+    size = 8 * S * A * n * d
+    if size > MAX_BYTES:
+        raise FeatureError(
+            f"phi would take {size / 2**30:.1f} GiB (S={S}, A={A}, {n} successors, d={d}); "
+            "use fewer features, or name the support of a tabular problem"
+        )

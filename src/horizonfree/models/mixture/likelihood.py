@@ -1,0 +1,131 @@
+"""Maximum likelihood over the valid parameters Theta, from the counts of each distinct feature row.
+
+    theta = center + Z y,   p_r(y) = <x_r, theta>,   L(theta) = - sum_r N_r log p_r
+
+Only rows that are free (ValidSet.free) matter: any other reachable row has a known probability. Both estimates below
+minimise f(y) = - sum_r c_r log p_r(y), c = N + a pseudo-count per free row, by Newton's method with a line search. f is
+strictly convex and infinite on the boundary, so every iterate is a valid parameter with positive probabilities,
+however few steps are taken.
+
+Theta is taken as the parameters that are valid on reachable rows; on rows of unreachable states, which no episode can
+show, theta may be anything.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from horizonfree.models.mixture.rows import Coordinates, coordinates, solve
+from horizonfree.models.mixture.valid import ValidSet
+
+PSEUDO_COUNT = 0.5  # per free row, for the predictor: strictly inside Theta (Krichevsky and Trofimov's half)
+STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
+GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
+BARRIERS = 6  # geometric steps from the pseudo-count of the predictor to the last barrier, GAP / R per row
+MAX_STEPS = 40  # Newton steps per barrier; about six are needed
+DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
+
+
+class Fit(eqx.Module):
+    """The maximum of the likelihood, and how far from it we may be.
+
+    `lam` >= 0 are the multipliers of p >= 0. For every theta in Theta, with probabilities p_theta,
+        - grad L(theta_hat)'(theta - theta_hat) <= gap - sum_r lam_r p_theta,r,
+    so L(theta_hat) is at most `gap` above the minimum.
+    """
+
+    theta: Float[Array, " d"]
+    p: Float[Array, " R"]
+    lam: Float[Array, " R"]
+    loss: Float[Array, ""]
+    gap: Float[Array, ""]
+
+
+def log_loss(counts: Int[Array, " R"], p: Float[Array, " R"]) -> Float[Array, ""]:
+    """- sum_r N_r log p_r; rows that were never seen do not count, whatever their probability."""
+    return -(counts * jnp.log(jnp.where(counts > 0, jnp.maximum(p, 0.0), 1.0))).sum()
+
+
+def predict(valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The regularised estimate for the next episode, a few Newton steps from the last one; traceable.
+
+    It is inside Theta after any number of steps, which is all that a bet needs.
+    """
+    if valid.num_free == 0:
+        return theta
+    at = coordinates(valid)
+    c = jnp.where(valid.free, counts + PSEUDO_COUNT, 0.0)
+    return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
+
+
+def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
+    """theta_hat = argmin over Theta of L, along a decreasing barrier; traceable. `start` must be inside Theta."""
+    at = coordinates(valid)
+    if valid.num_free == 0:
+        zero = jnp.zeros(())
+        return Fit(start, at.p_center, jnp.zeros_like(at.p_center), log_loss(counts, at.p_center), zero)
+
+    def at_barrier(y: Array, barrier: Array) -> tuple[Array, None]:
+        c = jnp.where(valid.free, counts + barrier, 0.0)
+
+        def more(carry: tuple[Array, Array, Array]) -> Array:
+            _, decrement, steps = carry
+            return (decrement > DECREMENT) & (steps < MAX_STEPS)
+
+        def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            y, decrement = _newton(at, c, carry[0])
+            return y, decrement, carry[2] + 1
+
+        y, _, _ = jax.lax.while_loop(more, step, (y, jnp.array(jnp.inf), jnp.array(0)))
+        return y, None
+
+    last = GAP / counts.shape[0]
+    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(PSEUDO_COUNT, last, BARRIERS))
+    p = at.p(y)
+    lam, gap = _multipliers(at, valid.free, counts, p, last)
+    return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)
+
+
+def _newton(
+    at: Coordinates, c: Float[Array, " R"], y: Float[Array, " q"]
+) -> tuple[Float[Array, " q"], Float[Array, ""]]:
+    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
+    p = jnp.where(c > 0, at.p(y), 1.0)
+    w = c / p
+    grad = -(w @ at.z)
+    Hessian = (at.z * (w / p)[:, None]).T @ at.z
+    dy = solve(Hessian, -grad)
+    x = at.z @ dy / p  # relative change of each probability
+    longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
+    t = longest * 0.5 ** jnp.arange(8.0)
+    change = -(c * jnp.log1p(t[:, None] * x)).sum(-1)
+    best = jnp.argmin(change)
+    y_next = y + t[best] * dy
+    is_better = (change[best] < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
+    return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
+
+
+def _multipliers(
+    at: Coordinates, free: Array, counts: Int[Array, " R"], p: Float[Array, " R"], barrier: float
+) -> tuple[Float[Array, " R"], Float[Array, ""]]:
+    """Multipliers lam >= 0 of the constraints p >= 0, and the optimality gap that they prove.
+
+    Write g = Z'grad L = - sum_r N_r z_r / p_r. For any lam >= 0 and any theta in Theta,
+        - g'Delta = - sum lam_r z_r'Delta - (g - sum lam_r z_r)'Delta <= sum lam_r p_r - sum lam_r p_theta,r + residual,
+    where the residual is small: |z_r'Delta| <= 1 gives |e'Delta| = |e'(z'z)^-1 z'(z Delta)| <= ||z (z'z)^-1 e||_1.
+    lam starts at barrier/p and is moved by weighted least squares, rows with p = 0 the most, to make e vanish.
+    """
+    p_free = jnp.where(free, p, 1.0)
+    g = -((counts / p_free) @ at.z)
+    lam = jnp.where(free, barrier / p_free, 0.0)
+    weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
+    Gram = (at.z * weight[:, None]).T @ at.z
+
+    def closer(_: int, lam: Array) -> Array:
+        return jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
+
+    lam = jax.lax.fori_loop(0, 3, closer, lam)
+    e = g - lam @ at.z
+    residual = jnp.abs(at.z @ solve(at.z.T @ at.z, e)).sum()
+    return lam, lam @ p_free + residual

@@ -1,0 +1,173 @@
+"""The class of linear mixture MDPs.
+
+    P_theta(s'|s,a) = <phi(s'|s,a), theta>,      phi_V(s,a) = sum_s' phi(s'|s,a) V(s')        (paper, section 3)
+
+phi is kept on successor lists (mdp/space.py): `phi [S, A, n, d]` holds the features of the n possible next states of
+(s, a), zero in slots of padding (features.py builds them).
+
+Norms. The paper asks for ||phi_V(s,a)||_2 <= 1 for every V in [0,1]^S and ||theta_star||_2 <= B. `features.norm_bound`
+gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it; so it is
+for small b, since judgements of rank are made on the scale of 1.
+`unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.errors import FeatureError, OptionError, ShapeError
+from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.space import Kernel, Space, check_kernel, library, make_space, values
+from horizonfree.models.interface import Bounds, Intervals, Model
+from horizonfree.models.mixture import evidence as ev
+from horizonfree.models.mixture import features, insight, row_sums
+from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
+from horizonfree.models.mixture.design import inefficiency
+from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.programmes import DROWNED, EPS
+from horizonfree.models.mixture.tangent import reward_bounds
+from horizonfree.models.mixture.valid import ValidSet, valid_set
+
+FAINT = 0.01  # features whose norms stay below this are scaled up
+
+
+class MixtureModel(Model):
+    """Features, horizon, start and bound, and the parameters that they leave valid. Never the truth, never a reward."""
+
+    space: Space
+    phi: Float[Leaf, "S A n d"]
+    valid: ValidSet
+    bound: float = eqx.field(static=True)
+    unit: float = eqx.field(static=True)
+    methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
+    derived: ClassVar[tuple[str, ...]] = ("valid",)
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.phi.shape[3]
+
+    @property
+    def num_unknown(self) -> int:
+        """q, the directions in which the parameter is not known."""
+        return self.valid.num_free
+
+    def phi_V(self, V: Float[Leaf, "*batch S"]) -> Float[Array, "*batch S A d"]:
+        """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; NumPy in, NumPy out, or traced."""
+        S, A, _, d = self.phi.shape
+        xp = library(self.phi, V)
+        V = values(V, S, xp)
+        if self.space.is_dense:
+            table = xp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
+            mixed: Array = (V @ table).reshape(*V.shape[:-1], S, A, d)
+        else:
+            mixed = xp.einsum("...san,sand->...sad", V[..., self.space.succ], self.phi)
+        return mixed
+
+    def kernel(self, parameter: Float[Leaf, " d"]) -> Kernel:
+        """P_theta, mixed once; NumPy in, NumPy out, or traced."""
+        if np.shape(parameter) != (self.dim,):
+            raise ShapeError(
+                f"theta has shape {np.shape(parameter)}; it must be ({self.dim},), one entry per feature"
+            )
+        return self.space.kernel(self.phi @ parameter)
+
+    def parameter(self, given: Any, name: str) -> Float[np.ndarray, " d"]:
+        """Of the normalised features, and its rows sum to one."""
+        truth = features.vector(given, self.dim, name) * self.unit
+        check_kernel(self.kernel(leaf(truth)), f"P_theta of {name}")
+        return row_sums.mended(np.asarray(self.phi), truth)
+
+    def in_units(self, parameter: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
+        """Of the features as given."""
+        return np.asarray(parameter) / self.unit
+
+    def nothing(self, bets: Bets) -> Evidence:
+        """No counts, and the first prediction: the centre of Theta."""
+        return ev.nothing(self.valid, bets)
+
+    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+        """Counts, bets and the next prediction; traced."""
+        return ev.learn(self.valid, evidence, trajectory)
+
+    def estimate(self, evidence: Evidence) -> Kernel:
+        """The kernel of the predictor; traced."""
+        return self.kernel(evidence.theta)
+
+    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> MixtureConfidence:
+        """The bet that gives the smallest uniform gap; traced."""
+        return confidence(self.space, self.valid, self.phi, evidence, delta)
+
+    def bounds(
+        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]
+    ) -> Bounds:
+        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories; traced."""
+        return reward_bounds(self.space, self.valid, confidence, reward, policy)
+
+    def sharper(
+        self, evidence: Evidence, confidence: MixtureConfidence, method: str
+    ) -> tuple[float, dict[str, float]]:
+        """method "direct": the divergence over the likelihood set itself, for few unknowns."""
+        q = self.valid.num_free
+        if q > MOST_UNKNOWNS:
+            raise OptionError(
+                f"method 'direct' is for at most {MOST_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
+            )
+        if q == 0:
+            return float(confidence.eps), {}
+        counts = np.asarray(evidence.since)[int(confidence.bet)]
+        found = direct(self.space, self.valid, counts, confidence.ball, confidence.step)
+        return found.eps, {"kappa": found.kappa, "hit": found.hit, "attained": found.attained}
+
+    def rounding(self) -> float:
+        """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
+        products."""
+        n = self.space.succ.shape[2]
+        return self.space.horizon * (row_sums.EXACT + n * DROWNED + 4 * (n + 2) * EPS)
+
+    def excess(
+        self, evidence: Evidence, parameter: Float[Array, " d"], delta: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """Of the bet that leaves the parameter out by most; traced."""
+        return ev.excess(self.valid, evidence, parameter, delta).max()
+
+    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
+        """K T / q of optimal design; traced."""
+        return inefficiency(self.space, self.valid, evidence)
+
+    def earlier(self, evidence: Evidence) -> list[Evidence]:
+        """At the starts of the bets."""
+        return insight.earlier(self.valid, evidence)
+
+    def doubts(self, confidence: MixtureConfidence) -> Float[np.ndarray, " S"]:
+        """The largest half width of a row."""
+        return insight.doubts(self.space, self.valid, confidence)
+
+    def mean_doubt(self, confidence: MixtureConfidence) -> float:
+        """Over the distinct free rows."""
+        return insight.mean_doubt(self.valid, confidence)
+
+    def intervals(self, confidence: MixtureConfidence) -> Intervals:
+        """Theta in the units of the features as given."""
+        return insight.intervals(self.valid, confidence, self.unit)
+
+
+def mixture_model(packed: features.Packed, *, horizon: Any, start: Any, bound: Any) -> MixtureModel:
+    """The class of these features, normalised, after the checks that need no truth."""
+    succ, phi, is_dense = packed
+    space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start)
+    is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
+    if not (is_number and 0 < bound < 1e300):
+        raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
+    b = features.norm_bound(phi)
+    unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
+    features.check_columns(phi)
+    row_sums.check(phi, float(bound))
+    phi = phi / unit
+    bound = float(bound * unit)
+    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound), bound, unit)

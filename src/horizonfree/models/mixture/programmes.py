@@ -1,0 +1,88 @@
+"""Linear programmes over the valid parameters: a point inside, and how far they reach.
+
+Theta = {theta : X theta >= 0, C theta = 1}, X the distinct feature rows and C the distinct row sums.
+"""
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Bool, Float
+from scipy.optimize import linprog
+
+from horizonfree.errors import FeatureError
+
+FORCED = 1e-9  # where not every row can have this share of its size, some are 0 on all of Theta
+DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
+EPS = float(np.finfo(np.float64).eps)
+
+
+def extent_along(
+    rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"], direction: Float[np.ndarray, " d"]
+) -> tuple[float, float]:
+    """The smallest and the largest <direction, theta> over Theta."""
+    ends = []
+    for sign in (1.0, -1.0):
+        result = linprog(
+            sign * direction,
+            A_ub=-rows,
+            b_ub=np.zeros(len(rows)),
+            A_eq=sums,
+            b_eq=np.ones(len(sums)),
+            bounds=(None, None),
+            method="highs",
+        )
+        ends.append(sign * result.fun if result.status == 0 else -sign * np.inf)
+    return ends[0], ends[1]
+
+
+def relative_interior_point(
+    rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
+) -> tuple[Float[np.ndarray, " d"], Bool[np.ndarray, " R"]]:
+    """A theta in Theta at which every row that can be positive is, and which these are; refuses an empty Theta.
+
+    First argmax of min_r <x_r, theta>. Where that is 0, some rows are zero on all of Theta, and the largest support is
+    found on the cone over Theta: max sum_r t_r with <x_r, theta> >= t_r, t_r in [0, 1], C theta = z 1, z >= 1; then
+    theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
+    """
+    (R, d), m = rows.shape, len(sums)
+    result = linprog(
+        np.r_[np.zeros(d), -1.0],
+        A_ub=np.c_[-rows, np.ones(R)],
+        b_ub=np.zeros(R),
+        A_eq=np.c_[sums, np.zeros(m)],
+        b_eq=np.ones(m),
+        bounds=[(None, None)] * d + [(None, 1.0)],
+        method="highs",
+    )
+
+    def is_inside(theta: np.ndarray) -> bool:
+        return bool((rows @ theta > FORCED).all() and np.abs(sums @ theta - 1).max() <= FORCED)
+
+    def is_short(theta: np.ndarray) -> bool:
+        """Whether the probabilities of theta have all digits that count."""
+        return bool(EPS * np.linalg.norm(theta) <= DROWNED)
+
+    has_failed = result.x is None or result.status != 0 or result.x[-1] < -FORCED
+    if has_failed or (result.x[-1] > FORCED and not (is_inside(result.x[:d]) and is_short(result.x[:d]))):
+        # Nearly equal rows can confuse the programme; of base kernels the shortest solution is the even mixture.
+        shortest: np.ndarray = np.linalg.lstsq(sums, np.ones(m), rcond=None)[0]
+        if is_inside(shortest):
+            return shortest, np.ones(R, bool)
+    if has_failed:
+        why = result.message if result.status != 0 else "where rows sum to 1, some probability is negative"
+        raise FeatureError(
+            f"no parameter makes these features a transition kernel ({why}); check signs and row sums of phi"
+        )
+    if is_inside(result.x[:d]):
+        return result.x[:d], np.ones(R, bool)
+    result = linprog(
+        np.r_[np.zeros(d + 1), -np.ones(R)],
+        A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
+        b_ub=np.zeros(R),
+        A_eq=sp.csr_array(np.c_[sums, -np.ones(m), np.zeros((m, R))]),
+        b_eq=np.zeros(m),
+        bounds=[(None, None)] * d + [(1.0, None)] + [(0.0, 1.0)] * R,
+        method="highs",
+    )
+    if result.x is None:
+        raise FeatureError(f"the parameters that make phi a kernel could not be explored: {result.message}")
+    return result.x[:d] / result.x[d], result.x[d + 1 :] > 0.5

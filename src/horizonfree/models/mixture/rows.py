@@ -1,0 +1,80 @@
+"""Distinct feature rows in the coordinates of what can be learnt, and the small matrices made of them.
+
+theta = center + Z y,   p_r(y) = <x_r, theta>,   z_r = Z'x_r
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from horizonfree.models.mixture.valid import ValidSet
+
+
+class Coordinates(eqx.Module):
+    """Theta seen from y: z_r = Z'x_r, and p_r at the centre; rows that are not free have z = 0."""
+
+    z: Float[Array, "R q"]
+    p_center: Float[Array, " R"]
+    basis: Float[Array, "d q"]
+    center: Float[Array, " d"]
+
+    def p(self, y: Float[Array, " q"]) -> Float[Array, " R"]:
+        """p_r(y)."""
+        return self.p_center + self.z @ y
+
+    def theta(self, y: Float[Array, " q"]) -> Float[Array, " d"]:
+        """The parameter with coordinates y."""
+        return self.center + self.basis @ y
+
+    def y(self, theta: Float[Array, " d"]) -> Float[Array, " q"]:
+        """The coordinates of a parameter."""
+        return self.basis.T @ (theta - self.center)
+
+
+def coordinates(valid: ValidSet) -> Coordinates:
+    """Theta in the coordinates y; traceable."""
+    rows, basis, center = valid.rows, valid.basis, valid.center
+    return Coordinates(jnp.where(valid.free[:, None], rows @ basis, 0.0), rows @ center, basis, center)
+
+
+def at_slots(x: Float[Array, "R *q"], row_of: Array) -> Float[Array, "S A n *q"]:
+    """Each slot's entry of an array over rows; zero for padding."""
+    return jnp.concatenate([x, jnp.zeros_like(x[:1])])[row_of]
+
+
+def gram(z: Float[Array, "R q"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
+    """sum_r weight_r z_r z_r'."""
+    return (z * weight[:, None]).T @ z
+
+
+def whiten(F: Float[Array, "q q"], z: Float[Array, "R q"]) -> Float[Array, "R q"]:
+    """Rows z_r F^(-1/2) up to a rotation: their norms are ||z_r|| in F^-1. Scaled to a unit diagonal first."""
+    scale = jnp.sqrt(jnp.diagonal(F))
+    factor = jnp.linalg.cholesky(F / (scale[:, None] * scale[None, :]))
+    return jax.scipy.linalg.solve_triangular(factor, (z / scale).T, lower=True).T
+
+
+def solve(matrix: Float[Array, "q q"], b: Float[Array, " q"]) -> Float[Array, " q"]:
+    """The solution of a positive definite system, scaled to a unit diagonal first; zero where it fails."""
+    scale = jnp.sqrt(jnp.diagonal(matrix))
+    factor = jax.scipy.linalg.cho_factor(matrix / (scale[:, None] * scale[None, :]))
+    x = jax.scipy.linalg.cho_solve(factor, b / scale) / scale
+    return jnp.where(jnp.isfinite(x).all(), x, 0.0)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def norm(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Euclidean norm along one axis; its slope at 0 is 0."""
+    return jnp.sqrt((x * x).sum(axis))
+
+
+@norm.defjvp
+def _slope(axis: int, at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = at, along
+    size = norm(x, axis)
+    is_zero = size == 0
+    slope = (dx * x + x * dx).sum(axis) * (0.5 / jnp.where(is_zero, 1.0, size))
+    return size, jnp.where(is_zero, 0.0, slope)

@@ -1,0 +1,187 @@
+"""The valid parameters Theta = {theta : P_theta(.|s,a) is a probability vector for every (s,a)}.
+
+Theta is a polytope in an affine space: row sums C theta = 1 and non-negativity X theta >= 0, X the distinct feature
+rows. Rows that are zero for every theta in Theta are equalities too. Only the directions Z that keep these equalities
+and change some reachable row can be learnt; q is their number.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.errors import FeatureError
+from horizonfree.mdp.space import Space
+from horizonfree.models.mixture.programmes import DROWNED, extent_along, relative_interior_point
+
+RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
+NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
+SOLVED = 1e-8  # to this the extent of Theta is computed by linear programmes
+DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
+
+
+class ValidSet(eqx.Module):
+    """Theta, with everything that the likelihood and the confidence sets need to know of it.
+
+    `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] says which row a slot is, R for
+    padding. `affine` [d, e] spans the directions along Theta, orthonormal; `basis` Z [d, q], orthonormal too, those of
+    them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
+    `free` [R]: rows of reachable states that a direction of Z changes; the probability of any other reachable row is
+    known. `positive` [R]: rows that are not zero on all of Theta. Rows may be of very different sizes (tails of
+    distributions), so every judgement is relative to the row's own size, `sizes` [R].
+    """
+
+    rows: Float[Leaf, "R d"]
+    row_of: Int[Leaf, "S A n"]
+    sums: Float[Leaf, "m d"]
+    affine: Float[Leaf, "d e"]
+    basis: Float[Leaf, "d q"]
+    center: Float[Leaf, " d"]
+    free: Bool[Leaf, " R"]
+    positive: Bool[Leaf, " R"]
+    sizes: Float[Leaf, " R"]
+
+    @property
+    def num_free(self) -> int:
+        """q, the number of directions that can be learnt."""
+        return self.basis.shape[1]
+
+    def contains(self, theta: Float[np.ndarray, " d"], tolerance: float = 1e-9) -> bool:
+        """Whether P_theta is a kernel, up to a tolerance on each entry and each row sum."""
+        p = np.asarray(self.rows) @ np.asarray(theta)
+        total = np.asarray(self.sums) @ np.asarray(theta)
+        return bool((p >= -tolerance).all() and (np.abs(total - 1) <= tolerance).all())
+
+
+def extent(valid: ValidSet, i: int) -> tuple[float, float]:
+    """The smallest and the largest entry i of a valid parameter: two linear programmes; infinite where unbounded."""
+    rows = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
+    return extent_along(rows, np.asarray(valid.sums), np.eye(rows.shape[1])[i])
+
+
+def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float) -> ValidSet:
+    """Theta of features phi, of which parameters no longer than `bound` count; refuses what drowns in rounding.
+
+    Costs one look at every feature and one small linear programme.
+    """
+    rows, row_of = _rows(phi)
+    sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
+    sizes = np.abs(rows).max(axis=1)
+    scaled = rows / sizes[:, None]
+    center, positive = relative_interior_point(scaled, sums)
+    affine = null_space(np.vstack([sums, scaled[~positive]]))
+    seen = np.isin(np.arange(len(rows)), row_of[np.asarray(space.reachable)])
+    basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
+    strength = np.linalg.norm(scaled @ basis, axis=1)
+    free = seen & (strength > RANK_TOLERANCE)
+    faint = seen & ~free & (strength > NOTHING)
+    valid = ValidSet(*map(leaf, (rows, row_of, sums, affine, basis, center, free, positive, sizes)))
+    _check_drowned(valid, bound, seen, faint)
+    _check_positive(valid, np.asarray(space.succ))
+    return valid
+
+
+def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, "S A n"]]:
+    """The distinct features that are not zero, and which of them each slot has; R for a slot without."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    possible = flat.any(axis=1)
+    rows, inverse = distinct(flat[possible])
+    row_of = np.full(len(flat), len(rows), np.int32)
+    row_of[possible] = inverse
+    return rows, row_of.reshape(phi.shape[:3])
+
+
+def _check_drowned(
+    valid: ValidSet, bound: float, seen: Bool[np.ndarray, " R"], faint: Bool[np.ndarray, " R"]
+) -> None:
+    """Refuse directions that count as known, or as none, and yet move probabilities that episodes can show."""
+    rows, sums, affine, basis = (np.asarray(x) for x in (valid.rows, valid.sums, valid.affine, valid.basis))
+    drowned = partial(
+        _drowned, bound, np.asarray(valid.center), rows / np.asarray(valid.sizes)[:, None], sums
+    )
+    change = drowned(rows[seen], affine, basis) + drowned(rows[faint], basis, basis[:, :0])
+    if not change <= DROWNED:
+        raise FeatureError(
+            "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
+            f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes, or leave out base "
+            "kernels that hardly differ from others"
+        )
+    lost = 0.0 if valid.positive.all() else drowned(rows[seen], null_space(sums), affine)
+    if not lost <= SOLVED:
+        raise FeatureError(
+            "some probability can be positive, but by so little that it cannot be told from 0, and it decides about "
+            f"parameters that change others by up to {min(lost, 1.0):.1g}; set its features to zero, or make it larger"
+        )
+
+
+def _check_positive(valid: ValidSet, succ: Int[np.ndarray, "S A n"]) -> None:
+    """Refuse a centre at which a free row has no probability."""
+    p = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None] @ np.asarray(valid.center)
+    faintest = int(np.where(valid.free, p, np.inf).argmin())
+    if valid.free[faintest] and p[faintest] <= 0:
+        s, a, j = np.argwhere(np.asarray(valid.row_of) == faintest)[0]
+        raise FeatureError(
+            f"P(s'={succ[s, a, j]} | s={s}, a={a}) can be positive, but by so little that no parameter was found "
+            "for which it is; set its features to zero, or make it larger"
+        )
+
+
+def _drowned(
+    bound: float,
+    center: Float[np.ndarray, " d"],
+    scaled: Float[np.ndarray, "R d"],
+    sums: Float[np.ndarray, "m d"],
+    rows: Float[np.ndarray, "n d"],
+    along: Float[np.ndarray, "d e"],
+    kept: Float[np.ndarray, "d q"],
+) -> float:
+    """By how much directions along Theta, but for those kept, can tell a parameter from the centre in one of the rows.
+
+    Parameters are in Theta and no longer than B; the centre may be longer.
+    """
+    if not len(rows) or along.shape[1] == kept.shape[1]:
+        return 0.0
+    rest = along - kept @ (kept.T @ along)
+    _, size, Vt = np.linalg.svd(np.linalg.qr(rows @ rest, mode="r"))
+    total, nothing = 0.0, NOTHING * np.abs(rows).max() * np.sqrt(len(rows))
+    for k in np.flatnonzero(size):
+        direction = rest @ Vt[k]
+        far = abs(float(direction @ center))
+        if size[k] <= nothing and far <= 10 * bound:
+            continue
+        reach = bound + far
+        if size[k] * reach > DROWNED:  # it may be shorter within Theta
+            low, high = extent_along(scaled, sums, direction)
+            reach = min(high - low, reach)
+        total += float(size[k]) * reach
+    return total
+
+
+def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
+    """Distinct rows and the row of each entry; rows that differ by rounding only are one."""
+    size = np.abs(x).max(axis=1, keepdims=True)
+    size = np.where(size > 0, size, 1.0)
+    digits = np.round(np.concatenate([x / size, np.log(size)], axis=1), DIGITS) + 0.0
+    _, first, inverse = np.unique(digits, axis=0, return_index=True, return_inverse=True)
+    return x[first], inverse.reshape(-1)
+
+
+def null_space(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:
+    """Orthonormal basis of the directions that the matrix sends to zero."""
+    is_tall = len(matrix) > matrix.shape[1]
+    # The same directions, without a matrix [m, m].
+    small = np.linalg.qr(matrix, mode="r") if is_tall else matrix
+    _, size, Vt = np.linalg.svd(small, full_matrices=True)
+    rank = int((size > RANK_TOLERANCE * size[0]).sum())
+    return Vt[rank:].T
+
+
+def range_of_transpose(matrix: Float[np.ndarray, "R e"], scale: float) -> Float[np.ndarray, "e q"]:
+    """Orthonormal basis of the directions that the matrix does not send to zero (entries of order `scale`)."""
+    if matrix.shape[1] == 0:
+        return np.zeros((0, 0))
+    _, size, Vt = np.linalg.svd(np.linalg.qr(matrix, mode="r"))
+    rank = int((size > RANK_TOLERANCE * scale * np.sqrt(len(matrix))).sum())
+    return Vt[:rank].T

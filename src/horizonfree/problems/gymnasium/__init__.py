@@ -1,0 +1,1 @@
+"""Gymnasium in both directions: tables, problems from environments, environments from problems, live episodes."""

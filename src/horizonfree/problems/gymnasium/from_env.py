@@ -1,0 +1,207 @@
+"""From a Gymnasium environment with a table P to a problem.
+
+Three ways from tables (gym_table.py) to a class of dynamics:
+- FrozenLake, CliffWalking and Taxi move as intended or turn off to either side. The j-th outcome of every row of the
+  slippery version is the j-th base kernel (d = 3), the truth is how the environment mixes them.
+- A list of environments on the same spaces is a mixture of their kernels (d = their number).
+- Any other environment is tabular with known support: one coordinate per possible transition.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float
+
+from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
+from horizonfree.mdp.space import TOLERANCE
+from horizonfree.problems.gymnasium.table import absorbing, kernel_from, read_table, start_of
+from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import gymnasium
+
+# How to build the slippery version of an environment, from the environment.
+SLIPPERY: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "FrozenLakeEnv": lambda env: {"desc": env.desc, "is_slippery": True},
+    "CliffWalkingEnv": lambda env: {"is_slippery": True},
+    "TaxiEnv": lambda env: {"is_rainy": True},
+}
+ACTIONS = {
+    "FrozenLakeEnv": ["left", "down", "right", "up"],
+    "CliffWalkingEnv": ["up", "right", "down", "left"],
+    "TaxiEnv": ["south", "north", "east", "west", "pick up", "drop off"],
+}
+
+
+class Base(NamedTuple):
+    """Base kernels, each [S*A, S], the start distribution, and the weights, where they are known."""
+
+    kernels: list[sp.csr_array]
+    rho: Float[np.ndarray, " S"]
+    weights: Any
+
+
+def from_gymnasium(
+    env: "str | gymnasium.Env[Any, Any] | Sequence[str | gymnasium.Env[Any, Any]]",
+    horizon: int,
+    *,
+    start: Any = None,
+    weights: Any = None,
+    **make_kwargs: Any,
+) -> Problem:
+    """A problem from an environment, its id, or a list of either (base simulators of one mixture).
+
+    start: the state in which every episode starts, or a distribution over states. The default is the environment's
+    own. Where the environments of a list start differently, where an episode starts is one more thing to learn: a
+    state is added, numbered last, in which every action leads to the draw, the first of the `horizon` steps.
+    weights: the truth of a list, optional. make_kwargs go to gymnasium.make.
+
+    Taxi with a fickle passenger has one more bit of state, "the passenger has been driven a step": state s + 500,
+    and each base kernel splits in two, destination kept and destination changed (d = 6). Its observations do not
+    show that bit, so this problem can only simulate itself. Wrappers are ignored.
+    """
+    envs: list[Any] = [env] if isinstance(env, str) or not isinstance(env, Sequence) else list(env)
+    is_list = envs != [env]
+    if weights is not None and not is_list:
+        raise OptionError("weights= is for a list of environments; one environment has its own truth")
+    if not envs:
+        raise ShapeError("the list of environments is empty; give at least one")
+    made = [_make(e, make_kwargs) for e in envs]
+    base = _joined([_alone(e, start) for e in made], weights) if is_list else _slips(made[0], start)
+    is_tabular = base is None
+    base = base or _alone(made[0], start)
+    layout = _layout(made[0], base.kernels[0].shape[1])
+    settings: dict[str, Any] = {"horizon": horizon, "start": base.rho, "name": _name(made), "layout": layout}
+    if is_tabular:
+        P = base.kernels[0].toarray()
+        P = P.reshape(P.shape[1], -1, P.shape[1])
+        problem = Mixture.from_tabular(P, support=P > 0, **settings)
+    else:
+        problem = Mixture.from_kernels(base.kernels, weights=base.weights, **settings)
+    if not isinstance(env, str):
+        return problem
+    chosen = {} if start is None else {"start": np.asarray(start).tolist()}
+    parameters = {"horizon": horizon, **chosen, **make_kwargs}
+    if _kind(made[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None:  # a map drawn at random
+        desc = ["".join(row) for row in made[0].desc.astype(str)]
+        parameters = {**parameters, "desc": desc}
+    return replace(problem, recipe={"name": f"gymnasium:{env}", "parameters": parameters})
+
+
+def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
+    """The bare environment."""
+    import gymnasium
+
+    if isinstance(env, gymnasium.Env):
+        if make_kwargs:
+            raise OptionError(f"{sorted(make_kwargs)} are for an id; the environment is already built")
+        return env.unwrapped
+    try:
+        return gymnasium.make(env, **make_kwargs).unwrapped
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UnknownNameError(f"gymnasium cannot make {env!r}: {error}") from error
+    except (TypeError, ValueError, KeyError) as error:
+        raise OptionError(f"gymnasium cannot make {env!r} with {make_kwargs}: {error}") from error
+
+
+def _alone(env: Any, start: Any) -> Base:
+    """The environment's own kernel as the only one."""
+    if getattr(env, "fickle_passenger", False):
+        raise ModelError(
+            "a fickle passenger is not in the table P; pass that Taxi alone, as gymnasium built it"
+        )
+    table = read_table(env)
+    rho = start_of(env, start, table.num_states)
+    return Base([kernel_from(table, table.p, absorbing(table, rho))], rho, np.ones(1))
+
+
+def _slips(env: Any, start: Any) -> Base | None:
+    """Base kernel j takes outcome j of every row of the slippery version, the only one where a row has one.
+
+    None for an environment of another kind, or with a table that is no mixture of these kernels.
+    """
+    if _kind(env) not in SLIPPERY:
+        return None
+    own, slippery = read_table(env), read_table(type(env)(**SLIPPERY[_kind(env)](env)))
+    rho = start_of(env, start, own.num_states)
+    is_end = absorbing(slippery, rho)
+    row = slippery.s * slippery.num_actions + slippery.a
+    is_sure = np.bincount(row)[row] == 1
+    num = int(slippery.j.max()) + 1
+    kernels = [kernel_from(slippery, ((slippery.j == j) | is_sure) * 1.0, is_end) for j in range(num)]
+    truth = kernel_from(own, own.p, is_end)
+    full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
+    mixed = [own.p[last - num + 1 : last + 1] for last in full]
+    for weights in [*mixed, *np.eye(num)]:
+        if abs(sum(w * K for w, K in zip(weights, kernels)) - truth).max() <= TOLERANCE:
+            base = Base(kernels, rho, weights)
+            is_fickle = getattr(env, "fickle_passenger", False)
+            return _fickle(base, env.fickle_probability) if is_fickle else base
+    return None
+
+
+def _fickle(base: Base, probability: float) -> Base:
+    """Taxi's passenger may change destination when driven for the first time; the draw at reset can wait till then.
+
+    State s + 500 has had that moment. s = ((row * 5 + column) * 5 + passenger) * 4 + destination; passenger 4 rides.
+    """
+    S, A = 500, base.kernels[0].shape[0] // 500
+    kernels = []
+    for kernel in base.kernels:
+        row, s_next = kernel.nonzero()
+        s = row // A
+        is_moment = (s // 4 % 5 == 4) & (s // 20 != s_next // 20)
+        kept = np.where(is_moment, s_next + S, s_next)
+        others = [(s_next - s_next % 4 + (s_next + turn) % 4)[is_moment] + S for turn in (1, 2, 3)]
+        resolved = (row + S * A, s_next + S, kernel.data)
+        unmoved = (row[~is_moment], s_next[~is_moment], kernel.data[~is_moment])
+        moved = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in others]
+        for parts in ([(row, kept, kernel.data), resolved], [unmoved, *moved, resolved]):
+            i, to, value = (np.concatenate(column) for column in zip(*parts))
+            kernels.append(sp.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
+    weights = np.outer(base.weights, [1 - probability, probability]).ravel()
+    return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights)
+
+
+def _joined(parts: list[Base], weights: Any) -> Base:
+    """Several environments as one mixture."""
+    shapes = [part.kernels[0].shape for part in parts]
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ShapeError(f"environment {i} has [S*A, S] = {shape} but environment 0 has {shapes[0]}")
+    kernels, starts = [part.kernels[0] for part in parts], [part.rho for part in parts]
+    if all(np.abs(rho - starts[0]).max() <= TOLERANCE for rho in starts):
+        return Base(kernels, starts[0], weights)
+    rows, S = shapes[0]
+    drawn = [
+        sp.csr_array(
+            sp.block_array([[kernel, sp.csr_array((rows, 1))], [np.tile(rho, (rows // S, 1)), None]])
+        )
+        for kernel, rho in zip(kernels, starts)
+    ]
+    return Base(drawn, np.eye(S + 1)[S], weights)
+
+
+def _kind(env: Any) -> str:
+    """The class of an environment of Gymnasium's own; nothing for a class of somebody else, whatever its name."""
+    kind = type(env)
+    return kind.__name__ if kind.__module__.startswith("gymnasium.envs.toy_text.") else ""
+
+
+def _name(made: list[Any]) -> str:
+    return " + ".join(env.spec.id if env.spec else type(env).__name__ for env in made)
+
+
+def _layout(env: Any, S: int) -> dict[str, Any]:
+    """Actions and cells, for drawing, where the states are the cells of a grid."""
+    kind = _kind(env)
+    layout: dict[str, Any] = {"actions": ACTIONS[kind]} if kind in ACTIONS else {}
+    shape = {"FrozenLakeEnv": "desc", "CliffWalkingEnv": "_cliff"}.get(kind)
+    if shape and getattr(env, shape).size == S:
+        row, column = np.indices(getattr(env, shape).shape)
+        layout["cells"] = np.stack([column.ravel(), row.ravel()], axis=1)
+    return layout

@@ -1,0 +1,143 @@
+"""Episodes of a real environment that we may only step, as the states and actions of a known class."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+
+from horizonfree._inputs import whole
+from horizonfree._x64 import leaf
+from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory, policy_table
+from horizonfree.mdp.space import Space
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Encode = Callable[[Any], int]
+
+
+def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None) -> None:
+    """Refuse an environment whose spaces are not the states and actions of the known class.
+
+    One state more than the environment has is right when it is the start: `from_gymnasium` adds it to draw a
+    random start. With encode (observation -> state) only the actions can be checked beforehand.
+    """
+    from gymnasium.spaces import Discrete
+
+    sizes = {"action": space.num_actions}
+    if encode is None:
+        sizes["observation"] = space.num_states - _has_drawn_start(env, space)
+    for kind, size in sizes.items():
+        own = getattr(env, f"{kind}_space")
+        if not isinstance(own, Discrete) or own.n != size:
+            advice = "" if kind == "action" else "; pass encode= to turn observations into states"
+            raise ShapeError(
+                f"the {kind} space of the environment is {own}, but the known class wants Discrete({size}){advice}"
+            )
+
+
+def run_episode(
+    env: "gymnasium.Env[Any, Any]",
+    space: Space,
+    policy: Any,
+    rng: np.random.Generator,
+    *,
+    encode: Encode | None = None,
+) -> Trajectory:
+    """One episode of exactly H steps under a policy, [H, S] actions or [H, S, A] probabilities.
+
+    The environment's seed and the random actions come from rng. After termination the environment counts as
+    staying where it ended. A transition that is impossible under every parameter is refused.
+    """
+    trajectory, error = attempt(env, space, policy, rng, encode)
+    if error is not None:
+        raise error
+    return trajectory
+
+
+def attempt(
+    env: "gymnasium.Env[Any, Any]",
+    space: Space,
+    policy: Any,
+    rng: np.random.Generator,
+    encode: Encode | None = None,
+) -> tuple[Trajectory, Exception | None]:
+    """As `run_episode`, but what was seen before an error is returned with it.
+
+    To forget such an episode would be to choose the data by what they say. Steps that were not seen have the slot
+    UNSEEN; what contradicts the class has the slot IMPOSSIBLE.
+    """
+    check_env_matches(env, space, encode)
+    table = policy_table(policy, *space.sizes)
+    H, S, A = space.sizes
+    has_drawn_start = encode is None and _has_drawn_start(env, space)
+    first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
+    s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
+    starts = np.flatnonzero(space.starts())
+    s[:] = starts[0]
+
+    def state(observation: Any) -> int:
+        if encode is None:
+            origin = int(env.observation_space.start)  # type: ignore[attr-defined]
+            meaning = f"from {origin} to {origin + S - 1}, one for each state of the known class"
+            return whole(observation, "an observation", origin, origin + S - 1, meaning, ShapeError) - origin
+        name, meaning = f"encode({observation!r})", f"a state, 0 to {S - 1}"
+        return whole(encode(observation), name, 0, S - 1, meaning, ShapeError)
+
+    def go() -> None:
+        observation, _ = env.reset(seed=int(rng.integers(2**31)))
+        first = starts[0] if has_drawn_start else state(observation)
+        if first not in starts:
+            j[0] = IMPOSSIBLE
+            raise ModelError(
+                f"the environment started in state {first}; the known class starts in {_listed(starts)}"
+            )
+        s[:] = first
+        is_over = False
+        for h in range(H):
+            rule = table[h, s[h]]
+            a[h] = rule if table.ndim == 2 else rng.choice(A, p=rule / rule.sum())
+            is_cut = False
+            if is_over:
+                s[h + 1] = s[h]
+            elif h == 0 and has_drawn_start:
+                s[1] = state(observation)
+            else:
+                observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
+                j[h] = IMPOSSIBLE  # unless it is a state of the class
+                s[h + 1] = state(observation)
+            j[h] = _slot(space, s[h], a[h], s[h + 1])
+            if j[h] == IMPOSSIBLE:
+                raise ModelError(
+                    f"(s={s[h]}, a={a[h]}) -> s'={s[h + 1]} was observed but its features are zero: it is impossible "
+                    "under every parameter; the known class does not describe this environment"
+                )
+            if is_cut and not is_over and h + 1 < H:
+                raise OptionError(
+                    f"the environment was truncated after step {h + 1} but the horizon is {H}; make it with "
+                    f"max_episode_steps={H} or more"
+                )
+
+    try:
+        go()
+    except Exception as error:
+        return Trajectory(*map(leaf, (s, a, j))), error
+    return Trajectory(*map(leaf, (s, a, j))), None
+
+
+def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space) -> bool:
+    """Whether the known start is the state that `from_gymnasium` adds, one beyond those of the environment."""
+    return space.start == getattr(env.observation_space, "n", None) == space.num_states - 1
+
+
+def _slot(space: Space, s: int, a: int, s_next: int) -> int:
+    """Which successor of (s, a) is s_next."""
+    slot = np.flatnonzero((np.asarray(space.succ[s, a]) == s_next) & np.asarray(space.support[s, a]))
+    return int(slot[0]) if slot.size else IMPOSSIBLE
+
+
+def _listed(states: Int[np.ndarray, " m"]) -> str:
+    """Some states, in words."""
+    return f"one of {len(states)} states" if len(states) > 4 else " or ".join(map(str, states))

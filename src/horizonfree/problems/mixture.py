@@ -1,0 +1,104 @@
+"""Problems whose dynamics are an unknown mixture of known models, from kernels, features, or a table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from horizonfree._x64 import leaf
+from horizonfree.errors import FeatureError, KernelError
+from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
+from horizonfree.models.mixture import features, row_sums
+from horizonfree.models.mixture.model import MixtureModel, mixture_model
+from horizonfree.problems.problem import Problem
+
+
+class Mixture:
+    """Ways to build a problem of this class. start: a state, or a distribution over states that the first is drawn from."""
+
+    @staticmethod
+    def from_kernels(
+        kernels: Any,
+        *,
+        horizon: int,
+        start: Any = 0,
+        weights: Any = None,
+        name: str = "mixture",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """A convex mixture of d known kernels: P = sum_i w_i P_i, w in the simplex.
+
+        kernels: array [d, S, A, S], or a sequence of d tables, each [S, A, S] or a SciPy sparse matrix [S*A, S]
+        with row s*A + a. weights: the truth w, optional. phi_i = P_i / sqrt(d) and B = sqrt(d).
+        """
+        succ, phi, is_dense = features.from_kernels(kernels)
+        d = phi.shape[-1]
+        for i in range(d):
+            check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {i}")
+        packed = succ, row_sums.divided(phi), is_dense
+        model = mixture_model(packed, horizon=horizon, start=start, bound=1.0)
+        if weights is not None:
+            weights = features.vector(weights, d, "weights")
+            if (weights < -TOLERANCE).any() or abs(weights.sum() - 1) > TOLERANCE:
+                i = int(weights.argmin())
+                raise KernelError(
+                    f"weights sum to {weights.sum():.10g} and the smallest, weights[{i}], is {weights[i]:.6g}; "
+                    "they must be >= 0 and sum to 1"
+                )
+        return _problem(model, weights, name, layout)
+
+    @staticmethod
+    def from_features(
+        phi: Any,
+        *,
+        horizon: int,
+        start: Any = 0,
+        bound: float,
+        theta: Any = None,
+        shape: tuple[int, int, int] | None = None,
+        name: str = "mixture",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """Any features phi with a bound B on the norm of the parameter; theta: the truth, optional.
+
+        phi: array [S, A, S, d], a SciPy sparse array of that shape, or coordinates (s, a, s', i, value) as five
+        arrays of one length. Sparse input never becomes a dense tensor. shape: (S, A, d) of coordinates, where their
+        largest entries do not tell.
+        """
+        model = mixture_model(features.from_features(phi, shape), horizon=horizon, start=start, bound=bound)
+        if theta is not None:
+            theta = features.vector(theta, model.dim, "theta")
+            norm = float(np.linalg.norm(theta))
+            if norm > bound * (1 + TOLERANCE):
+                raise FeatureError(
+                    f"||theta||_2 is {norm:.6g}, above bound={bound:.6g}; raise the bound, or check theta"
+                )
+        return _problem(model, theta, name, layout)
+
+    @staticmethod
+    def from_tabular(
+        P: Any,
+        *,
+        horizon: int,
+        start: Any = 0,
+        support: Any = None,
+        name: str = "tabular",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """A tabular MDP as a mixture: one coordinate per possible transition, theta = sqrt(n) P.
+
+        P: the true table [S, A, S], or None with support given when only the support is known. support
+        [S, A, S] says which transitions are possible at all; the default is every one of them (d = S*A*S), so
+        give it when you know it. B = sqrt(n * S * A), from ||P||_F <= sqrt(S * A).
+        """
+        succ, phi, is_dense, theta = features.from_tabular(P, support)
+        S, A, _ = succ.shape
+        packed = succ, phi, is_dense
+        model = mixture_model(packed, horizon=horizon, start=start, bound=float(np.sqrt(S * A)))
+        return _problem(model, theta, name, layout)
+
+
+def _problem(model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
+    """Theta in the units it was given in; stored in the units of the normalised features."""
+    truth = None if theta is None else model.parameter(theta, "the given truth")
+    return Problem(model, truth, name, None, layout or {})

@@ -1,0 +1,1 @@
+"""The named problems, by kind: importing a file registers its problems."""

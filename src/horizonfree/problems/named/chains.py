@@ -1,0 +1,109 @@
+"""Chains: small problems in which far states are hard to reach."""
+
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Int
+
+from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import Between, Horizon, Seed, is_at_least, problem
+
+
+def deterministic(target: Int[np.ndarray, "d S A"]) -> list[sp.csr_array]:
+    """Sparse kernels [S*A, S] that lead from (s, a) to one state."""
+    _, S, A = target.shape
+    first = np.arange(S * A + 1)
+    return [sp.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
+
+
+def line(S: int, actions: list[str]) -> dict[str, Any]:
+    """The layout of states in a row."""
+    return {"cells": np.stack([np.arange(S), np.zeros(S, int)], axis=1), "actions": actions}
+
+
+@problem("river-swim")
+def river_swim(
+    states: Annotated[int, Between(3, 1000, "positions along the river")] = 8,
+    forward: Annotated[float, Between(0, 1, "probability that a stroke moves forward")] = 0.35,
+    backward: Annotated[float, Between(0, 1, "probability that the current wins")] = 0.05,
+    horizon: Horizon = 32,
+) -> Problem:
+    """Swimming against a current of unknown strength: a stroke moves forward, holds, or drifts back.
+
+    Action 0 goes down the river for sure, action 1 swims. d = 3: forward, hold, back, with banks that hold, so
+    both ends keep the mass that would leave; the classical ends have probabilities of their own.
+
+    Source: Strehl and Littman (2008), "An analysis of model-based interval estimation for Markov decision
+    processes"; as a linear mixture with three features in the experiments on UCRL-WVTR (S = 10, H = 100).
+    """
+    hold = 1 - forward - backward
+    is_at_least("1 - forward - backward", hold, 0, "it is the probability to hold")
+    s = np.arange(states)
+    back = np.maximum(s - 1, 0)
+    swim = [np.minimum(s + 1, states - 1), s, back]
+    return Mixture.from_kernels(
+        deterministic(np.array([np.stack([back, to], axis=1) for to in swim])),
+        horizon=horizon,
+        weights=[forward, max(hold, 0.0), backward],
+        layout=line(states, ["back", "swim"]),
+    )
+
+
+@problem("double-chain")
+def double_chain(
+    length: Annotated[int, Between(3, 10001, "states of the chain")] = 31,
+    fail: Annotated[float, Between(0, 1, "probability to go the wrong way")] = 0.1,
+    horizon: Horizon = 20,
+) -> Problem:
+    """A chain entered in the middle, with two actions that go the wrong way with unknown probability.
+
+    d = 2: the intended and the opposite move; the ends hold.
+
+    Source: Kaufmann et al. (2021), "Adaptive reward-free exploration": 31 states, failure 0.1, H = 20.
+    """
+    s = np.arange(length)
+    left, right = np.maximum(s - 1, 0), np.minimum(s + 1, length - 1)
+    return Mixture.from_kernels(
+        deterministic(np.array([np.stack([left, right], 1), np.stack([right, left], 1)])),
+        horizon=horizon,
+        start=(length - 1) // 2,
+        weights=[1 - fail, fail],
+        layout=line(length, ["left", "right"]),
+    )
+
+
+@problem("combination-lock")
+def combination_lock(
+    length: Annotated[int, Between(1, 1000, "keys to press in a row")] = 6,
+    keys: Annotated[int, Between(2, 100, "keys on the lock")] = 4,
+    codes: Annotated[int, Between(2, 100, "candidate codes")] = 3,
+    reliability: Annotated[float, Between(0, 1, "probability that the true code counts")] = 0.9,
+    horizon: Horizon = 12,
+    seed: Seed = 0,
+) -> Problem:
+    """A lock that opens after a row of right keys; a wrong key starts again; the code is one of several.
+
+    Base kernel i is the lock with code i; at every press the true code counts with probability `reliability`, the
+    others share the rest. Codes never agree on a key (code i presses the first key plus i, in a circle). The open
+    lock, the last state, stays open. d = codes. The seed draws the first code and which code is true.
+
+    Source: after the combination lock of Kakade (2003), "On the sample complexity of reinforcement learning".
+    """
+    is_at_least("keys", keys, codes, "the codes press different keys")
+    rng = np.random.default_rng(seed)
+    first, true = rng.integers(keys, size=length), rng.integers(codes)
+    right = (first + np.arange(codes)[:, None]) % keys
+    target = np.zeros((codes, length + 1, keys), int)
+    target[:, length] = length
+    i, s = np.indices(right.shape)
+    target[i, s, right] = s + 1
+    weights = np.full(codes, (1 - reliability) / (codes - 1))
+    weights[true] = reliability
+    return Mixture.from_kernels(
+        deterministic(target),
+        horizon=horizon,
+        weights=weights,
+        layout=line(length + 1, [f"key {a}" for a in range(keys)]),
+    )

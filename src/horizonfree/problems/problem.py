@@ -1,0 +1,67 @@
+"""A problem: what a learner may know of a system and, for simulation only, the hidden truth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree.errors import SimulationError
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.models.interface import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A model, and the parameter of it that is the truth where the problem can simulate itself.
+
+    `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
+    "cells" [S, 2] column and row of each state on a grid, "actions" the names of the actions.
+    """
+
+    model: Model
+    truth: Any = None
+    name: str = "problem"
+    recipe: Mapping[str, Any] | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def space(self) -> Space:
+        """States, actions, horizon and start."""
+        return self.model.space
+
+    @property
+    def horizon(self) -> int:
+        """H, the number of steps in an episode."""
+        return self.space.horizon
+
+    @property
+    def start(self) -> int | Float[np.ndarray, " S"]:
+        """s_1, the state in which every episode starts, or the distribution that it is drawn from."""
+        return np.asarray(self.space.initial) if self.space.start is None else self.space.start
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.space.num_states
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.space.num_actions
+
+    def kernel(self) -> Kernel:
+        """The true transition probabilities, for simulation and scoring."""
+        if self.truth is None:
+            raise SimulationError(
+                f"problem {self.name!r} has no truth, so it cannot simulate itself; pass weights= or theta= when "
+                "you build it, or explore a real environment with known=problem"
+            )
+        return self.model.kernel(self.truth)
+
+    def to_gymnasium(self, reward: Any = None) -> Any:
+        """The problem as a gymnasium.Env of episodes of H steps; a reward of any form, zero without one."""
+        from horizonfree.problems.gymnasium.to_env import ProblemEnv
+
+        return ProblemEnv(self, reward)

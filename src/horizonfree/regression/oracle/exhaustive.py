@@ -1,0 +1,102 @@
+"""The oracle by enumeration: every deterministic policy and every single-step indicator. For tiny problems and tests.
+
+Enumerated are only choices that matter: at step h the states that s_1 can reach by then, of each state the actions
+that differ, and sets of reachable states. The last action never matters (V_{H+1} = 0), nor does a reward at step 1
+(u_h looks at V_{h+1}).
+"""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.errors import OptionError
+from horizonfree.mdp.space import occupied_states
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.oracle.objective import Prepared, backup, prepare
+from horizonfree.regression.oracle.result import OracleResult, Point, conclude
+
+MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
+
+_backups = jax.jit(jax.vmap(backup, in_axes=(None, 0, 0, 0, None)))
+_conclude = jax.jit(conclude, static_argnames="mode")
+
+
+@x64
+def exhaustive(
+    model: MixtureModel,
+    theta: Float[np.ndarray, " d"],
+    inv_tilde: Float[np.ndarray, "d d"],
+    inv_hat: Float[np.ndarray, "d d"],
+    *,
+    beta: float,
+) -> OracleResult:
+    """The exact maximum of Vhat_1(s_1) over deterministic policies and single-step indicators (first of equals)."""
+    choices = _choices(model)
+    reach = occupied_states(model.space)
+    count = _count(choices, reach)
+    if count > MAX_PAIRS:
+        raise OptionError(
+            f"exhaustive search would try {count:.3g} pairs of policy and reward, more than {MAX_PAIRS}; use ascent"
+        )
+    prepared = prepare(*to_device((model, theta, inv_tilde, inv_hat)))
+    return to_numpy(_search(prepared, choices, reach, beta))
+
+
+def _choices(model: MixtureModel) -> list[Int[np.ndarray, " c"]]:
+    """Per state the first of each class of actions with equal features."""
+    rows = np.asarray(model.phi).reshape(*model.space.sizes[1:], -1)
+    return [np.sort(np.unique(row, axis=0, return_index=True)[1]) for row in rows]
+
+
+def _count(choices: list[Int[np.ndarray, " c"]], reach: Bool[np.ndarray, "H S"]) -> float:
+    policies = np.prod([float(len(c)) for now in reach[:-1] for c, is_on in zip(choices, now) if is_on])
+    return float(policies * (2.0 ** reach[1:].sum(axis=1)).sum())
+
+
+def _search(
+    prepared: Prepared,
+    choices: list[Int[np.ndarray, " c"]],
+    reach: Bool[np.ndarray, "H S"],
+    beta: float,
+) -> OracleResult:
+    """All pairs side by side: backwards, each becomes one pair per combination of actions at the step."""
+    H, S = reach.shape
+    steps, targets = _rewards(reach)
+    pair = np.arange(len(steps))  # which reward a row belongs to
+    policy = np.zeros((len(steps), H, S), np.int32)
+    V, V_hat = np.where((steps == H - 1)[:, None], targets, 0.0), np.zeros((len(steps), S))
+    for h in range(H - 2, -1, -1):
+        r = np.where((steps == h)[:, None], targets, 0.0)[pair]
+        Q, raw = map(np.asarray, _backups(prepared, V, V_hat, r, beta))
+        combos = np.zeros((1, S), np.int32)
+        on = np.flatnonzero(reach[h])
+        if on.size:
+            combos = np.zeros((np.prod([len(choices[s]) for s in on]), S), np.int32)
+            combos[:, on] = list(product(*(choices[s] for s in on)))
+        pair, policy = np.repeat(pair, len(combos)), np.repeat(policy, len(combos), axis=0)
+        policy[:, h] = np.tile(combos, (len(Q), 1))
+        V, raw = (q[:, combos, np.arange(S)].reshape(-1, S) for q in (Q, raw))
+        V_hat = np.minimum(raw, 1)
+    best = int(prepared.space.at_start(np.minimum(raw, 1)).argmax()) if H > 1 else 0
+    point = Point(jnp.asarray(policy[best]), jnp.int32(steps[pair[best]]), jnp.asarray(targets[pair[best]]))
+    result: OracleResult = _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
+    return result
+
+
+def _rewards(
+    reach: Bool[np.ndarray, "H S"],
+) -> tuple[Int[np.ndarray, " R"], Bool[np.ndarray, "R S"]]:
+    """Steps and sets: every subset of the reachable states of every step but the first (at H = 1, the empty one)."""
+    H, S = reach.shape
+    steps, targets = [np.zeros(1, int)], [np.zeros((1, S), bool)]
+    for h in range(1, H):
+        on = np.flatnonzero(reach[h])
+        sets = np.zeros((2**on.size, S), bool)
+        sets[:, on] = (np.arange(2**on.size)[:, None] >> np.arange(on.size)) & 1
+        steps.append(np.full(len(sets), h))
+        targets.append(sets)
+    return np.concatenate(steps), np.concatenate(targets)

@@ -1,0 +1,148 @@
+"""An upper bound of the oracle's value by the law of total variance, rigorous.
+
+The horizon-free rate of HF-UCRL-RFE++ (arXiv 2303.10165) rests on this law; here it bounds one oracle call. In the
+model P_theta the return of (pi, r) has variance <= 1/4, which is sum_h E Var_{p(s_h,a_h)}(V_{h+1}). With
+x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 2 w x - x^2. For every mu, nu >= 0
+
+    x <= mu/4 + nu (2 w x - x^2) + D_1(s),
+    D_h(s) = max_a g_mu(s,a) + g_nu(s,a) + sum_s' P_theta(s'|s,a) D_{h+1}(s'),
+    g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f||_tilde - mu Var_p(f),
+    g_nu(s,a) = max_{f in [0,w]^n} 2 beta ||phi_f||_hat - nu Var_p(f).
+
+The inner maxima are bounded from above by branch and bound. Proofs in docs/oracle.md.
+"""
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import x64
+from horizonfree.regression.oracle.bounds import upper_bound
+from horizonfree.regression.oracle.box import ENUMERATE
+from horizonfree.regression.oracle.objective import Prepared
+
+RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
+ROUNDS = 3  # each uses the bound of the last as w
+SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
+MAX_VERTICES = 1 << 21  # of the open cells of a branch and bound; beyond it what is left open keeps its bound
+DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
+
+_upper_bound = jax.jit(upper_bound)
+
+
+@x64
+def total_variance_bound(prepared: Prepared, beta: float) -> float:
+    """The least bound over (mu, nu), and never above `upper_bound`, of max over (pi, r) of Vhat_1(s_1).
+
+    Needs P_theta to be a kernel. Runs on the host: seconds, for reports, not inside an explorer.
+    """
+    given = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
+    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, given)
+    tilde = [beta * penalised_max(F_tilde, p, k, box_tilde) for k in RATIOS]
+    hat = [2 * beta * penalised_max(F_hat, p, k / 2, box_hat) for k in RATIOS]
+    x = np.asarray(_upper_bound(prepared, beta)[0])  # bounds Vhat_1, hence Vhat_h, in every state
+    for _ in range(ROUNDS):
+        w = float(x.max())
+        if w == 0:  # one or no step: nothing to bound
+            break
+        for mu, g_mu in zip(beta * RATIOS, tilde):
+            for nu, g_nu in zip(beta * RATIOS / w, hat):
+                c = mu / 4 + _induct(prepared, p, np.minimum(g_mu, 1), w * g_nu)
+                x = np.minimum(x, _largest(c, nu, w))
+    return float(prepared.space.at_start(x))
+
+
+def _largest(c: Float[np.ndarray, " S"], nu: float, w: float) -> Float[np.ndarray, " S"]:
+    """The largest x with x <= c + nu (2 w x - x^2): a root, in the form that does not cancel."""
+    b = 2 * nu * w - 1
+    root = np.sqrt(b * b + 4 * nu * c)
+    return (root + b) / (2 * nu) if b > 0 else 2 * c / (root - b)
+
+
+def _induct(
+    prepared: Prepared,
+    p: Float[np.ndarray, "n A S"],
+    g_mu: Float[np.ndarray, "A S"],
+    g_nu: Float[np.ndarray, "A S"],
+) -> Float[np.ndarray, " S"]:
+    """D_1. At step H both terms vanish (V_{H+1} = 0), at H-1 the hat term does (Vhat_H = 0)."""
+    succ, H = np.asarray(prepared.succ), prepared.space.horizon
+    D = np.zeros(p.shape[2])
+    for h in range(H - 1, 0, -1):
+        g = g_mu if h == H - 1 else g_mu + g_nu
+        D = (g + (p * D[succ]).sum(0)).max(0)
+    return D
+
+
+def penalised_max(
+    F: Float[np.ndarray, "m n A S"],
+    p: Float[np.ndarray, "n A S"],
+    kappa: float,
+    box: Float[np.ndarray, "A S"],
+) -> Float[np.ndarray, "A S"]:
+    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`."""
+    m, n, A, S = F.shape
+    if n > ENUMERATE:
+        return np.asarray(box)
+    F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
+    p = np.moveaxis(p.reshape(n, A * S), -1, 0)
+    G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
+    key = np.c_[G / (G.max() or 1.0), p]
+    _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
+    bound = _branch_and_bound(F[first], p[first], kappa)
+    return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS
+
+
+def _branch_and_bound(
+    F: Float[np.ndarray, "X m n"], p: Float[np.ndarray, "X n"], kappa: float
+) -> Float[np.ndarray, " X"]:
+    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), one per row.
+
+    On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
+    function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point found by more than
+    SLACK is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
+    """
+    X, n = p.shape
+    vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    owner, low, width = np.arange(X), np.zeros((X, n)), np.ones((X, n))
+    found, bound = np.zeros(X), np.zeros(X)  # f = 0 gives 0
+    while owner.size:
+        value, above, split = _cells(F[owner], p[owner], low, width, vertices, kappa)
+        np.maximum.at(found, owner, value)
+        is_open = above > (1 + SLACK) * found[owner] + 1e-15
+        if 2 * is_open.sum() * len(vertices) > MAX_VERTICES:
+            np.maximum.at(bound, owner, above)
+            break
+        owner, low, width, split = owner[is_open], low[is_open], width[is_open], split[is_open]
+        width[np.arange(owner.size), split] /= 2
+        upper_half = low.copy()
+        upper_half[np.arange(owner.size), split] += width[np.arange(owner.size), split]
+        owner, low, width = np.tile(owner, 2), np.r_[low, upper_half], np.tile(width, (2, 1))
+    return np.maximum(bound, (1 + SLACK) * found + 1e-15)
+
+
+def _cells(
+    F: Float[np.ndarray, "C m n"],
+    p: Float[np.ndarray, "C n"],
+    low: Float[np.ndarray, "C n"],
+    width: Float[np.ndarray, "C n"],
+    vertices: Int[np.ndarray, "N n"],
+    kappa: float,
+) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"], Int[np.ndarray, " C"]]:
+    """Per cell: the best value at a vertex, an upper bound over the cell, and where to split it."""
+    # F f, p'f, p'(f^2) and the tangent are sums over coordinates: their values at all vertices by one product.
+    c = low + width / 2
+    slope = 2 * p * (c - (p * c).sum(-1, keepdims=True))  # of Var_p at c
+
+    def terms(f: Float[np.ndarray, "C n"]) -> Float[np.ndarray, "n k C"]:
+        rows = [*(F * f[:, None]).transpose(1, 2, 0), (p * f).T, (p * f * f).T, (slope * (f - c)).T]
+        return np.stack(rows, axis=1)
+
+    base = terms(low)
+    sums = np.tensordot(vertices, terms(low + width) - base, axes=1) + base.sum(axis=0)
+    size = np.sqrt((sums[:, :-3] ** 2).sum(axis=1))
+    mean, square, rise = sums[:, -3], sums[:, -2], sums[:, -1]
+    at_c = (p * c * c).sum(-1) - (p * c).sum(-1) ** 2
+    value = (size - kappa * (square - mean**2)).max(axis=0)
+    above = (size - kappa * (at_c + rise)).max(axis=0)  # Var(f) >= Var(c) + <slope, f - c>
+    return value, above, (p * width**2).argmax(-1)

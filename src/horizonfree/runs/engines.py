@@ -1,0 +1,76 @@
+"""What makes the next episodes: a problem that simulates itself, or a real environment that is stepped."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from horizonfree._x64 import to_device
+from horizonfree.errors import ModelError
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
+from horizonfree.mdp.rollout import UNSEEN, Sampler
+from horizonfree.problems.gymnasium.live import attempt, check_env_matches
+from horizonfree.runs.run import Run
+
+BLOCK = 256  # the most episodes of one compiled call
+
+# (so far, how many) -> after them, their numbers [count or more], and what ended the block early
+Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
+
+_choose = eqx.filter_jit(choose)
+_block = eqx.filter_jit(simulate_block)
+_absorb = eqx.filter_jit(absorb)
+
+
+def simulated(run: Run, explorer: Explorer) -> Engine:
+    """Compiled blocks of a problem that simulates itself."""
+    model, truth = to_device((run.problem.model, run.problem.truth))
+    sampler = Sampler.of(to_device(run.problem.kernel()))
+    key = jax.random.key(run.seed)
+
+    def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
+        return *_block(explorer, model, sampler, truth, key, state, jnp.int32(count), BLOCK), None
+
+    return engine
+
+
+def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None) -> Engine:
+    """One real episode after the other.
+
+    An episode that breaks off counts as far as it was seen, and ends the exploration: Ctrl-C alone makes it forgotten.
+    """
+    space = run.problem.space
+    check_env_matches(env, space, encode)
+    if run.evidence.impossible:
+        raise ModelError(
+            f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
+            "does not describe this environment; begin a new run with one that does"
+        )
+    model, key = to_device(run.problem.model), jax.random.key(run.seed)
+
+    def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
+        rng = np.random.default_rng([run.seed, int(state.episode)])
+        state = _choose(explorer, model, episode_keys(key, state)[0], state)
+        trajectory, error = attempt(env, space, np.asarray(state.state.policy), rng, encode)
+        if error is not None and (trajectory.j == UNSEEN).all():
+            raise error
+        return *_absorb(explorer, model, None, state, to_device(trajectory)), error
+
+    def engine(state: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
+        done: tuple[Progress, list[Records]] = (state, [])
+        error: BaseException | None = None
+        while len(done[1]) < count and error is None:
+            try:
+                state, numbers, error = episode(done[0])
+                done = state, [*done[1], numbers]
+            except BaseException as stop:
+                if not done[1]:
+                    raise
+                error = stop
+        return done[0], jax.tree.map(lambda *x: jnp.stack(x), *done[1]), error
+
+    return engine

@@ -1,0 +1,176 @@
+"""Explore a problem or an environment, and go on with a run."""
+
+import dataclasses
+from collections.abc import Callable
+from os import PathLike
+from typing import Any
+
+import equinox as eqx
+
+from horizonfree._inputs import check_seed, count
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.errors import OptionError
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import begin
+from horizonfree.explorers.registry import find, make_explorer
+from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp import rewards
+from horizonfree.models.interface import Model
+from horizonfree.problems.problem import Problem
+from horizonfree.runs.drive import SAVE_SECONDS, Saving, drive
+from horizonfree.runs.engines import simulated, stepped
+from horizonfree.runs.run import Run
+from horizonfree.runs.store import create
+from horizonfree.runs.until import MOST_EPISODES, check, until
+
+_begin = eqx.filter_jit(begin)
+
+
+@x64
+def explore(
+    problem: Any,
+    explorer: str | Explorer = "information",
+    *,
+    episodes: int | None = None,
+    seed: int = 0,
+    known: Problem | Model | None = None,
+    encode: Callable[[Any], int] | None = None,
+    budget: int | None = None,
+    until_eps: float | None = None,
+    delta: float = 0.05,
+    reward: Any = None,
+    progress: bool | None = None,
+    out: str | PathLike[str] | None = None,
+    save_episodes: int | None = None,
+    save_seconds: float = SAVE_SECONDS,
+    **options: Any,
+) -> Run:
+    """Explore without a reward, and return a run that can plan for any.
+
+    problem: a Problem with its truth, which simulates itself; or a Gymnasium environment that is only stepped, with
+        `known=` the problem it belongs to (and `encode=`, observation -> state, where its states are not integers).
+    explorer: a name (`explorers()` lists them, `options` are theirs) or an Explorer.
+    episodes: how many; with until_eps, at most how many.
+    until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
+        reward= for the one or the several given. Certificates hold at all times, so stopping by them is allowed.
+    delta: failure probability of the certificates asked for, and of the explorer's own confidence sets.
+    budget: declare the number of episodes beforehand for sharper certificates around it; more or fewer may follow.
+    reward: for until_eps, and for explorers that use one.
+    progress: show progress; by default when standard error is a terminal.
+    out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
+        after a crash, load(out).resume() goes on from the last one.
+    """
+    world = _world(problem, known)
+    is_simulated = world is problem
+    asked, saving = check(episodes, until_eps, delta, budget), _saving(save_episodes, save_seconds)
+    check_seed(seed)
+    given = {
+        "budget": asked.budget or asked.episodes or MOST_EPISODES,
+        "delta": asked.delta,
+        "reward": reward,
+    }
+    kind = build_explorer(explorer, world, options, given)
+    if asked.until_eps is None:
+        check_reward_matters(kind, reward)
+    end = until(world, 0, asked, reward)
+    model = to_device(world.model)
+    first = to_numpy(_begin(kind, model, model.nothing(ladder(asked.budget))))
+    run = Run(world, kind, int(seed), first, {}, is_simulated, end)
+    engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
+    if out is not None:
+        run = create(run, out)
+    return drive(run, end, engine, saving, progress)
+
+
+@x64
+def advance(
+    run: Run,
+    *,
+    episodes: int | None = None,
+    until_eps: float | None = None,
+    delta: float = 0.05,
+    reward: Any = None,
+    progress: bool | None = None,
+    env: Any = None,
+    encode: Callable[[Any], int] | None = None,
+    save_episodes: int | None = None,
+    save_seconds: float = SAVE_SECONDS,
+) -> Run:
+    """Go on with a run for so many more episodes, or until a certified gap; with neither, to the end it had.
+
+    The run given is left as it is; its folder, if it has one, goes on with the new one. Results do not depend on when
+    checkpoints are written or how the episodes are cut into blocks.
+    """
+    explorer, saving = run.explorer, _saving(save_episodes, save_seconds)
+    if explorer is None:
+        raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
+    if env is None and not run.is_simulated:
+        raise OptionError("this run explored a real environment; pass it again: env=...")
+    if reward is not None and until_eps is None:
+        raise OptionError("reward= says what until_eps= is about; give both")
+    end = run.until
+    if episodes is not None or until_eps is not None or end is None:
+        end = until(run.problem, run.episodes, check(episodes, until_eps, delta), reward)
+    run = dataclasses.replace(run, until=end)
+    engine = simulated(run, explorer) if env is None else stepped(run, explorer, env, encode)
+    return drive(run, end, engine, saving, progress)
+
+
+def _world(problem: Any, known: Any) -> Problem:
+    """The problem itself, or the one that an environment is known to belong to."""
+    if isinstance(problem, Problem):
+        if known is not None:
+            raise OptionError(
+                "known= belongs to a real environment; this problem carries its own known class"
+            )
+        return problem
+    if known is None:
+        raise OptionError("to explore a real environment say which class it belongs to: known=problem")
+    if isinstance(known, Model):
+        return Problem(known)
+    if not isinstance(known, Problem):
+        raise OptionError(
+            f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels gives"
+        )
+    return known
+
+
+def _saving(save_episodes: Any, save_seconds: Any) -> Saving:
+    """When checkpoints are written; refuses what does not say so."""
+    if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
+        raise OptionError(f"save_seconds is {save_seconds!r}; it must be a number of at least 0")
+    often = MOST_EPISODES if save_episodes is None else count(save_episodes, "save_episodes")
+    return Saving(often, save_seconds)
+
+
+def build_explorer(
+    explorer: str | Explorer, problem: Problem, options: dict[str, Any], given: dict[str, Any]
+) -> Explorer:
+    """A named explorer, told the budget, delta and the reward where it wants them; or the one that is already built."""
+    if isinstance(explorer, Explorer):
+        if options:
+            raise OptionError(
+                f"options {sorted(options)} belong to a named explorer; this one is already built"
+            )
+        kind = explorer
+    else:
+        fields = find(explorer).options
+        if "reward" in fields:
+            if given["reward"] is None:
+                raise OptionError(f"explorer {explorer!r} needs a reward: it explores for one, not for all")
+            given = given | {"reward": rewards.resolve(problem, given["reward"]).table.copy()}
+        kind = make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
+    if not isinstance(problem.model, kind.learns):
+        raise OptionError(
+            f"explorer {explorer!r} learns a {kind.learns.__name__}, but this problem is a {type(problem.model).__name__}"
+        )
+    return kind
+
+
+def check_reward_matters(explorer: Explorer, reward: Any) -> None:
+    """Refuse a reward that the explorer would never look at."""
+    if reward is not None and not hasattr(explorer, "reward"):
+        raise OptionError(
+            "this explorer explores for all rewards alike; plan for a reward afterwards, or explore up to a gap "
+            "that is certified for it (until_eps)"
+        )

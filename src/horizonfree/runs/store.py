@@ -1,0 +1,309 @@
+"""Run folders: everything about a run, in files that survive a crash at any moment.
+
+    run.json                what is explored and how: problem, explorer with all its options, seed, versions
+    arrays.npz              the arrays that belong to it: what was derived of the model, all of it without a recipe, a reward
+    records.jsonl           one line per episode
+    checkpoint-<k>.npz      the run after k episodes, its end, and the length and CRC-32 of records.jsonl; two are kept
+    lock                    held while someone explores into the folder
+
+A checkpoint is written after the records that it speaks of. Records beyond it are cut off by the next one, so a run that was
+killed goes on from its last checkpoint as if nothing had happened. Each episode draws from its own random key, so it
+ends with the same bits as a run that was never stopped.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from horizonfree._x64 import to_device, x64
+from horizonfree.errors import RunError
+from horizonfree.explorers.loop import Progress, begin
+from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
+from horizonfree.guarantees.bets import Bets
+from horizonfree.models.plain import arrays_of, path_name, under
+from horizonfree.runs import recipes, sealed
+from horizonfree.runs.run import Run
+from horizonfree.runs.until import Until
+
+FORMAT = 2
+MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
+CHECKPOINTS = 2  # that are kept
+_CHECKPOINT = re.compile(r"checkpoint-(\d{10})\.npz")
+_T = TypeVar("_T")
+
+
+class RunWarning(UserWarning):
+    """A run folder was damaged but could be read up to an earlier checkpoint."""
+
+
+class Mark(NamedTuple):
+    """How far a folder has come: episodes, and the length and CRC-32 of their records."""
+
+    episode: int = 0
+    size: int = 0
+    crc: int = 0
+
+
+def create(run: Run, path: str | os.PathLike[str]) -> Run:
+    """A new folder that holds the run, whole before it can be loaded. Returns the run as living there."""
+    folder = sealed.place(path)
+    _check_free(folder)
+    header, arrays = _manifest(run)
+    with sealed.begun(folder) as held:
+        _check_free(held)
+        try:
+            header["arrays"] = sealed.write_npz(held / ARRAYS, {}, arrays)
+            _checkpoint(held, sealed.seal_of(header), run, Mark())
+            sealed.write_json(held / MANIFEST, header)  # last: a folder without it holds no run
+        except BaseException:
+            for file in (held / MANIFEST, held / ARRAYS, held / RECORDS, *_checkpoints(held)):
+                file.unlink(missing_ok=True)
+            raise
+    return dataclasses.replace(run, folder=folder)
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse what is neither new nor an empty folder."""
+    with sealed.told(folder):
+        if (folder / MANIFEST).exists():
+            raise RunError(f"{folder} already holds a run: resume it, or choose another folder")
+        if folder.exists() and not (folder.is_dir() and sealed.is_blank(folder)):
+            raise RunError(f"{folder} exists and is not an empty folder; choose another")
+
+
+@x64
+def load(path: str | os.PathLike[str]) -> Run:
+    """The run in a folder, as of its last checkpoint. Going on with it (`resume`) continues in the folder.
+
+    Nothing is unpickled and no link is followed. A damaged checkpoint is passed over for the one before it, with a
+    RunWarning; anything else that is damaged, missing, or of another version is a RunError.
+    """
+    folder = sealed.place(path)
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a folder; give one that a run was explored or saved into")
+    if not (folder / MANIFEST).exists():
+        raise RunError(f"{folder} holds no run: there is no {MANIFEST} in it")
+    header, seal = sealed.read_json(folder / MANIFEST)
+    _check_format(folder / MANIFEST, header)
+    _, arrays, found = sealed.read_npz(folder / ARRAYS)
+    if found != header.get("arrays"):
+        raise RunError(f"{folder / ARRAYS} belongs to another run; restore the one saved with {MANIFEST}")
+    try:
+        run = _begun(header, arrays, folder)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{folder} is not a run that this library wrote ({error!r})") from None
+    return _newest(folder, lambda checkpoint: _restored(run, seal, checkpoint), is_told=True)
+
+
+@contextmanager
+def writing(run: Run) -> Iterator[Callable[[Run], None]]:
+    """A function that saves a run, grown by episodes, into its folder, which is held meanwhile; first the run itself.
+
+    For a run without a folder it does nothing.
+    """
+    if run.folder is None:
+        yield lambda now: None
+        return
+    folder = run.folder
+    with sealed.locked(folder):
+        _, seal = sealed.read_json(folder / MANIFEST)
+        header, _, mark, _ = _newest(folder, lambda checkpoint: _read(seal, checkpoint))
+        if mark.episode != run.episodes:
+            raise RunError(
+                f"{folder} stands at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
+                "on with it, or save this run into another"
+            )
+
+        _tell_of_changes(folder, header["versions"])
+
+        def save(now: Run) -> None:
+            nonlocal mark
+            mark = _checkpoint(folder, seal, now, mark)
+            newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
+            for path in set(_checkpoints(folder)) - set(newest[:CHECKPOINTS]):
+                with sealed.told(path):
+                    path.unlink()
+
+        save(run)
+        yield save
+
+
+def _tell_of_changes(folder: Path, before: object) -> None:
+    """Other versions may round otherwise: said, since a resumed run is else the one that was never stopped."""
+    now = recipes.versions()
+    known = before if isinstance(before, dict) else {}
+    other = [f"{name} {x} (now {now.get(name)})" for name, x in known.items() if x != now.get(name)]
+    if other:
+        words = f"{folder} was last written with {', '.join(other)}; it goes on, perhaps to other bits"
+        warnings.warn(RunWarning(words), stacklevel=5)
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """What a run explores and how, as it is written into run.json: problem, explorer, options, seed, versions."""
+    return _manifest(run)[0]
+
+
+def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Everything that does not change while a run grows."""
+    problem, arrays = recipes.describe(run.problem)
+    explorer: dict[str, Any] | None = None
+    if run.explorer is not None:
+        name, options = describe(run.explorer)
+        if name not in EXPLORERS:
+            raise RunError(
+                f"explorer {name} has no name in EXPLORERS, so a stored run could not find it again"
+            )
+        plain = {key: x for key, x in options.items() if not isinstance(x, np.ndarray)}
+        arrays |= {f"explorer.{key}": x for key, x in options.items() if isinstance(x, np.ndarray)}
+        explorer = {"name": name, "options": plain}
+    header = {
+        "format": FORMAT,
+        "problem": problem,
+        "explorer": explorer,
+        "seed": run.seed,
+        "is_simulated": run.is_simulated,
+        "versions": recipes.versions(),
+    }
+    return header, arrays
+
+
+def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
+    """The run of a manifest, before its first episode and without a state."""
+    problem = recipes.rebuild(header["problem"], arrays, header["versions"])
+    explorer = None
+    if header["explorer"] is not None:
+        options = header["explorer"]["options"] | under(arrays, "explorer.")
+        explorer = make_explorer(header["explorer"]["name"], **options)
+    nothing = Progress(np.int32(0), None, None)  # type: ignore[arg-type]  # a checkpoint fills it in
+    return Run(problem, explorer, header["seed"], nothing, {}, header["is_simulated"], None, folder)
+
+
+def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
+    """Write the records after a mark, then the checkpoint that speaks of them; returns the new mark."""
+    lines = _lines(run, mark.episode)
+    mark = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
+    sealed.extend(folder / RECORDS, mark.size - len(lines), lines)
+    until, arrays = None, arrays_of(run.progress)
+    if run.until is not None:
+        until = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(Until) if x.name != "targets"}
+        arrays |= {} if run.until.targets is None else {"until.targets": run.until.targets}
+    header = {
+        "format": FORMAT,
+        "run": seal,
+        "until": until,
+        "records": {**mark._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
+        "versions": recipes.versions(),
+    }
+    sealed.write_npz(folder / f"checkpoint-{run.episodes:010d}.npz", header, arrays)
+    return mark
+
+
+def _read(seal: str, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Mark, bytes]:
+    """A checkpoint that belongs to this run and whose records are whole."""
+    header, arrays, _ = sealed.read_npz(path)
+    _check_format(path, header)
+    if header["run"] != seal:
+        raise RunError(f"{path} belongs to another run; remove it from this folder")
+    mark = Mark(**{name: header["records"][name] for name in Mark._fields})
+    lines = sealed.read(path.with_name(RECORDS))[: mark.size]
+    if len(lines) < mark.size or zlib.crc32(lines) != mark.crc:
+        raise sealed.damaged(path.with_name(RECORDS))
+    return header, arrays, mark, lines
+
+
+def _restored(run: Run, seal: str, path: Path) -> Run:
+    """The run of a checkpoint: its state is filled, leaf by leaf, into the shape that the explorer gives it."""
+    header, arrays, _, lines = _read(seal, path)
+
+    def first() -> Progress:
+        model = to_device(run.problem.model)
+        nothing = model.nothing(Bets(arrays["evidence.starts"], arrays["evidence.weights"]))
+        if run.explorer is None:
+            return Progress(jnp.int32(0), None, nothing)
+        return begin(run.explorer, model, nothing)
+
+    leaves, shape = jax.tree_util.tree_flatten_with_path(jax.eval_shape(first))
+    filled = []
+    for where, leaf in leaves:
+        name = path_name(where)
+        stored = arrays.get(name)
+        if stored is None or stored.shape != leaf.shape or stored.dtype != leaf.dtype:
+            there = "nothing" if stored is None else f"{stored.dtype}{list(stored.shape)}"
+            raise RunError(
+                f"{path}: {name} is {there}, but this version of the library keeps {leaf.dtype}{list(leaf.shape)} "
+                f"there; go on with the version that wrote it, {header['versions'].get('horizonfree')}"
+            )
+        filled.append(stored)
+    until = None if header["until"] is None else Until(**header["until"], targets=arrays.get("until.targets"))
+    progress = jax.tree_util.tree_unflatten(shape, filled)
+    return dataclasses.replace(
+        run, progress=progress, records=_records(lines, header["records"]["types"]), until=until
+    )
+
+
+def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
+    """What the newest checkpoint that is whole says."""
+    refused: list[Exception] = []
+    for path in _checkpoints(folder):
+        try:
+            found = read(path)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if not path.exists():  # an exploration that is under way has put newer ones in its place
+                return _newest(folder, read, is_told=is_told)
+            is_clear = isinstance(error, RunError)
+            refused.append(error if is_clear else RunError(f"{path} is not a checkpoint of ours ({error!r})"))
+            continue
+        if refused and is_told:
+            words = f"{refused[0]}; read up to episode {_episode(path)}, and resuming makes the rest again"
+            warnings.warn(RunWarning(words), stacklevel=4)
+        return found
+    nothing = RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
+    raise refused[0] if refused else nothing
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, newest first."""
+    return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
+
+
+def _episode(path: Path) -> int:
+    return int(path.stem.removeprefix("checkpoint-"))
+
+
+def _check_format(path: Path, header: Mapping[str, Any]) -> None:
+    if header.get("format") != FORMAT:
+        raise RunError(
+            f"{path} has format {header.get('format')}, this library reads {FORMAT}; use the version that wrote it "
+            f"({header.get('versions', {}).get('horizonfree', 'unknown')})"
+        )
+
+
+def _lines(run: Run, since: int) -> bytes:
+    """The records after so many episodes as JSON lines; numbers keep every bit, those that are not finite are words."""
+    names = list(run.records)
+    columns = [run.records[name][since:].tolist() for name in names]
+    episodes = zip(*columns) if names else ((),) * (run.episodes - since)
+    lines = []
+    for episode, numbers in enumerate(episodes, since + 1):
+        entry = {name: x if abs(x) < np.inf else str(x) for name, x in zip(names, numbers)}
+        lines.append(json.dumps({"episode": episode} | entry, allow_nan=False) + "\n")
+    return "".join(lines).encode()
+
+
+def _records(lines: bytes, types: Mapping[str, str]) -> dict[str, np.ndarray]:
+    entries = [json.loads(line) for line in lines.splitlines()]
+    records = {name: np.array([float(x[name]) for x in entries]).astype(kind) for name, kind in types.items()}
+    for column in records.values():
+        column.flags.writeable = False
+    return records

@@ -1,0 +1,100 @@
+"""How long to explore: a number of episodes, or a certified gap."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import count, share
+from horizonfree.errors import OptionError
+from horizonfree.mdp import rewards
+from horizonfree.problems.problem import Problem
+
+MOST_EPISODES = 1_000_000  # after which until_eps gives up
+
+
+@dataclass(frozen=True, eq=False)
+class Until:
+    """From episode `first` to episode `last`, or until a certificate at confidence 1 - delta is at most until_eps.
+
+    `targets` are the rewards that the certificate must cover; None stands for every reward.
+    """
+
+    first: int
+    last: int
+    until_eps: float | None = None
+    delta: float = 0.05
+    targets: Float[np.ndarray, "T H S A"] | None = None
+
+    def next_look(self, episode: int) -> int:
+        """The first number of episodes, from `episode` on, at which it is asked whether the end is reached.
+
+        With until_eps: at `first`, whenever the episodes have grown by a tenth, and at `last`. It depends on nothing
+        else, so a run stops after the same episode however often it was interrupted.
+        """
+        if self.until_eps is None or episode >= self.last:
+            return self.last
+        if episode <= self.first:
+            return max(self.first, 1)
+        look = 1
+        while look < episode:
+            look += max(1, look // 10)
+        return min(look, self.last)
+
+    def is_look(self, episode: int) -> bool:
+        """Whether a certificate is made after this episode."""
+        return self.until_eps is not None and episode == self.next_look(episode)
+
+    def is_reached(self, episode: int, eps: float | None) -> bool:
+        """Whether this is the end; eps: the certified gap, where one was made."""
+        is_certified = eps is not None and self.until_eps is not None and eps <= self.until_eps
+        return episode >= self.last or is_certified
+
+
+class Asked(NamedTuple):
+    """How long to explore, in plain numbers."""
+
+    episodes: int | None
+    until_eps: float | None
+    delta: float
+    budget: int | None
+
+
+def check(episodes: Any, until_eps: Any, delta: Any, budget: Any = None) -> Asked:
+    """What a caller asks for; refuses what cannot be an end."""
+    return Asked(
+        None if episodes is None else count(episodes, "episodes"),
+        None if until_eps is None else share(until_eps, "until_eps", "a gap to be certified"),
+        share(delta, "delta"),
+        None if budget is None else count(budget, "budget"),
+    )
+
+
+def until(problem: Problem, explored: int, asked: Asked, reward: Any) -> Until:
+    """What a caller asks for, as episodes after those explored and rewards of this problem."""
+    if asked.episodes is None and asked.until_eps is None:
+        raise OptionError("say how long to explore: episodes=500, or until_eps=0.2")
+    H = problem.horizon
+    if asked.episodes is None:
+        last = min(explored + MOST_EPISODES, countable(H))
+    else:
+        last = explored + asked.episodes
+        check_countable(last, H)
+    if asked.until_eps is None or reward is None:
+        return Until(explored, last, asked.until_eps, asked.delta)
+    several = reward if isinstance(reward, (list, tuple)) else [reward]
+    targets = np.stack([rewards.resolve(problem, x).table for x in several])
+    return Until(explored, last, asked.until_eps, asked.delta, targets)
+
+
+def countable(horizon: int) -> int:
+    """So many episodes can be counted: their steps are numbers of 32 bits."""
+    return (2**31 - 1) // horizon
+
+
+def check_countable(episodes: int, horizon: int) -> None:
+    """Refuse more episodes than can be counted."""
+    most = countable(horizon)
+    if episodes > most:
+        raise OptionError(f"{episodes:,} episodes of {horizon:,} steps cannot be counted; {most:,} can")

@@ -1,0 +1,106 @@
+"""The likelihood-ratio set of one bet, asked about afterwards: membership, and how far it reaches.
+
+U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - sum_r N_r log p_r(theta)
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.regression.projection import newton
+from horizonfree.errors import ModelError
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.likelihood import maximum_likelihood
+from horizonfree.models.mixture.model import AnyArray
+from horizonfree.models.mixture.valid import ValidSet
+
+_fit = eqx.filter_jit(maximum_likelihood)
+
+
+class LikelihoodSet(eqx.Module):
+    """U around theta_hat: L(theta) <= L(theta_hat) + slack, valid on reachable rows; NumPy.
+
+    The slack includes the gap of the fit, so that theta_hat is in it whenever U is not empty (1e-4 nats wider than U).
+    Directions that change no reachable row cannot be learnt; theta keeps theta_hat's value in them.
+    """
+
+    valid: ValidSet
+    counts: Int[AnyArray, " R"]
+    theta: Float[AnyArray, " d"]
+    slack: float
+
+    def excess(self, theta: Float[np.ndarray, " d"]) -> float:
+        """L(theta) - L(theta_hat) - slack: at most 0 in U, infinite outside Theta."""
+        p, p_hat = (np.asarray(self.valid.rows)[self.valid.free] @ x for x in (theta, self.theta))
+        N = np.asarray(self.counts)[self.valid.free]
+        if (p < 0).any() or (p[N > 0] == 0).any():
+            return np.inf
+        return -float(N[N > 0] @ np.log(p[N > 0] / p_hat[N > 0])) - self.slack
+
+    def support(
+        self, direction: Float[np.ndarray, " d"], gap: float = 1e-6
+    ) -> tuple[float, Float[np.ndarray, " d"]]:
+        """max of <direction, theta> over U, from above, and a theta of U that is about `gap` below it.
+
+        A barrier method in y, theta = theta_hat + Z y, z_r = Z'x_r, c = Z'direction. Its point y_b gives multipliers mu
+        of L <= level and lam_r of p_r >= 0, and these a bound: with g = grad L(y_b), e = c - mu g + sum_r lam_r z_r,
+        every y of U has
+            c'(y - y_b) = mu g'(y - y_b) - sum_r lam_r z_r'(y - y_b) + e'(y - y_b)
+                       <= mu (level - L(y_b)) + sum_r lam_r p_r(y_b) + ||z (z'z)^-1 e||_1,
+        as L is convex, p_r(y) >= 0, and |z_r'(y - y_b)| <= 1.
+        """
+        free, Z = np.asarray(self.valid.free), np.asarray(self.valid.basis)
+        rows, N = np.asarray(self.valid.rows)[free], np.asarray(self.counts)[free]
+        z, p_hat, c = rows @ Z, rows @ self.theta, Z.T @ direction
+        if not c.any():
+            return float(direction @ self.theta), np.asarray(self.theta)
+
+        def at(y: np.ndarray) -> tuple[np.ndarray, float]:
+            """p_r, and what is left of the slack; nothing outside Theta."""
+            p = p_hat + z @ y
+            return p, self.slack + float(N @ np.log(p / p_hat)) if (p > 0).all() else 0.0
+
+        def barrier(y: np.ndarray, weight: float) -> tuple[float, np.ndarray, np.ndarray]:
+            p, left = at(y)
+            if not left > 0:
+                return np.inf, y, np.empty((0, 0))
+            g = -(N / p) @ z
+            value = -weight * float(c @ y) - float(np.log(left)) - float(np.log(p).sum())
+            grad = -weight * c + g / left - (1 / p) @ z
+            hess = (z.T * ((N / left + 1) / p**2)) @ z + np.outer(g, g) / left**2
+            return value, grad, hess
+
+        y, weight = np.zeros(len(c)), 1 / float(np.abs(c).max())
+        while True:
+            y = newton(partial(barrier, weight=weight), y)
+            if (1 + len(N)) / weight <= gap:
+                break
+            weight = min(8 * weight, (1 + len(N)) / gap)
+        p, left = at(y)
+        slacks, A = np.r_[left, p], np.c_[(N / p) @ z, z.T]  # e = c + A m, m = (mu, lam)
+        m = 1 / (weight * slacks)
+        m = m - m**2 * (
+            A.T @ np.linalg.solve((A * m**2) @ A.T, c + A @ m)
+        )  # e = 0 with the least relative change
+        m = np.maximum(m, 0.0)
+        bound = m @ slacks + np.abs(z @ np.linalg.solve(z.T @ z, c + A @ m)).sum()
+        theta = np.asarray(self.theta) + Z @ y
+        return float(direction @ theta + bound), theta
+
+
+@x64
+def likelihood_set(valid: ValidSet, evidence: Evidence, bet: int, *, delta: float = 0.05) -> LikelihoodSet:
+    """U of one bet; refuses an empty one."""
+    counts, start = np.asarray(evidence.since)[bet], jnp.asarray(evidence.theta)
+    fit = to_numpy(_fit(to_device(valid), jnp.asarray(counts), start))
+    slack = float(evidence.loss[bet] - np.log(delta * evidence.weights[bet]) - fit.loss)
+    if evidence.impossible > 0 or slack + fit.gap <= 0:
+        raise ModelError(
+            f"the set of bet {bet} is empty (slack {slack:.3g}, {int(evidence.impossible)} impossible transitions): "
+            "no parameter of the class explains the data"
+        )
+    return LikelihoodSet(valid, counts, fit.theta, slack + float(fit.gap))
