@@ -34,8 +34,8 @@ def simulate_kernel(
     number = whole(episodes, "episodes", 1, most, meaning)
     check_seed(seed)
     table = policy_table(policy, *space.sizes)
-    first, *world = to_device((np.asarray(seed, np.int64), kernel, space, table))
-    sampled: Trajectory = to_numpy(episodes_of(first, *world, number=number))
+    seeded, kernel, space, table = to_device((np.asarray(seed, np.int64), kernel, space, table))
+    sampled: Trajectory = to_numpy(episodes_of(seeded, kernel, space, table, number))
     return sampled
 
 

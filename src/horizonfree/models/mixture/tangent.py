@@ -102,9 +102,9 @@ class World(eqx.Module):
                 zf = jnp.asarray(sum(self.z[:, :, j, None, :] * f[:, :, j, :, None] for j in range(n)))
             else:
                 zf = jnp.einsum("sanq,sanm->samq", self.z, f)
-        k = scalars.shape[1]
+        k, t = scalars.shape[1], len(tilted)
+        J, B = pf[..., k : k + q], pf[..., k + q :].reshape(S, A, e, e)
         means = Means(*jnp.moveaxis(pf[..., :k], -1, 0), J, B)  # type: ignore[call-arg]
-        t = len(tilted)
         slopes = Slopes(*jnp.moveaxis(zf[:, :, :t], 2, 0), zf[:, :, t : t + e], zf[:, :, t + e :])  # type: ignore[call-arg]
         return means, slopes
 
