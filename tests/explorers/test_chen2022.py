@@ -70,8 +70,8 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
 
 def constrained(problem, regressions):
     """The least-squares point of both series among the valid kernels, by the library's own solver."""
-    from horizonfree.regression.projection import least_squares
     from horizonfree.models.mixture.valid import valid_set
+    from horizonfree.regression.projection import least_squares
 
     valid = valid_set(problem.known)
     return np.asarray(least_squares(valid, sum(x.Sigma for x in regressions), sum(x.b for x in regressions)))

@@ -12,8 +12,8 @@ import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.explorers import EXPLORERS, describe, make_explorer
 from horizonfree.explorers.interface import begin
-from horizonfree.regression.ridge import Ridge
 from horizonfree.mdp.rollout import check_policy
+from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting
 
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")

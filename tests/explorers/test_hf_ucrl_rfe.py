@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.regression import moments
-from horizonfree.regression import radius
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import begin, simulate_block
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE, confidence_set
+from horizonfree.explorers.interface import begin, simulate_block
 from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.valid import valid_set
+from horizonfree.regression import moments, radius
 from tests.reference import home as literal
 from tests.reference.episodes import full_features
 from tests.reference.oracle import pseudo_values

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.planning import backward as planning
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers import make_explorer
 from horizonfree.explorers.interface import begin, simulate_block
 from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.valid import valid_set
+from horizonfree.planning import backward as planning
 from tests.reference import home as literal
 from tests.reference.episodes import full_features
 from tests.reference.hf_ucrl_vtr import optimistic

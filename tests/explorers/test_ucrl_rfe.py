@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.planning import backward as planning
-from horizonfree.models.mixture.confidence import rounded_up
 from horizonfree.errors import OptionError
 from horizonfree.explorers.ucrl_rfe import UCRLRFE, exploration_reward, widest
-from horizonfree.regression.oracle import box_max
+from horizonfree.models.mixture.confidence import rounded_up
+from horizonfree.planning import backward as planning
 from horizonfree.planning.backward import optimal_jax
+from horizonfree.regression.oracle import box_max
 from tests.reference import ucrl_rfe as literal
 from tests.reference.episodes import follow, full_features, full_slots, seeds
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.regression import radius
 from horizonfree.errors import OptionError
 from horizonfree.explorers.ucrl_rfe import exploration_reward, widest
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.planning.backward import optimal_jax
+from horizonfree.regression import radius
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from horizonfree.planning import backward as planning
 from horizonfree.regression import radius
-from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.regression.projection import newton
 from horizonfree.errors import ModelError
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.model import AnyArray
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.regression.projection import newton
 
 _fit = eqx.filter_jit(maximum_likelihood)
 

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree.models.mixture import evidence as ev
+from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.models.mixture.model import Mixture
+from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.mixture.valid import valid_set
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4):
@@ -55,15 +54,14 @@ PROBLEMS = {"dense": dense, "corner": corner, "slips": slips, "tabular": tabular
 def gather(problem, episodes, seeds, budget=None):
     """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
     with jax.enable_x64(True):
-        valid = to_device(valid_set(problem.known))
+        model = to_device(problem.model)
         sampler = Sampler.of(to_device(problem.kernel()))
-        H, S, A = problem.horizon, problem.num_states, problem.num_actions
-        policy = jnp.full((H, S, A), 1.0 / A)
-        first = ev.init(valid, *ev.ladder(budget or episodes))
+        policy = jnp.full(problem.space.sizes, 1.0 / problem.num_actions)
+        first = model.nothing(ladder(budget or episodes))
 
         def explore(key):
             def step(evidence, key):
-                return ev.update(valid, evidence, sampler.episode(key, policy, problem.start)), None
+                return model.learn(evidence, sampler.episode(key, policy, model.space)), None
 
             return jax.lax.scan(step, first, jax.random.split(key, episodes))[0]
 

@@ -1,0 +1,331 @@
+"""Many explorations at once have the numbers that each has alone."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.batch import explore as batch_explore
+from horizonfree.batch import job as batch_job
+from horizonfree.batch import many
+from horizonfree.batch.cast import gather
+from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
+from horizonfree.explorers.information import design
+from horizonfree.explorers.interface import Explorer
+from horizonfree.models.mixture.evidence import excess, ladder
+
+K = 9
+SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
+EXPLORERS = {"information": {}, "uniform": {}, "hf-ucrl-rfe++": SMALL}
+
+
+def mixture(seed=0, **sizes):
+    return hf.make(
+        "random-mixture",
+        **{"states": 5, "actions": 2, "dim": 3, "successors": 3, "horizon": 4, "seed": seed} | sizes,
+    )
+
+
+def leaves(run):
+    """Every number of a run, under a name."""
+    named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
+    return {jax.tree_util.keystr(where): np.asarray(x) for where, x in named} | dict(run.rows)
+
+
+def assert_same_bits(run, other):
+    a, b = leaves(run), leaves(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """The arrangement for a GPU, on whatever device there is."""
+    monkeypatch.setattr(batch_explore, "is_wide", lambda: True)
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
+    batch = hf.explore_many(mixture(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
+    assert [run.seed for run in batch] == [3, 0, 7]
+    for run in batch:
+        assert_same_bits(run, hf.explore(mixture(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+
+
+@pytest.mark.parametrize("name", hf.explorers())
+def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
+    """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
+    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
+    needs_reward = "reward" in hf.explorers()[name]["options"]
+    settings = {"episodes": K, **EXPLORERS.get(name, {})}
+    settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
+    batch = hf.explore_many(problem, name, seeds=5, **settings)
+    for run in batch:
+        with jax.default_device(jax.devices("cpu")[0]):
+            alone = leaves(hf.explore(problem, name, seed=run.seed, **settings))
+        for key, x in leaves(run).items():
+            np.testing.assert_allclose(x, alone[key], rtol=1e-9, atol=1e-9, err_msg=key)
+
+
+class State(eqx.Module):
+    policy: jax.Array
+    due: jax.Array
+    choices: jax.Array
+
+
+class NowAndThen(Explorer):
+    """Chooses a random policy with probability 1/4 per episode, and remains due until the episode is over."""
+
+    def init(self, known, valid):
+        policy = jnp.zeros((known.horizon, known.num_states), jnp.int32)
+        return State(policy, jnp.asarray(True), jnp.int32(0))
+
+    def is_due(self, known, state):
+        return state.due
+
+    def choose(self, key, known, valid, state, evidence):
+        jax.debug.callback(lambda _: CHOICES.append(1), state.choices)
+        policy = jax.random.randint(key, state.policy.shape, 0, known.num_actions, jnp.int32)
+        return State(policy, state.due, state.choices + 1)
+
+    def update(self, known, valid, state, evidence, trajectory):
+        due = (trajectory.s.sum() + evidence.episodes) % 4 == 0
+        return State(state.policy, due, state.choices), {"choices": state.choices}
+
+    def estimate(self, known, valid, state, evidence):
+        return evidence.theta
+
+    def audit(self, known, state, truth):
+        return {}
+
+    def claim(self, known, state):
+        return None
+
+
+CHOICES = []
+
+
+def test_no_member_pays_for_the_choices_of_another():
+    """Choices are made in groups that are nearly full. In step, each of the 40 would pay in all of the 48 episodes."""
+    N, K = 40, 48
+    cast = gather((mixture(),), (NowAndThen(),), N)
+    with jax.enable_x64(True):
+        job = batch_job.Job(cast, K, ladder(), np.zeros(0), no_judge(1), True)
+        shared, own = job.worlds(range(N))
+        first = many.begin_many(shared, own, is_wide=True)
+        CHOICES.clear()
+        _, rows = many.simulate_many(shared, own, first, jnp.int32(K), K, is_wide=True)
+        jax.effects_barrier()
+    choices, made = np.asarray(rows["choices"]), len(CHOICES)
+    needed, group = int(choices[:, -1].sum()), round(many.GROUP * N)
+    assert made % group == 0
+    assert needed <= made <= 1.5 * needed < N * K / 2
+    alone = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
+    np.testing.assert_array_equal(choices[17], alone.rows["choices"])
+
+
+def no_judge(problems):
+    return batch_job.Judge((), np.zeros((0, 4, 5, 2)), (np.zeros(0),) * problems, 0.05)
+
+
+def test_curves_are_what_each_run_says_of_itself():
+    problems = [mixture(0), mixture(1)]
+    rewards = [hf.goal(problems[0], 4), hf.occupancy(problems[0], 2), hf.goal(problems[0], 1, step=2)]
+    batch = hf.explore_many(
+        problems,
+        "hf-ucrl-rfe++",
+        episodes=K,
+        seeds=2,
+        checkpoints=[K, 2],
+        rewards=rewards,
+        delta=0.1,
+        **SMALL,
+    )
+    assert batch.checkpoints.tolist() == [2, K]
+    assert set(batch.curves) == set(many.CURVES)
+    for i, run in enumerate(batch):
+        said = {name: x[i, -1] for name, x in batch.curves.items()}
+        for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
+            gaps = [hf.true_gap(run.problem, r, run.plan(r, delta=0.1, model=model).policy) for r in rewards]
+            assert said[name] == pytest.approx(max(gaps), abs=1e-9)
+        assert said["eps"] == pytest.approx(run.certificate(0.1).eps, abs=1e-9)
+        with jax.enable_x64(True):
+            promise = design(run.problem.known, run.valid, run.evidence.rows, run.evidence.theta)[1]
+            outside = excess(run.valid, run.evidence, run.problem.truth, 0.1).max()
+        assert said["efficiency"] == pytest.approx(K * float(promise) / run.valid.num_free, rel=1e-9)
+        assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
+    earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
+    assert batch.curves["eps"][2, 0] == pytest.approx(earlier.certificate(0.1).eps, abs=1e-9)
+
+
+def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
+    problem, scales = mixture(), [0.3, 2.0]
+    truths = np.random.default_rng(0).dirichlet(np.ones(3), size=2)
+    reward = hf.goal(problem, 4)
+    batch = hf.explore_many(
+        problem, "ucrl-vtr", episodes=K, seeds=2, truths=truths, over={"scale": scales}, reward=reward
+    )
+    assert batch.shape == (2, 2, 2)
+    assert len(batch) == 8
+    for i, run in enumerate(batch):
+        place, value, seed = np.unravel_index(i, (2, 2, 2))
+        assert (run.explorer.scale, run.seed) == (scales[value], seed)
+        np.testing.assert_allclose(run.problem.truth / run.problem.known.unit, truths[place], rtol=1e-12)
+    ratios = batch.rows["truth_ratio"][:, 0].reshape(batch.shape)
+    assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
+    alone = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
+    for name, x in leaves(batch[6]).items():
+        np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_member_goes_on_like_any_run():
+    batch = hf.explore_many(mixture(), "uniform", episodes=4, seeds=2)
+    assert_same_bits(batch[1].resume(episodes=3), hf.explore(mixture(), "uniform", episodes=7, seed=1))
+    assert batch[-1].seed == 1
+    with pytest.raises(IndexError, match="members are 0 to 1"):
+        batch[2]
+
+
+@pytest.fixture
+def in_pairs(monkeypatch):
+    monkeypatch.setattr(batch_job, "MOST", {True: 2, False: 2})
+
+
+def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
+    settings = {"episodes": 3, "seeds": 5, "checkpoints": [3], "curves": ["excess"]}
+    whole = hf.explore_many(mixture(), "uniform", **settings)
+    began, run = [], batch_job.Job.run
+
+    def interrupted(self, first, size, show):
+        began.append(first)
+        if first == 2 and len(began) == 2:
+            raise KeyboardInterrupt
+        return run(self, first, size, show)
+
+    monkeypatch.setattr(batch_job.Job, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    batch = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    assert began == [0, 2, 2, 4]
+    again = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    assert began == [0, 2, 2, 4]
+    for other in (batch, again):
+        for a, b in zip(other, whole):
+            assert_same_bits(a, b)
+        np.testing.assert_array_equal(other.curves["excess"], whole.curves["excess"])
+
+    with pytest.raises(RunError, match="begun with other episodes"):
+        hf.explore_many(mixture(), "uniform", **settings | {"episodes": 4}, out=tmp_path / "batch")
+    file = tmp_path / "batch" / "chunk-00000002.npz"
+    file.write_bytes(file.read_bytes()[:-200] + b"x" * 200)
+    with pytest.raises(RunError, match="damaged"):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(RunError, match="holds no batch"):
+        hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "other")
+
+
+@pytest.mark.parametrize("left", [(), ("lock",), ("lock", ".partial")])
+def test_a_batch_that_died_before_its_first_file_begins_again(left, tmp_path):
+    for name in left:
+        (tmp_path / name).touch()
+    assert len(hf.explore_many(mixture(), "uniform", episodes=1, seeds=2, out=tmp_path)) == 2
+
+
+def test_where_no_batch_can_be_kept_the_refusal_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name, words in {
+        "file": "there is a file of that name: choose another folder",
+        "file/g": "a part of the path is a file, not a folder: choose another place",
+        "dangling": "is a link that leads nowhere; remove it, or choose another folder",
+    }.items():
+        with pytest.raises(RunError, match=words):
+            hf.explore_many(mixture(), "uniform", episodes=1, seeds=1, out=tmp_path / name)
+
+
+def test_chunks_fill_the_memory_and_no_more(monkeypatch):
+    with jax.enable_x64(True):
+        batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)
+
+        def fitting(memory, is_wide=False):
+            bets = np.zeros(1, np.int32), np.ones(1)
+            return batch_job.Job(batch.cast, 1, bets, np.zeros(0), no_judge(1), is_wide, memory).fitting()
+
+        assert fitting(batch_job.room(None)) == 10
+        with pytest.raises(OptionError, match="one member takes about") as refused:
+            fitting(1)
+        each = int(str(refused.value).split()[-2])
+        assert fitting(each) == 1
+        assert fitting(4 * each) == 4  # 4, 4, 2
+        assert fitting(6 * each) == 5  # two chunks of one size
+        monkeypatch.setattr(batch_job, "FEW", 4)
+        with pytest.raises(OptionError, match="one member takes about") as refused:
+            fitting(1, is_wide=True)
+        assert (
+            int(str(refused.value).split()[-2]) > each + 8 * 4 * 5 * 2
+        )  # workspace: at least the values of a plan
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "change"),
+    [
+        (OptionError, "seeds is 0", {"seeds": 0}),
+        (OptionError, "seed is -1", {"seeds": [-1]}),
+        (OptionError, "seeds is 2.5", {"seeds": 2.5}),
+        (OptionError, "seeds is \\[\\]", {"seeds": []}),
+        (OptionError, "seeds is 10000000000", {"seeds": 10**10}),
+        (OptionError, "checkpoint is 10; it must be", {"checkpoints": [10]}),
+        (OptionError, "checkpoint is nan", {"checkpoints": [float("nan")]}),
+        (OptionError, "rewards is \\[\\]", {"checkpoints": [9], "rewards": []}),
+        (OptionError, "rewards is 'end'", {"checkpoints": [9], "rewards": "end"}),
+        (OptionError, "memory is nan", {"memory": float("nan")}),
+        (OptionError, "memory is 0", {"memory": 0}),
+        (UnknownNameError, "no curve is called 'gaps'", {"curves": ["gaps"]}),
+        (OptionError, "cannot vary within a batch", {"over": {"lazy": [0.0, 0.5]}}),
+        (
+            OptionError,
+            "numbers of this explorer are scale, bias_scale, lazy, delta",
+            {"over": {"chains": [1]}},
+        ),
+        (OptionError, "over names \\['delta', 'scale'\\]", {"over": {"scale": [1], "delta": [0.1]}}),
+        (OptionError, "scale is -1.0", {"over": {"scale": [-1.0]}}),
+        (OptionError, "over\\['scale'\\] is 0.5; it must be a list", {"over": {"scale": 0.5}}),
+        (OptionError, "over\\['scale'\\] is \\[\\]", {"over": {"scale": []}}),
+        (ShapeError, "over\\['scale'\\] has type", {"over": {"scale": ["big"]}}),
+        (OptionError, "for all rewards alike", {"reward": 0}),
+        (ValueError, "truths\\[1\\]", {"truths": [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]]}),
+        (OptionError, "truths is empty", {"truths": []}),
+        (OptionError, "list of problems is empty", {"problem": []}),
+        (OptionError, "carry their own", {"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}),
+        (ShapeError, "problem 1 has horizon 5", {"problem": [mixture(), mixture(horizon=5)]}),
+        (ShapeError, "problem 1 has B", {"problem": [mixture(), mixture(dim=4)]}),
+        (ShapeError, "of problem 1 has shape", {"problem": [mixture(), mixture(actions=3)]}),
+        (SimulationError, "no truth", {"problem": dataclasses.replace(mixture(), truth=None)}),
+    ],
+)
+def test_refusals_say_what_to_do(error, words, change):
+    given = {"problem": mixture(), "explorer": "hf-ucrl-rfe++", "episodes": 9, "seeds": 1} | SMALL | change
+    with pytest.raises(error, match=words):
+        hf.explore_many(**given)
+
+
+def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
+    """Truths are mended as from_kernels mends them, delta is kept, and numbers of any kind are understood."""
+    kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
+    rounded = np.array([0.3, 0.7 + 5e-9])
+    problem = hf.Mixture.from_kernels(kernels, horizon=3)
+    how = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
+    batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
+    alone = hf.Mixture.from_kernels(kernels, horizon=3, weights=rounded)
+    np.testing.assert_array_equal(batch[0].problem.truth, alone.truth)
+    assert batch[0].goal.delta == 0.2
+    again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
+    np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)

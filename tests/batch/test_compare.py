@@ -1,0 +1,77 @@
+"""Comparisons: rows agree with the runs they stand for."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.batch.compare import compare, contest, medians
+from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.mdp import rewards
+from horizonfree.planning import backward as planning
+from horizonfree.report.contest import draw_contest
+
+
+@pytest.fixture(scope="module")
+def rows():
+    problem = hf.make("river-swim", states=4, horizon=6)
+    return problem, compare(problem, ["uniform", "goal-cycling"], episodes=16, seeds=2, checkpoints=[4, 16])
+
+
+def test_there_is_a_row_for_every_explorer_seed_and_checkpoint(rows):
+    keys = [(row["explorer"], row["seed"], row["episodes"]) for row in rows[1]]
+    assert keys == [
+        (name, seed, k) for name in ("uniform", "goal-cycling") for seed in (0, 1) for k in (4, 16)
+    ]
+
+
+def test_a_row_has_the_numbers_of_its_run(rows):
+    problem, found = rows
+    run = hf.explore(problem, "uniform", episodes=16, seed=1, progress=False)
+    (row,) = [x for x in found if (x["explorer"], x["seed"], x["episodes"]) == ("uniform", 1, 16)]
+    assert row["eps"] == pytest.approx(run.certificate().eps, rel=1e-9)
+    tables = [f(problem, g) for f in (rewards.goal, rewards.occupancy) for g in range(4)]
+    for curve, theta in (("gap", run.confidence().theta), ("own_gap", run.theta_hat)):
+        plans = [planning.optimal(problem.known.kernel(theta), table).policy for table in tables]
+        worst = max(hf.true_gap(problem, table, policy) for table, policy in zip(tables, plans))
+        assert row[curve] == pytest.approx(worst, abs=1e-9)
+
+
+def test_medians_are_over_the_seeds(rows):
+    found = medians(rows[1], "eps")
+    expected = np.median([x["eps"] for x in rows[1] if (x["explorer"], x["episodes"]) == ("uniform", 16)])
+    assert found["uniform"][16] == expected
+    assert list(found) == ["uniform", "goal-cycling"]
+
+
+def test_a_reconstruction_is_called_one_in_tables_and_figures(tmp_path):
+    row = {"seed": 0, "episodes": 4, "gap": 0.1, "own_gap": 0.1, "eps": 0.5}
+    found = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
+    assert list(medians(found, "eps")) == ["chen2022 (reconstruction)", "uniform"]
+    draw_contest(found, tmp_path / "figure.svg")
+    assert "chen2022 (reconstruction)" in (tmp_path / "figure.svg").read_text()
+
+
+def test_nothing_and_the_unknown_are_refused(rows):
+    with pytest.raises(OptionError, match="nothing to compare"):
+        compare(rows[0], [], episodes=2)
+    with pytest.raises(UnknownNameError, match="ucrl-rfe"):
+        compare(rows[0], ["uniform", "ucrl-ref"], episodes=2)
+
+
+def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
+    parameters, how = {"states": 4, "horizon": 6}, {"episodes": 4, "seeds": 2, "checkpoints": [2, 4]}
+    (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)
+    expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
+    for mine, other in zip(found, expected, strict=True):
+        assert mine | {"seconds": 0} == other | {"seconds": 0}
+    draw_contest(found, tmp_path / "figure.svg")
+    assert "uniform" in (tmp_path / "figure.svg").read_text()
+
+
+def test_a_contest_refuses_unknown_explorers_before_it_starts():
+    with pytest.raises(UnknownNameError, match="unifrom"):
+        contest("river-swim", {}, ["unifrom"], episodes=1)
+    for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
+        (name,) = given
+        with pytest.raises(OptionError, match=f"{name} is 0"):
+            contest("river-swim", {}, ["uniform"], **{"episodes": 1, **given})

@@ -1,0 +1,231 @@
+"""The direct certificate: the polytope contains U, its vertices bound the divergence, and both are tight."""
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from horizonfree.likelihood_set import likelihood_set
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.spatial import ConvexHull
+
+import horizonfree as hf
+from horizonfree._x64 import x64
+from horizonfree.errors import ModelError, OptionError
+from horizonfree.guarantees.trajectories import TINY
+from horizonfree.models.mixture import confidence as ct
+from horizonfree.models.mixture import evidence as ev
+from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
+from horizonfree.models.mixture.model import Kernel
+from horizonfree.models.mixture.valid import valid_set
+from tests.reference import certificates as ref
+from tests.reference import small
+from tests.reference.backward_induction import optimal
+
+DELTA = 0.1
+PROBLEMS = {
+    "line": lambda: small.dense(weights=(0.4, 0.6)),
+    "dense": small.dense,
+    "corner": small.corner,
+    "slips": small.slips,
+    "three": lambda: small.slips(rates=(0.2, 0.35, 0.3)),
+}
+
+
+class Case:
+    """One problem with evidence of one seed, its confidence, and the set of the bet that was chosen."""
+
+    def __init__(self, problem, episodes, seed=0):
+        self.problem, self.known, self.valid = problem, problem.known, valid_set(problem.known)
+        self.evidence = small.pick(small.gather(problem, episodes, [seed]), 0)
+        self.confidence = ct.confidence(self.known, self.valid, self.evidence, delta=DELTA)
+        self.U = likelihood_set(self.valid, self.evidence, int(self.confidence.bet), delta=DELTA)
+
+    def direct(self, **options):
+        counts = self.evidence.since[self.confidence.bet]
+        return direct(self.known, self.valid, counts, self.confidence.ball, self.confidence.step, **options)
+
+    def edge(self, way):
+        """The last parameter of U from theta_hat in a direction of Z, by bisection."""
+        inside, outside = 0.0, 1.0
+        while self.U.excess(self.U.theta + outside * way) <= 0:
+            outside *= 2
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            is_in = self.U.excess(self.U.theta + middle * way) <= 0
+            inside, outside = (middle, outside) if is_in else (inside, middle)
+        return self.U.theta + inside * way
+
+    def divergence(self, theta):
+        """max over pi of E sum_{h<H} KL(P~ || P_theta) under P~, by backward induction with KL as the reward.
+
+        P~ is P_theta_hat without the rows that it all but excludes and theta may exclude.
+        """
+        ball, row_of = self.confidence.ball, self.valid.row_of
+        is_out = self.valid.free & (ball.p < TINY) & (ball.below >= 1)
+        kernel = self.known.kernel(self.confidence.theta)
+        prob = np.where(np.append(is_out, False)[row_of], 0.0, kernel.prob)
+        P = Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()
+        Q, H, (S, A) = self.known.kernel(theta).dense(), self.known.horizon, P.shape[:2]
+        reward = np.zeros((H, S, A))
+        reward[:-1] = [
+            [ref.kl(P[s, a], Q[s, a]) if self.valid.reachable[s] else 0.0 for a in range(A)] for s in range(S)
+        ]
+        return optimal(P, reward)[1][0, self.known.start]
+
+    def ways(self, count, seed=0):
+        return np.random.default_rng(seed).normal(size=(count, self.valid.num_free)) @ self.valid.basis.T
+
+
+@cache
+def make(name, episodes):
+    return Case(PROBLEMS[name](), episodes)
+
+
+@pytest.fixture(scope="module", params=list(PROBLEMS))
+def case(request):
+    return make(request.param, 400)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_cuts_leave_exactly_the_part_below_the_planes(q, seed):
+    """Every vertex satisfies every plane and lies on q of them; and every point below all planes is in the hull."""
+    rng = np.random.default_rng(seed)
+    polytope = cube(q)
+    planes = [(s * row, 1.0) for row in np.eye(q) for s in (-1, 1)]
+    for _ in range(12):
+        a, b = rng.normal(size=q), rng.uniform(0.1, 1.5)
+        before = polytope.num_faces
+        polytope = cut(polytope, a, b)
+        planes += [(a, b)] * (polytope.num_faces - before)
+    A, b = np.array([a for a, _ in planes]), np.array([b for _, b in planes])
+    heights = polytope.vertices @ A.T - b
+    assert heights.max() <= 1e-9
+    assert np.abs(np.take_along_axis(heights, polytope.faces, 1)).max() <= 1e-9
+    assert (np.diff(np.sort(polytope.faces, 1), axis=1) > 0).all()
+    points = rng.uniform(-1, 1, size=(200, q))
+    points = points[(points @ A.T <= b).all(1)]
+    if q == 1:
+        assert (points >= polytope.vertices.min()).all()
+        assert (points <= polytope.vertices.max()).all()
+    else:
+        hull = ConvexHull(polytope.vertices)
+        assert (points @ hull.equations[:, :-1].T + hull.equations[:, -1] <= 1e-9).all()
+
+
+def test_no_parameter_of_U_diverges_more_than_kappa_and_one_nearly_does(case):
+    found = case.direct()
+    assert found.hit <= 1e-3
+    assert found.attained <= found.kappa <= found.attained * (1 + CLOSE)
+    edges = [case.edge(way) for way in case.ways(200 if case.valid.num_free > 1 else 2)]
+    sampled = max(case.divergence(theta) for theta in edges)
+    assert 0.8 * found.attained <= sampled <= found.kappa + 1e-9
+    for theta, other in pairwise(edges[:20]):  # the reason: convex along every segment
+        middle = case.divergence((theta + other) / 2)
+        assert middle <= (case.divergence(theta) + case.divergence(other)) / 2 + 1e-12
+
+
+@pytest.mark.parametrize("episodes", [60, 400])
+def test_one_unknown_is_solved_exactly(episodes):
+    """q = 1: U is a segment, and the larger divergence of its two ends is kappa."""
+    case = make("line", episodes)
+    way = case.valid.basis[:, 0]
+    ends = [case.edge(way), case.edge(-way)]
+    grid = [case.divergence(ends[0] + t * (ends[1] - ends[0])) for t in np.linspace(0, 1, 101)]
+    assert case.direct().kappa == pytest.approx(max(grid), rel=1e-6)
+    assert case.direct().programmes <= 10
+
+
+def test_every_polytope_on_the_way_is_a_bound(case):
+    final = case.direct()
+    for n in (1, 20, 60, 200):
+        found = case.direct(programmes=n)
+        assert found.kappa >= final.attained or found.hit != final.hit  # another bad set
+
+
+@pytest.mark.parametrize("episodes", [60, 400])
+@pytest.mark.parametrize("name", list(PROBLEMS))
+def test_the_direct_certificate_is_never_above_the_uniform_one(name, episodes):
+    case = make(name, episodes)
+    first = ct.uniform(case.confidence)
+    found = ct.directly(case.known, case.valid, case.evidence, case.confidence)
+    assert found.eps <= first.eps
+    if found.method == "direct":
+        kappa, hit = found.parts["kappa"], found.parts["hit"]
+        wanted = min(2 * hit + np.sqrt(2 * kappa), 4 * hit + np.sqrt(1 - np.exp(-2 * kappa)))
+        assert found.eps == pytest.approx(wanted)
+    else:
+        assert found == first
+
+
+@pytest.mark.parametrize("name", ["dense", "slips"])
+def test_the_strongest_adversary_stays_below_the_direct_certificate(name):
+    """Linear programmes find the rewards that fool the plan most for some theta of U; none beats the certificate."""
+    case = make(name, 400)
+    H, S, A = case.known.horizon, case.known.num_states, case.known.num_actions
+    eps = ct.directly(case.known, case.valid, case.evidence, case.confidence).eps
+    P_hat, support = case.confidence.step.kernel.dense(), np.zeros((S, A, S), bool)
+    for s, a, j in np.argwhere(case.known.support):
+        support[s, a, case.known.succ[s, a, j]] = True
+    rng, losses = np.random.default_rng(0), []
+    for way in case.ways(6):
+        first, theta = rng.uniform(size=(H, S, A)) / H, case.edge(way)
+        P = case.known.kernel(theta).dense()
+        losses.append(ref.worst_reward(P_hat, P, support, first, case.known.start)[2])
+    assert 0.01 < max(losses) <= eps + 1e-7
+
+
+def test_the_zoned_grid_gains():
+    """Four unknowns: kappa falls by more than a tenth, and a parameter of U attains the rest."""
+    problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
+    run = hf.explore(problem, explorer="information", episodes=300, seed=0, budget=300)
+    first, found = run.certificate(), run.certificate(method="direct")
+    assert found.method == "direct"
+    assert found.parts["kappa"] < 0.9 * first.parts["kappa"]
+    assert found.parts["attained"] >= found.parts["kappa"] / (1 + CLOSE)
+    assert found.eps < first.eps
+
+
+def test_many_unknowns_are_refused_in_words_and_none_need_nothing():
+    case = Case(small.tabular(), 20)
+    with pytest.raises(OptionError, match="at most 5 unknown directions, here are 12"):
+        ct.directly(case.known, case.valid, case.evidence, case.confidence)
+    P = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 2))
+    case = Case(hf.Mixture.from_kernels([P], horizon=4, weights=[1.0]), 2)
+    assert ct.directly(case.known, case.valid, case.evidence, case.confidence).eps == 0
+
+
+def test_the_support_function_bounds_every_parameter_of_U_and_is_attained(case):
+    edges = [case.edge(way) for way in case.ways(50)]
+    for direction in np.random.default_rng(1).normal(size=(4, case.known.dim)):
+        value, theta = case.U.support(direction)
+        assert case.U.excess(theta) <= 0
+        assert value >= max(direction @ x for x in edges)
+        assert value - direction @ theta <= 1e-5
+
+
+def test_the_support_function_agrees_with_a_general_solver():
+    case = make("dense", 400)
+    Z, theta_hat = case.valid.basis, case.U.theta
+    for direction in np.random.default_rng(2).normal(size=(4, case.known.dim)):
+        result = minimize(
+            lambda y, c=direction: -c @ (theta_hat + Z @ y),
+            np.zeros(2),
+            constraints={"type": "ineq", "fun": lambda y: -case.U.excess(theta_hat + Z @ y)},
+            method="SLSQP",
+            options={"ftol": 1e-12, "maxiter": 200},
+        )
+        assert case.U.support(direction)[0] == pytest.approx(-result.fun, abs=1e-5)
+
+
+def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):
+    bet = int(case.confidence.bet)
+    for theta in small.inside(case.valid, np.random.default_rng(0), 5):
+        wanted = float(x64(ev.excess)(case.valid, case.evidence, theta, DELTA)[bet])
+        assert case.U.excess(theta) == pytest.approx(wanted, abs=2e-4)  # the gap of the fit
+    poor = ev.Evidence(**{**vars(case.evidence), "loss": case.evidence.loss - 1e4})
+    with pytest.raises(ModelError, match="empty"):
+        likelihood_set(case.valid, poor, bet, delta=DELTA)

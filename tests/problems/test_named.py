@@ -1,0 +1,436 @@
+"""Named problems: each is a valid linear mixture, equals its description, and says clearly what it refuses."""
+
+import inspect
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from horizonfree.errors import FeatureError, OptionError, UnknownNameError
+from horizonfree.models.mixture.model import Known, Mixture, check_kernel
+from horizonfree.models.mixture.valid import valid_set
+from horizonfree.problems import make, problems
+
+NAMES = sorted(problems())
+# How many directions of theta can be learnt, with the default parameters.
+NUM_FREE = {
+    "combination-lock": 2,  # codes - 1
+    "double-chain": 1,
+    "hard-instance": 3,  # d - 1
+    "inventory": 2,  # models - 1
+    "queue": 2,  # models - 1
+    "random-mixture": 4,  # d - 1
+    "rfe-lower-bound": 5,  # d - 1
+    "river-swim": 2,
+    "rooms": 1,
+    "vtr-lower-bound": 18,  # H (d - 1)
+    "zoned-grid": 4,  # zones
+}
+
+
+def largest_norm(known: Known) -> float:
+    """max over (s,a) and V of ||phi_V(s,a)||: a convex function of V, so over the vertices {0,1}^n."""
+    n = known.phi.shape[2]
+    vertices = np.array(list(itertools.product([0.0, 1.0], repeat=n)))
+    return float(np.linalg.norm(vertices @ np.asarray(known.phi), axis=-1).max())
+
+
+def optimal_and_worst(problem: Mixture, reward: np.ndarray) -> tuple[float, float]:
+    """The largest and the smallest value over all policies, by backward induction on the full table."""
+    P = problem.kernel().dense()
+    best = worst = np.zeros(problem.num_states)
+    for r in reward[::-1]:
+        best, worst = (r + P @ best).max(axis=1), (r + P @ worst).min(axis=1)
+    return float(best[problem.start]), float(worst[problem.start])
+
+
+def assert_is_linear_mixture(problem: Mixture) -> None:
+    known = problem.known
+    check_kernel(problem.kernel())
+    assert valid_set(known).contains(problem.truth)
+    assert np.linalg.norm(problem.truth) <= known.bound * (1 + 1e-12)
+    if known.phi.shape[2] <= 12:
+        assert largest_norm(known) <= 1 + 1e-12
+    if "cells" in problem.layout:
+        assert problem.layout["cells"].shape == (problem.num_states, 2)
+        assert len(np.unique(problem.layout["cells"], axis=0)) == problem.num_states
+    if "actions" in problem.layout:
+        assert len(problem.layout["actions"]) == problem.num_actions
+
+
+def test_the_table_of_free_directions_names_every_problem():
+    assert sorted(NUM_FREE) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_default_problem_is_a_linear_mixture_with_known_free_directions(name):
+    problem = make(name)
+    assert_is_linear_mixture(problem)
+    assert valid_set(problem.known).num_free == NUM_FREE[name]
+    # Every state is reached by some policy within the episode, its end included.
+    known = problem.known
+    reached = {known.start}
+    for _ in range(known.horizon):
+        now = np.array(sorted(reached))
+        reached |= set(known.succ[now][known.support[now]].tolist())
+    assert len(reached) == known.num_states
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_builds_the_same_problem_again_also_through_json(name):
+    problem = make(name)
+    recipe = json.loads(json.dumps(problem.recipe))
+    again = make(recipe["name"], **recipe["parameters"])
+    assert problem.name == again.name == name
+    assert again.recipe == problem.recipe
+    np.testing.assert_array_equal(again.known.phi, problem.known.phi)
+    np.testing.assert_array_equal(again.truth, problem.truth)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_description_follows_from_the_function(name):
+    spec = problems()[name]
+    signature = inspect.signature(spec.build).parameters
+    assert {p.name: p.default for p in spec.parameters} == {k: p.default for k, p in signature.items()}
+    assert spec.description.endswith(".")
+    assert len(spec.source) > 10
+    for parameter in spec.parameters:
+        assert parameter.check(parameter.default) == parameter.default
+        assert type(parameter.default) is parameter.type
+        assert parameter.meaning
+
+
+@st.composite
+def accepted(draw):
+    """A problem with small parameters, each within its own range."""
+    spec = problems()[draw(st.sampled_from(NAMES))]
+    values = {}
+    for p in spec.parameters:
+        room = {"seed": 10**6, "episodes": 1000}.get(p.name, 4)
+        if p.type is int:
+            values[p.name] = draw(st.integers(int(p.low), int(min(p.high, p.low + room))))
+        else:
+            values[p.name] = draw(st.floats(p.low, min(p.high, 2.0)))
+    return spec.name, values
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(accepted())
+def test_whatever_is_not_refused_is_a_linear_mixture(drawn):
+    name, values = drawn
+    try:
+        problem = make(name, **values)
+    except OptionError:
+        reject()
+    assert_is_linear_mixture(problem)
+    assert problem.recipe["parameters"] == values
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("zoned-grid", {"size": 1}, ["size is 1", "from 2 to 200"]),
+        ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
+        ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
+        ("zoned-grid", {"size": True}, ["size is True"]),
+        ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
+        ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
+        ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
+        ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
+        ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
+        ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
+        ("combination-lock", {"codes": 5}, ["keys is 4", "at least 5"]),
+        ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
+        ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
+        ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
+        ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
+        ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
+        ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
+        ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_name_and_range(name, values, words):
+    with pytest.raises(OptionError) as caught:
+        make(name, **values)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "refused"),
+    [
+        *[
+            ("hard-instance", {"dim": d, "episodes": K}, {"bound": 1.0})
+            for d in (2, 9)
+            for K in (300, 10**15)
+        ],
+        *[("rfe-lower-bound", {"dim": d}, {"gap": 0.999}) for d in range(4, 13)],
+    ],
+)
+def test_the_limit_in_a_refusal_is_accepted_when_it_is_given_back(name, values, refused):
+    (option,) = refused
+    with pytest.raises(OptionError) as caught:
+        make(name, **values, **refused)
+    said, limit = re.search(
+        rf"{option} is (\S+); it must be at (?:least|most) (\S+):", str(caught.value)
+    ).groups()
+    assert said != limit
+    make(name, **values, **{option: float(limit)})
+
+
+def test_a_wrong_name_is_answered_with_the_closest():
+    with pytest.raises(UnknownNameError, match="'zonedgrid'; did you mean 'zoned-grid'"):
+        make("zonedgrid")
+    with pytest.raises(UnknownNameError, match="has no parameter 'sise'; did you mean 'size'"):
+        make("zoned-grid", sise=4)
+    with pytest.raises(UnknownNameError, match="choose one of: combination-lock, double-chain"):
+        make("%%%")
+    for name in (None, 5, ["%%%"]):
+        with pytest.raises(
+            UnknownNameError, match=re.escape(f"no problem {name!r}; choose one of: combination-lock")
+        ):
+            make(name)
+    with pytest.raises(OptionError, match="needs a horizon"):
+        make("gymnasium:FrozenLake-v1")
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("combination-lock", {"length": 1000, "keys": 6, "codes": 6}),
+        ("double-chain", {"length": 10001}),
+        ("inventory", {"capacity": 500, "max_order": 20, "models": 2}),
+        ("queue", {"capacity": 500, "speeds": 4, "models": 2}),
+        ("river-swim", {"states": 1000}),
+        ("rooms", {"columns": 10, "rows": 10}),
+        ("zoned-grid", {"size": 60}),
+    ],
+)
+def test_memory_is_proportional_to_the_transitions_that_exist(name, values):
+    tracemalloc.start()
+    try:
+        known = make(name, **values).known
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Listing and sorting the transitions takes up to 44 times phi; full tables took 80 to 6000 times as much.
+    assert peak < 60 * np.asarray(known.phi).nbytes
+
+
+def test_a_problem_too_large_is_refused_before_it_is_drawn():
+    largest = {p.name: p.high for p in problems()["random-mixture"].parameters}
+    with pytest.raises(FeatureError, match="phi would take"):
+        make("random-mixture", **largest)
+    # More than half of the states as successors: every state is kept.
+    with pytest.raises(FeatureError, match=r"phi would take 11\.9 GiB"):
+        make("random-mixture", states=40000, actions=1, dim=1, successors=20001)
+
+
+def test_the_library_works_without_gymnasium():
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "from horizonfree.problems import make\n"
+        "assert make('double-chain').num_states == 31"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_zoned_grid_slips_as_its_zone_says():
+    size, zones = 5, 2
+    problem = make("zoned-grid", size=size, zones=zones, seed=3)
+    theta = (problem.truth / problem.known.unit).reshape(zones, 2)
+    np.testing.assert_allclose(theta.sum(axis=1), 1, atol=1e-15)
+    assert ((theta[:, 0] >= 0.3) & (theta[:, 0] <= 0.95)).all()
+    table = np.zeros((25, 4, 25))
+    for row, column, a, b in itertools.product(range(size), range(size), range(4), range(4)):
+        dx, dy = [(0, -1), (1, 0), (0, 1), (-1, 0)][b]
+        x, y = min(max(column + dx, 0), size - 1), min(max(row + dy, 0), size - 1)
+        z = column * zones // size
+        table[row * size + column, a, y * size + x] += theta[z, 0] if a == b else theta[z, 1] / 3
+    np.testing.assert_allclose(problem.kernel().dense(), table, atol=1e-15)
+
+
+def test_rooms_have_doors_and_nothing_else_between_them():
+    problem = make("rooms", slip=0.0)
+    # 15 rooms of 25 cells, 4 doors in each of 3 rows, 5 doors in each of 2 walls across.
+    assert problem.num_states == 15 * 25 + 4 * 3 + 5 * 2
+    assert len(problem.layout["walls"]) + problem.num_states == 29 * 17
+    assert problem.layout["cells"][problem.start].tolist() == [14, 8]
+    P = problem.kernel().dense()
+    cells = problem.layout["cells"]
+    steps = np.abs(cells[:, None] - cells[None]).sum(axis=-1)
+    assert steps[P.any(axis=1)].max() == 1
+    moves = P.any(axis=1) & (steps == 1)
+    assert (moves == moves.T).all()  # every move can be undone
+    assert moves.sum() / 2 == 15 * 40 + 2 * 22  # 40 pairs of neighbours in a room, two at each door
+
+
+def test_river_swim_is_the_chain_with_three_outcomes():
+    P = make("river-swim", states=4, forward=0.3, backward=0.1).kernel().dense()
+    np.testing.assert_allclose(P[:, 0], np.eye(4)[[0, 0, 1, 2]], atol=1e-15)
+    swim = [[0.7, 0.3, 0, 0], [0.1, 0.6, 0.3, 0], [0, 0.1, 0.6, 0.3], [0, 0, 0.1, 0.9]]
+    np.testing.assert_allclose(P[:, 1], swim, atol=1e-15)
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_a_river_without_hold_is_accepted_whatever_the_rounding(percent):
+    P = make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100).kernel().dense()
+    np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
+    assert P.min() >= 0
+    np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
+
+
+def test_double_chain_starts_in_the_middle_and_fails_as_told():
+    problem = make("double-chain", length=5, fail=0.2)
+    P = problem.kernel().dense()
+    assert problem.start == 2
+    np.testing.assert_allclose(P[2], [[0, 0.8, 0, 0.2, 0], [0, 0.2, 0, 0.8, 0]], atol=1e-15)
+    np.testing.assert_allclose(P[0, 0], [0.8, 0.2, 0, 0, 0], atol=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lock_opens_in_time_with_the_power_of_its_reliability(seed):
+    problem = make("combination-lock", length=5, horizon=6, reliability=0.7, seed=seed)
+    reward = np.zeros((6, 6, 4))
+    reward[5, 5] = 1  # open at the last step: five right keys in a row from the start
+    best, worst = optimal_and_worst(problem, reward)
+    assert best == pytest.approx(0.7**5, abs=1e-12)
+    assert worst == pytest.approx(0, abs=1e-12)  # the fourth key is in no code
+    np.testing.assert_allclose(problem.kernel().dense()[5], np.eye(6)[[5] * 4], atol=1e-15)  # open for good
+
+
+def test_inventory_sells_the_mean_demand_when_the_shelf_is_full_enough():
+    problem = make("inventory", capacity=20, max_order=3, models=3)
+    P = problem.kernel().dense()
+    mean = 20 - P[20, 0] @ np.arange(21)
+    weights = problem.truth / problem.known.unit
+    # Poisson means 1, 2.5, 4; demand above 8 is counted as 8.
+    pmf = np.array([[np.exp(-m) * m**k / np.prod(range(1, k + 1)) for k in range(8)] for m in (1, 2.5, 4)])
+    expected = weights @ (pmf @ np.arange(8) + 8 * (1 - pmf.sum(axis=1)))
+    assert mean == pytest.approx(expected, abs=1e-12)
+    for s, a in itertools.product(range(21), range(4)):
+        np.testing.assert_array_equal(P[s, a], P[min(s + a, 20), 0])  # only stock after delivery counts
+    np.testing.assert_allclose(P[0, 0], np.eye(21)[0], atol=1e-15)  # nothing to sell
+    assert P[12, 2] @ np.arange(21) == pytest.approx(14 - mean, abs=1e-12)
+
+
+def test_a_queue_drifts_by_arrivals_minus_service():
+    problem = make("queue", capacity=20, speeds=3, models=2)
+    P = problem.kernel().dense()
+    length = np.arange(21)
+    arrivals = P[0, 0] @ length  # nobody can leave an empty queue
+    for s, a in itertools.product(range(1, 17), range(3)):
+        assert P[s, a] @ length == pytest.approx(s - (a + 1) / 4 + arrivals, abs=1e-12)
+    assert 0.2 < arrivals < 1.0
+
+
+def test_random_mixture_has_the_asked_number_of_successors():
+    problem = make("random-mixture", states=12, successors=3, dim=4)
+    assert ((problem.kernel().dense() > 0).sum(axis=-1) == 3).all()
+    assert problem.known.dim == 4
+    assert make("random-mixture", states=6, successors=6).known.is_dense
+
+
+@pytest.mark.parametrize(
+    ("d", "Delta", "alpha", "beta", "norm", "low", "high"),
+    [
+        (2, 0.0208333, 0.9897433, 0.1428571, 1.0208333, 0.1458, 0.1875),
+        (3, 0.0138889, 0.9863939, 0.1162476, 1.0277778, 0.1389, 0.1944),
+        (4, 0.0104167, 0.9847319, 0.1005038, 1.0312500, 0.1354, 0.1979),
+        (5, 0.0083333, 0.9837388, 0.0898027, 1.0333333, 0.1333, 0.2000),
+    ],
+)
+def test_the_hard_instance_has_its_published_constants(d, Delta, alpha, beta, norm, low, high):
+    problem = make("hard-instance", dim=d, episodes=3 * d**2)
+    theta, P = problem.truth, problem.kernel().dense()
+    assert problem.known.unit == 1
+    assert 1 / theta[0] == pytest.approx(alpha, abs=5e-8)
+    assert problem.known.phi[0, 0, 2, 1:] == pytest.approx(-beta, abs=5e-8)
+    assert np.abs(theta[1:]) * beta == pytest.approx(Delta, abs=5e-8)
+    assert np.linalg.norm(theta) == pytest.approx(norm, abs=5e-8)
+    assert P[0, :, 2].min() == pytest.approx(low, abs=5e-5)
+    assert P[0, :, 2].max() == pytest.approx(high, abs=5e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 6), st.integers(0, 500), st.integers(2, 12), st.integers(0, 10**6))
+def test_the_hard_instance_obeys_its_closed_forms(d, more, H, seed):
+    K = 3 * d**2 + more
+    problem = make("hard-instance", dim=d, episodes=K, horizon=H, bound=25 / 24, seed=seed)
+    Delta, delta = 1 / np.sqrt(192 * K), 1 / 6
+    # ||theta|| = 1 + Delta (d-1) < 25/24, and alpha^2 + (d-1) beta^2 = 1.
+    assert np.linalg.norm(problem.truth) == pytest.approx(1 + Delta * (d - 1), abs=1e-12)
+    phi = problem.known.phi
+    alpha, beta = phi[1, 0, 1, 0], abs(phi[0, 0, 2, 1])
+    assert alpha**2 + (d - 1) * beta**2 == pytest.approx(1, abs=1e-12)
+    # The gap of an action grows by 2 Delta (H-1)/H with each wrong sign.
+    mu = problem.truth[1:] * beta
+    np.testing.assert_allclose(np.abs(mu), Delta, atol=1e-12)
+    signs = np.array([[1 if a >> i & 1 else -1 for i in range(d - 1)] for a in range(2 ** (d - 1))])
+    P = problem.kernel().dense()
+    np.testing.assert_allclose(P[0, :, 2], delta + signs @ mu, atol=1e-12)
+    wrong = (signs != np.sign(mu)).sum(axis=1)
+    value = P[0, :, 2] * (H - 1) / H
+    np.testing.assert_allclose(value.max() - value, 2 * Delta * (H - 1) / H * wrong, atol=1e-12)
+    reward = np.zeros((H, 3, 2 ** (d - 1)))
+    reward[:, 2] = 1 / H
+    best, worst = optimal_and_worst(problem, reward)
+    assert best == pytest.approx((delta + (d - 1) * Delta) * (H - 1) / H, abs=1e-12)
+    assert best - worst <= d / (4 * np.sqrt(3 * K))
+    for s in (1, 2):
+        np.testing.assert_allclose(P[s], np.tile(np.eye(3)[s], (len(signs), 1)), atol=1e-12)
+
+
+def test_the_hard_instance_of_four_dimensions_has_these_values():
+    problem = make("hard-instance", dim=4, episodes=48, horizon=10)
+    reward = np.zeros((10, 3, 8))
+    reward[:, 2] = 0.1
+    assert optimal_and_worst(problem, reward) == pytest.approx((0.178125, 0.121875), abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(4, 6), st.integers(3, 8), st.integers(0, 200), st.integers(0, 10**6))
+def test_the_corridor_of_gambles_obeys_its_closed_forms(d, H, more, seed):
+    K = int(np.ceil((d - 1) ** 2 * H / 2)) + more
+    problem = make("vtr-lower-bound", dim=d, episodes=K, horizon=H, seed=seed)
+    assert problem.num_states == H + 2
+    assert problem.known.dim == 1 + H * (d - 1)
+    assert problem.known.unit == 1
+    Delta = np.sqrt(1 / H / K) / (4 * np.sqrt(2))
+    assert np.linalg.norm(problem.truth) == pytest.approx(1 + (d - 1) * Delta * np.sqrt(H), abs=1e-12)
+    assert problem.known.bound <= 1 + 1 / (4 * np.sqrt(H)) + 1e-12
+    # Reward 1 in the goal at every step: V = sum_h (1 - (1 - p)^(h-1)), p best or worst at every gamble.
+    reward = np.zeros((H, H + 2, 2 ** (d - 1)))
+    reward[:, H + 1] = 1
+    steps = np.arange(H)
+    p = 1 / H + np.array([1, -1]) * (d - 1) * Delta
+    expected = [(1 - (1 - q) ** steps).sum() for q in p]
+    assert optimal_and_worst(problem, reward) == pytest.approx(tuple(expected), abs=1e-12)
+    # Each step has signs of its own: the best action of x_h is where mu_h points.
+    P, mu = problem.kernel().dense(), problem.truth[1:].reshape(H, d - 1)
+    for h in range(H):
+        best = P[h, :, H + 1].argmax()
+        assert [best >> i & 1 for i in range(d - 1)] == (mu[h] > 0).tolist()
+        np.testing.assert_allclose(P[h, :, H + 1] + P[h, :, h + 1], 1, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 7), st.floats(0.01, 0.7), st.integers(0, 10**6))
+def test_the_biased_coin_obeys_its_closed_forms(d, c, seed):
+    problem = make("rfe-lower-bound", dim=d, gap=c, seed=seed)
+    t = np.sign(problem.truth[1:])
+    signs = np.array([[1 if a >> i & 1 else -1 for i in range(d - 1)] for a in range(2 ** (d - 1))])
+    P = problem.kernel().dense()
+    np.testing.assert_allclose(P[0, :, 1], 0.5 + c * signs @ t / (np.sqrt(2) * d), atol=1e-12)
+    np.testing.assert_allclose(P[0, :, 2], 0.5 - c * signs @ t / (np.sqrt(2) * d), atol=1e-12)
+    norm = max(np.sqrt(1 / 8 + (d - 1) / (2 * d)), np.sqrt(1 / 2))
+    assert largest_norm(problem.known) == pytest.approx(norm, abs=1e-12)
+    assert norm < np.sqrt(5 / 8)
+    assert np.linalg.norm(problem.truth) == pytest.approx(problem.known.bound, abs=1e-12)

@@ -1,0 +1,204 @@
+"""Radii: numbers worked out by hand, the proofs' reductions between them, and what the departures change."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import OptionError
+from horizonfree.regression import radius
+
+
+@pytest.mark.parametrize(
+    ("k", "d", "H", "B", "delta", "expected"),
+    [
+        (1, 1, 1, 1.0, 0.1, 198.0445),
+        (1, 4, 10, 2.0, 0.1, 789.0794),
+        (1000, 4, 10, 2.0, 0.1, 1854.5113),
+        (10_000, 2, 100, 1.5, 0.05, 1919.0101),
+    ],
+)
+def test_beta_has_the_values_of_the_printed_formula(k, d, H, B, delta, expected):
+    assert float(radius.beta_hf(k, d, H, B, delta)) == pytest.approx(expected, abs=5e-5)
+
+
+def test_beta_at_unit_sizes_is_the_sum_of_its_three_parts():
+    tau = np.log(320)
+    parts = 12 * np.sqrt(np.log(2) * tau), 30 * tau, 1.0
+    assert parts == pytest.approx((23.9949, 173.0496, 1.0), abs=5e-5)
+    assert float(radius.beta_hf(1, 1, 1, 1.0, 0.1)) == pytest.approx(sum(parts), rel=1e-14)
+
+
+def test_scale_multiplies_the_noise_and_bias_scale_the_bias():
+    noise = float(radius.beta_hf(1, 1, 1, 1.0, 0.1, bias_scale=0.0))
+    assert noise == pytest.approx(197.0445, abs=5e-5)
+    assert float(radius.beta_hf(1, 1, 1, 1.0, 0.1, scale=0.0)) == 1.0
+    mixed = float(radius.beta_hf(1, 1, 1, 1.0, 0.1, scale=2e-3, bias_scale=0.5))
+    assert mixed == pytest.approx(2e-3 * noise + 0.5, rel=1e-14)
+
+
+def test_the_bias_is_the_root_of_d():
+    """sqrt(lam) B = sqrt(d) for every B, since lam = d/B^2."""
+    for d, B in [(1, 0.3), (4, 2.0), (9, 50.0)]:
+        bias = float(radius.beta_hf(7, d, 5, B, 0.1, scale=0.0))
+        assert bias == pytest.approx(np.sqrt(d), rel=1e-14)
+
+
+def test_more_features_than_steps_do_not_break_the_radius():
+    """As printed, log(gamma^2/alpha) + 1 = -0.04 at d = 8, H = 1 and its logarithm is NaN."""
+    assert np.log(8**-0.5) + 1 < 0
+    at_8 = float(radius.beta_hf(1, 8, 1, 2.0, 0.1))
+    assert np.isfinite(at_8)
+    assert at_8 > float(radius.beta_hf(1, 1, 1, 2.0, 0.1))
+
+
+def test_with_all_orders_named_delta_is_divided_among_four_events_per_order():
+    M = 13
+    whole = float(radius.beta_hf(10, 4, 10, 2.0, 0.1, M=M))
+    assert whole == float(radius.beta_hf(10, 4, 10, 2.0, 0.1 / 52))
+    assert whole > float(radius.beta_hf(10, 4, 10, 2.0, 0.1))
+
+
+@pytest.mark.parametrize(("K", "H", "M"), [(1, 1, 3), (100, 10, 13), (1000, 20, 18)])
+def test_moment_orders(K, H, M):
+    assert radius.moment_orders(K, H) == M == int(np.ceil(np.log2(7 * K * H)))
+
+
+def test_beta_grows_with_the_episode_and_with_confidence():
+    betas = np.array([float(radius.beta_hf(k, 4, 10, 2.0, 0.1)) for k in (1, 2, 10, 1000, 10**6)])
+    assert (np.diff(betas) > 0).all()
+    assert float(radius.beta_hf(5, 4, 10, 2.0, 0.01)) > float(radius.beta_hf(5, 4, 10, 2.0, 0.1))
+
+
+def test_radii_are_traceable_and_immune_to_integer_overflow(x64):
+    """k^2 H^2 exceeds every 32-bit integer here; int32 episodes, jit and vmap give what floats give."""
+    k = np.array([1, 50_000, 2_000_000], np.int32)
+    traced = jax.jit(jax.vmap(lambda k, B: radius.beta_hf(k, 4, 100, B, 0.1), (0, None)))(k, 2.0)
+    plain = [float(radius.beta_hf(float(x), 4, 100, 2.0, 0.1)) for x in k]
+    np.testing.assert_allclose(traced, plain, rtol=1e-13)
+
+
+def test_radii_have_64_bits_without_any_setting():
+    assert radius.beta_hf(3, 4, 10, 2.0, 0.1).dtype == jnp.dtype("float64")
+    assert radius.beta_rfe(3, 4, 10, 2.0, 0.1).dtype == jnp.dtype("float64")
+
+
+def test_ucrl_vtr():
+    expected = 0.5 * np.sqrt(4 * np.log(1 + 5 * 10 * 4 / 16) + 2 * np.log(10)) + 2
+    assert float(radius.beta_vtr(5, 4, 10, 2.0, 0.1)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_ucrl_vtr_covers_the_truth():
+    """Ridge on rows x in [0, 1]^d/sqrt(d) with targets Bernoulli(<x, theta_star>): theta_star stays in every ball.
+
+    Each of 300 runs fails with probability at most 1e-9, so a false alarm has probability at most 3e-7. A fifth of the
+    noise and no bias must not be enough, or this would show nothing.
+    """
+    runs, K, d = 300, 200, 3
+    rng = np.random.default_rng(0)
+    theta_star = np.sqrt(d) * np.array([0.2, 0.3, 0.5])
+    B = float(np.linalg.norm(theta_star))
+    x = rng.random((runs, K, d)) / np.sqrt(d)
+    y = rng.random((runs, K)) < x @ theta_star
+    Sigma = d / B**2 * np.eye(d) + np.cumsum(x[..., :, None] * x[..., None, :], axis=1)
+    b = np.cumsum(x * y[..., None], axis=1)
+    error = np.linalg.solve(Sigma, b[..., None])[..., 0] - theta_star
+    distance = np.sqrt(np.einsum("rki,rkij,rkj->rk", error, Sigma, error))
+    k = np.arange(1, K + 1)
+    assert (distance <= np.array([float(radius.beta_vtr(n, d, 1, B, 1e-9)) for n in k])).all()
+    small = [float(radius.beta_vtr(n, d, 1, B, 1e-9, scale=0.2, bias_scale=0.0)) for n in k]
+    assert (distance > np.array(small)).any()
+
+
+def test_ucrl_vtr_plus():
+    radii = [float(x) for x in radius.radii_vtr_plus(1, 4, 10, 1.0, 0.1)]
+    assert radii == pytest.approx((81.5378, 114.144, 13352.6084), abs=5e-4)
+
+
+def test_ucrl_vtr_plus_as_printed():
+    """The three radii written out as in the paper equal the one Bernstein inequality they come from."""
+    k, d, H, B, delta = 17, 3, 7, 1.7, 0.03
+    lam, tau = B**-2, np.log(4 * k**2 * H / delta)
+    hat = 8 * np.sqrt(d * np.log(1 + k / lam) * tau) + 4 * np.sqrt(d) * tau + 1
+    check = 8 * d * np.sqrt(np.log(1 + k / lam) * tau) + 4 * np.sqrt(d) * tau + 1
+    tilde = 8 * np.sqrt(d * H**4 * np.log(1 + k * H**4 / (d * lam)) * tau) + 4 * H**2 * tau + 1
+    radii = [float(x) for x in radius.radii_vtr_plus(k, d, H, B, delta)]
+    assert radii == pytest.approx((hat, check, tilde), rel=1e-13)
+
+
+def test_ucrl_rfe():
+    assert float(radius.beta_rfe(1000, 4, 10, 1.0, 0.1)) == pytest.approx(83.98604, abs=5e-6)
+
+
+def test_ucrl_rfe_plus():
+    radii, beta = radius.radii_rfe_plus(1000, 4, 10, 1.0, 0.1)
+    assert float(radii.hat) == pytest.approx(438.56816, abs=5e-6)
+    assert float(radii.check) == pytest.approx(679.38058, abs=5e-6)
+    assert float(beta) == pytest.approx(87.26240, abs=5e-6)
+
+
+def test_ucrl_rfe_plus_second_moment_is_larger_than_printed():
+    """Printed: log(1 + KHB^2) under the root. Its rows have norm up to H^2, so the proof needs log(1 + KH^5B^2/d)."""
+    K, d, H, B, delta = 1000, 4, 10, 1.0, 0.1
+    tau = np.log(48 * K**2 * H**2 / delta)
+    printed = 8 * H**2 * np.sqrt(d * np.log(1 + K * H * B**2) * tau) + 4 * H**2 * tau + 1
+    needed = 8 * H**2 * np.sqrt(d * np.log(1 + K * H**5 * B**2 / d) * tau) + 4 * H**2 * tau + 1
+    assert printed == pytest.approx(33920.02898, abs=5e-5)
+    tilde = float(radius.radii_rfe_plus(K, d, H, B, delta)[0].tilde)
+    assert tilde == pytest.approx(needed, rel=1e-13)
+    assert tilde > printed
+
+
+def test_both_scales_act_on_every_radius():
+    noise = float(radius.beta_rfe(50, 3, 5, 2.0, 0.1)) - 1
+    assert float(radius.beta_rfe(50, 3, 5, 2.0, 0.1, scale=0.1, bias_scale=3.0)) == pytest.approx(
+        0.1 * noise + 3
+    )
+    full = np.array([float(x) for x in radius.radii_vtr_plus(50, 3, 5, 2.0, 0.1)])
+    scaled = [float(x) for x in radius.radii_vtr_plus(50, 3, 5, 2.0, 0.1, scale=0.1, bias_scale=3.0)]
+    np.testing.assert_allclose(scaled, 0.1 * (full - 1) + 3, rtol=1e-12)
+
+
+def test_bernstein_2022_covers_a_martingale():
+    """||sum x eta|| <= radius at all t, in 200 runs of bounded noise with random directions.
+
+    Chance of a false alarm: each run fails with probability at most delta = 1e-9, so at most 2e-7 in all.
+    """
+    runs, T, d, lam, R = 200, 400, 3, 1.0, 1.0
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((runs, T, d))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=-1, keepdims=True))
+    eta = rng.choice([-R, R], (runs, T))
+    Z = lam * np.eye(d) + np.cumsum(x[..., :, None] * x[..., None, :], axis=1)
+    S = np.cumsum(x * eta[..., None], axis=1)
+    norm = np.sqrt(np.einsum("rti,rti->rt", S, np.linalg.solve(Z, S[..., None])[..., 0]))
+    t = np.arange(1, T + 1)
+    bounds = {
+        "2022": [
+            radius.bernstein_2022(n, d=d, L=1.0, lam=lam, sigma=R, R=R, eps=R, peak=R, delta=1e-9) for n in t
+        ],
+        "2021": [radius.bernstein_2021(n, d=d, L=1.0, lam=lam, sigma=R, R=R, delta=1e-9) for n in t],
+    }
+    for bound in bounds.values():
+        assert (norm <= np.array([float(b) for b in bound])).all()
+    assert norm.max() > 1.0  # the noise is there
+
+
+@pytest.mark.parametrize("name", ["scale", "bias_scale"])
+@pytest.mark.parametrize("value", [-1.0, 1e101, float("inf"), float("nan")])
+def test_a_scale_that_makes_no_radius_is_refused(name, value):
+    with pytest.raises(OptionError, match=f"^{name} is .*; it must lie between 0 and 1e.100"):
+        radius.check_options("scaled", **{"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value})
+
+
+def test_the_largest_scales_leave_every_row_finite():
+    run = hf.explore(
+        hf.make("river-swim", states=4, horizon=4),
+        "hf-ucrl-rfe++",
+        episodes=3,
+        progress=False,
+        scale=radius.MOST_SCALE,
+        bias_scale=radius.MOST_SCALE,
+    )
+    assert all(np.isfinite(row).all() for row in run.rows.values())

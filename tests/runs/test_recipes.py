@@ -1,0 +1,82 @@
+"""Problems in run folders: they come back from their recipe or their arrays, with their layout."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import RunError
+from horizonfree.runs import recipes
+
+
+def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
+    problem = hf.from_gymnasium("FrozenLake-v1", horizon=5, map_name="4x4")
+    hf.explore(problem, "uniform", episodes=2).save(tmp_path / "a")
+    back = hf.load(tmp_path / "a").problem
+    assert recipes.fingerprint(back) == recipes.fingerprint(problem)
+    assert (
+        json.loads((tmp_path / "a" / "run.json").read_text())["problem"]["recipe"]["name"]
+        == "gymnasium:FrozenLake-v1"
+    )
+
+
+def test_a_problem_without_a_recipe_comes_back_from_its_arrays(problem: hf.Mixture, tmp_path: Path) -> None:
+    own = dataclasses.replace(problem, recipe=None, name="mine")
+    hf.explore(own, "uniform", episodes=2).save(tmp_path / "a")
+    back = hf.load(tmp_path / "a").problem
+    assert recipes.fingerprint(back) == recipes.fingerprint(own)
+    assert back.name == "mine"
+    np.testing.assert_array_equal(back.layout["cells"], own.layout["cells"])
+    assert back.layout["actions"] == own.layout["actions"]
+
+
+LAYOUT = {
+    "title": "abc",
+    "columns": 3,
+    "names": [np.int64(1), "b", None, 0.5, True],
+    "nested": {"a": [[1], [2, 3]]},
+    "cells": np.arange(18).reshape(9, 2),
+}
+
+
+@pytest.mark.parametrize("has_recipe", [False, True])
+def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Mixture, tmp_path: Path) -> None:
+    own = dataclasses.replace(problem, layout=LAYOUT, recipe=problem.recipe if has_recipe else None)
+    hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
+    back = dict(hf.load(tmp_path / "a").problem.layout)
+    cells = back.pop("cells")
+    assert back == {key: x for key, x in LAYOUT.items() if key != "cells"}
+    np.testing.assert_array_equal(cells, LAYOUT["cells"])
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (
+            {"note": {1, 2}},
+            r"layout\['note'\] of problem 'zoned-grid' holds \{1, 2\}, which cannot be stored; use",
+        ),
+        ({"note": [1.0, np.nan]}, r"layout\['note'\] .* holds nan"),
+        ({"note": [np.zeros(2)]}, r"layout\['note'\] .* holds array"),
+        ({"note": {1: 2}}, r"layout\['note'\] .* holds \{1: 2\}"),
+        ({"note": np.array([{}])}, r"layout\['note'\] .* is an array of Python objects"),
+        ({7: "x"}, r"layout\[7\] .* its key is not text; call it '7'"),
+    ],
+)
+def test_a_layout_that_cannot_be_stored_is_named(
+    layout: dict[str, object], words: str, problem: hf.Mixture, tmp_path: Path
+) -> None:
+    with pytest.raises(RunError, match=words):
+        hf.explore(dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Mixture, tmp_path: Path) -> None:
+    other = dataclasses.replace(
+        problem, truth=hf.make("zoned-grid", size=3, zones=1, horizon=4, seed=9).truth
+    )
+    hf.explore(other, "uniform", episodes=2).save(tmp_path / "a")
+    np.testing.assert_array_equal(hf.load(tmp_path / "a").problem.truth, other.truth)

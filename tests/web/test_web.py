@@ -1,0 +1,346 @@
+"""The server of the playground: who may ask, what it refuses, and that its answers are the library's."""
+
+import asyncio
+import io
+import json
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import web
+from horizonfree.errors import OptionError
+from horizonfree.explorers import make_explorer
+from horizonfree.planning import backward as planning
+from horizonfree.runs.run import Run
+from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
+from horizonfree.web.session import KEPT, Painting, Session, drawing
+
+HOME = "http://127.0.0.1:8000"
+
+
+class Client:
+    """Requests to the application without a network."""
+
+    def __init__(self, run: Run) -> None:
+        self.app = web.app(run)
+
+    def send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        async def once() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=transport, base_url=HOME) as client:
+                return await client.request(method, path, **content)
+
+        with ThreadPoolExecutor(1) as pool:  # the browser tests may have a loop running in this thread
+            return pool.submit(lambda: asyncio.run(once())).result()
+
+    def get(self, path: str, **content: Any) -> httpx.Response:
+        return self.send("GET", path, **content)
+
+    def post(self, path: str, **content: Any) -> httpx.Response:
+        return self.send("POST", path, **content)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    problem = hf.make("zoned-grid", size=4, zones=2, horizon=8)
+    return hf.explore(problem, "information", episodes=70, progress=False)
+
+
+@pytest.fixture(scope="module")
+def client(run: Run) -> Client:
+    return Client(run)
+
+
+def question(**changes: Any) -> dict[str, Any]:
+    return {"weights": [[10, 1.0], [3, 0.5]], "when": "end", "step": 2, "seed": 5} | changes
+
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["end", "along"])
+def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> None:
+    answer = client.post("/api/plan", json=question(when=when)).json()
+    states = np.zeros(16)
+    states[[10, 3]] = 1.0, 0.5
+    reward = np.zeros((8, 16, 4))
+    if when == "end":
+        reward[7] = states[:, None]
+    else:
+        reward[:] = states[:, None] / 8
+    plan = run.plan(reward)
+    assert answer["policy"] == plan.policy[2].tolist()
+    assert answer["value"] == pytest.approx(plan.value)
+    assert answer["gap"] == plan.gap
+    assert answer["words"] == plan.certificate.words
+    assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
+    V = planning.evaluate(run.problem.known.kernel(plan.theta), reward, plan.policy)
+    np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
+
+
+def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, run: Run) -> None:
+    answer = client.post("/api/plan", json=question(start=5)).json()
+    episode = answer["episode"]
+    assert len(episode) == 9
+    assert episode[0] == 5
+    succ, prob = run.problem.kernel().succ, run.problem.kernel().prob
+    for h in range(8):
+        policy = client.post("/api/plan", json=question(start=5, step=h)).json()["policy"]
+        s, a = episode[h], policy[episode[h]]
+        assert prob[s, a][succ[s, a] == episode[h + 1]].sum() > 0
+    assert answer == client.post("/api/plan", json=question(start=5)).json()
+
+
+def test_logged_episodes_show_no_truth_and_play_in_the_estimated_world(run: Run) -> None:
+    seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
+    blind = hf.from_episodes(run.problem, seen)
+    answer = Client(blind).post("/api/plan", json=question()).json()
+    assert answer["loss"] is None
+    assert len(answer["episode"]) == 9
+
+
+def test_the_saved_reward_plans_the_same(client: Client, run: Run) -> None:
+    content = client.post("/api/reward.npy", json=question()).content
+    reward = np.load(io.BytesIO(content), allow_pickle=False)
+    assert reward.shape == (8, 16, 4)
+    assert run.plan(reward).gap == client.post("/api/plan", json=question()).json()["gap"]
+
+
+def test_the_problem_is_described_in_plain_data(client: Client, run: Run) -> None:
+    answer = client.get("/api/problem").json()
+    assert answer["states"] == 16
+    assert answer["cells"] == np.asarray(run.problem.layout["cells"]).tolist()
+    assert answer["eps"] == run.certificate().eps
+    assert "theta" not in json.dumps(answer)
+
+
+def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
+    def told(some: Run) -> tuple[Any, ...]:
+        found = Session(some).problem()
+        return found["is_logged"], found["explorer"], found["saw_reward"]
+
+    assert told(run) == (False, "information", False)
+    guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
+    assert told(replace(run, explorer=guided)) == (False, "ucrl-vtr", True)
+    assert told(replace(run, explorer=make_explorer("chen2022")))[1] == "chen2022 (reconstruction)"
+    seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=3)
+    assert told(hf.from_episodes(run.problem, seen))[0]
+
+
+def test_problems_without_cells_and_with_walls_are_described() -> None:
+    plain = drawing(hf.make("random-mixture"))
+    assert plain["cells"] is None
+    assert plain["actions"] == ["0", "1", "2", "3"]
+    rooms = drawing(hf.make("rooms", columns=2, rows=1, room_size=2, horizon=4))
+    assert sorted(rooms["cells"]) == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [3, 0], [3, 1], [4, 0], [4, 1]]
+
+
+def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(run)
+    plans: list[Painting] = []
+    original = session._plan
+    monkeypatch.setattr(session, "_plan", lambda painting: (plans.append(painting), original(painting))[1])
+    first = Painting(((1, 1.0),), "end")
+    for step in range(8):
+        session.answer(first, step=step, start=0, seed=0)
+    assert plans == [first]
+    for i in range(KEPT):
+        session.planned(Painting(((2, 0.01 * (i + 1)),), "end"))
+    session.planned(first)
+    assert plans.count(first) == 2
+    assert len(session._kept) == KEPT
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"when": "never"}, "when is 'never'"),
+        ({"weights": {"1": 1}}, "list of"),
+        ({"weights": [[1, 1], [1, 0.5]]}, "state 1 has two weights"),
+        ({"weights": [[16, 1]]}, "from 0 to 15"),
+        ({"weights": [[-1, 1]]}, "from 0 to 15"),
+        ({"weights": [[True, 1]]}, "from 0 to 15"),
+        ({"weights": [[1.0, 1]]}, "from 0 to 15"),
+        ({"weights": [[1, 1.5]]}, "between 0 and 1"),
+        ({"weights": [[1, -0.5]]}, "between 0 and 1"),
+        ({"weights": [[1, "1"]]}, "between 0 and 1"),
+        ({"weights": [[1, True]]}, "between 0 and 1"),
+        ({"weights": [[1, 1, 1]]}, "[state, weight]"),
+        ({"weights": [1]}, "[state, weight]"),
+        ({"step": 8}, "step is 8"),
+        ({"step": -1}, "step is -1"),
+        ({"start": 99}, "start is 99"),
+        ({"seed": "x"}, "seed is 'x'"),
+        ({"seed": 2**40}, "seed is"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_with_the_reason(
+    client: Client, changes: dict[str, Any], why: str
+) -> None:
+    response = client.post("/api/plan", json=question(**changes))
+    assert response.status_code == 422
+    assert why in response.json()["error"]
+
+
+@pytest.mark.parametrize("value", ["x" * 900_000, ["x" * 300_000] * 2, {"x" * 900_000: 1}, 10**4000])
+@pytest.mark.parametrize("name", ["when", "step", "weights"])
+def test_what_is_wrong_is_repeated_in_brief(client: Client, name: str, value: Any) -> None:
+    response = client.post("/api/plan", json=question(**{name: [value] if name == "weights" else value}))
+    assert response.status_code == 422
+    assert len(response.content) < 400
+
+
+@pytest.mark.parametrize("path", ["/api/plan", "/api/reward.npy"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"\xff\xfe", 400),
+        (b'{"weights": [[1, NaN]], "when": "end"}', 400),
+        (b'{"weights": [[1, Infinity]], "when": "end"}', 400),
+        (b'{"weights": [[1, 1e999]], "when": "end"}', 422),
+        (b"[" * 100_000, 400),
+        (b'{"weights": ' + b"9" * 10_000 + b"}", 400),
+        (b" " * (MOST_BYTES + 1), 413),
+        (b"\x80\x04\x95\x0b", 400),
+    ],
+)
+def test_a_body_that_is_not_a_question_is_refused(
+    client: Client, path: str, body: bytes, status: int
+) -> None:
+    response = client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == status
+    assert response.json()["error"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
+def test_only_json_is_read(client: Client, kind: str) -> None:
+    """A page elsewhere can send plain text or a form without asking first; JSON it cannot."""
+    response = client.post("/api/plan", content=json.dumps(question()), headers={"Content-Type": kind})
+    assert response.status_code == 415
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/api/problem", "/api/problem/", "/nothing", "/api/plan"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.168.0.7:8000", "", "localhost.evil"]
+    + ["[::2]:80", "127.0.0.1@evil.example", "localhost:evil.example:80", "localhost:", "localhost:80:80"]
+    + ["[127.0.0.1]evil.example", "[127.0.0.1]", "[::1]evil.example", "[::1", "[::1%25evil.example]", "::1"],
+)
+def test_another_host_name_is_refused(client: Client, path: str, host: str) -> None:
+    response = client.get(path, headers={"Host": host})
+    assert response.status_code == 421
+    assert "not this machine" in response.json()["error"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "LOCALHOST", "127.0.0.1"])
+def test_this_machine_is_answered(client: Client, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 200
+    own = {"Host": host, "Origin": f"http://{host}"}
+    assert client.post("/api/plan", json=question(), headers=own).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8000", "http://localhost:8000"]
+)  # fmt: skip
+def test_another_origin_is_refused(client: Client, origin: str) -> None:
+    response = client.post("/api/plan", json=question(), headers={"Origin": origin})
+    assert response.status_code == 403
+    assert "may not use" in response.json()["error"]
+
+
+def test_unknown_pages_and_methods_are_refused_in_json(client: Client) -> None:
+    assert client.get("/%2e%2e/%2e%2e/etc/passwd").status_code == 404
+    assert client.get("/api/plan").status_code == 405
+    assert client.get("/api/problem/").status_code == 404
+    assert client.get("/server.py").json() == {"error": "there is no such page"}
+
+
+def test_a_failure_inside_is_an_error_without_its_details(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("/secret/path")
+
+    monkeypatch.setattr(Session, "answer", broken)
+    careless = Client(run)
+    response = careless.post("/api/plan", json=question())
+    assert response.status_code == 500
+    assert "secret" not in response.text
+
+
+def test_every_answer_forbids_the_browser_to_go_elsewhere(client: Client) -> None:
+    for method, path in [("GET", "/"), ("GET", "/api/problem"), ("GET", "/nothing"), ("POST", "/api/plan")]:
+        response = client.send(method, path)
+        policy = response.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_page_asks_for_nothing_outside(client: Client) -> None:
+    for path in PAGE:
+        response = client.get(path)
+        assert response.status_code == 200
+        text = response.text
+        assert "http://" not in text
+        assert "https://" not in text
+        assert "innerHTML" not in text
+        assert "eval(" not in text
+
+
+# ---- serving ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "example.org", ""])
+def test_only_this_machine_is_served(run: Run, host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(OptionError, match="this machine only"):
+        web.serve(run, host=host)
+
+
+def test_a_port_in_use_is_named(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=f"port {port} cannot be used"):
+            web.serve(run, port=port)
+    with pytest.raises(OptionError, match="port is 99999"):
+        web.serve(run, port=99999)
+
+
+SERVE = """
+import horizonfree as hf
+from horizonfree import web
+run = hf.explore(hf.make("river-swim", states=4, horizon=4), "uniform", episodes=5, progress=False)
+web.serve(run, port=0)
+"""
+
+
+def test_it_serves_until_interrupted() -> None:
+    """A process of its own says where it is, answers there and nowhere else, and stops quietly at Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = iter(process.stdout.readline, "")
+    address = next(line for line in lines if "http://" in line).split()[-1]
+    assert httpx.get(address).status_code == 200
+    answer = httpx.post(f"{address}api/plan", json={"weights": [[2, 1]], "when": "end"}).json()
+    assert 0 < answer["value"] <= 1
+    assert httpx.get(address, headers={"Host": "evil.example"}).status_code == 421
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert err == "Preparing the planner for 4 states ...\nStopped.\n"
