@@ -75,24 +75,23 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
     from horizonfree.batch.cast import gather
     from horizonfree.batch.job import Job, Judge
     from horizonfree.batch.many import begin_many, simulate_many
-    from horizonfree.models.mixture.evidence import ladder
+    from horizonfree.guarantees.bets import ladder
     from horizonfree.runs.explore import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
     problem = hf.make("zoned-grid", **GRIDS[grid])
     given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
     explorer = build_explorer(name, problem, {}, given)
-    sizes = (problem.horizon, problem.num_states, problem.num_actions)
     with jax.enable_x64(True):
-        judge = Judge((), np.zeros((0, *sizes)), (np.zeros(0),), 0.05)
+        judge = Judge((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
         job = Job(gather((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), judge, is_wide)
         shared, own = job.worlds(range(seeds))
         state = begin_many(shared, own, is_wide=is_wide)
 
         def block(state, count):
-            state, rows = simulate_many(shared, own, state, jnp.int32(count), SIZE, is_wide=is_wide)
-            jax.block_until_ready((state, rows))
-            return state, rows
+            state, records = simulate_many(shared, own, state, jnp.int32(count), SIZE, is_wide=is_wide)
+            jax.block_until_ready((state, records))
+            return state, records
 
         began = time.perf_counter()
         block(state, 0)
@@ -100,11 +99,11 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
         count, best, done, total = 1, 0.0, 0, 0.0
         while True:
             began = clock()
-            state, rows = block(state, count)
+            state, records = block(state, count)
             spent = clock() - began
             done, total = done + count, total + spent
             is_lazy = (
-                "oracle_calls" in rows
+                "oracle_calls" in records
             )  # choices get rarer: only the mean over a whole run says something
             best = seeds * done / total if is_lazy else max(best, seeds * count / spent)
             if is_lazy and (done == BUDGET or total > LONGEST):
@@ -113,8 +112,8 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
                 break
             count = int(np.clip(SECONDS / max(spent / count, 1e-6), 1, min(SIZE, BUDGET - done)))
         calls = (
-            float(np.asarray(rows["oracle_calls"])[:, count - 1].mean()) / done
-            if "oracle_calls" in rows
+            float(np.asarray(records["oracle_calls"])[:, count - 1].mean()) / done
+            if "oracle_calls" in records
             else None
         )
         nbytes = sum(x.nbytes for x in jax.tree.leaves(state)) / seeds
@@ -138,7 +137,7 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
 
 def floor_seconds(problem, explorer, name: str, calls: float | None, nbytes: float, peak: tuple) -> float:
     """The floor that the module's docstring describes."""
-    S, A, n, d = problem.known.phi.shape
+    S, A, n, d = problem.model.phi.shape
     passes, is_through_features = PASSES.get(name, (1, True))
     if calls is not None:  # each sweep of each chain goes back and forth
         passes = calls * 2 * explorer.chains * explorer.sweeps
@@ -203,7 +202,7 @@ def main() -> None:
     if args.worker == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
-    from horizonfree.explorers import EXPLORERS
+    from horizonfree.explorers.registry import EXPLORERS
 
     if args.explorers or args.seeds:
         seeds = [int(n) for n in args.seeds.split(",")] if args.seeds else SEEDS

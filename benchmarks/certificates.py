@@ -13,7 +13,8 @@ import time
 import numpy as np
 
 import horizonfree as hf
-from horizonfree.models.mixture import confidence as ct
+from horizonfree.models import certify
+from horizonfree.planning import optimal
 
 
 def best_of(call, times: int = 20) -> float:
@@ -53,17 +54,18 @@ def gaps(seeds: int, episodes: tuple[int, ...]) -> None:
 def times() -> None:
     problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
     run = hf.explore(problem, explorer="information", episodes=300, seed=0)
-    known, valid, evidence, goal = problem.known, run.valid, run.evidence, hf.goal(problem, 63)
-    confidence = ct.confidence(known, valid, evidence)
-    print(
-        f"confidence, S=64, H=20, q=4: {1e3 * best_of(lambda: ct.confidence(known, valid, evidence)):.1f} ms"
-    )
-    print(
-        f"plan and gap:                {1e3 * best_of(lambda: ct.for_reward(known, valid, confidence, goal)):.1f} ms"
-    )
+    model, evidence, goal = problem.model, run.evidence, hf.goal(problem, 63)
+    confidence = certify.confidence(model, evidence)
+
+    def planned() -> object:
+        policy = optimal(confidence.kernel, goal).policy
+        return certify.for_reward(model, confidence, goal, policy)
+
+    print(f"confidence, S=64, H=20, q=4: {1e3 * best_of(lambda: certify.confidence(model, evidence)):.1f} ms")
+    print(f"plan and gap:                {1e3 * best_of(planned):.1f} ms")
     large = hf.make("zoned-grid", size=70, zones=4, horizon=20)
     run = hf.explore(large, explorer="uniform", episodes=20, seed=0)
-    call = lambda: ct.confidence(large.known, run.valid, run.evidence)  # noqa: E731  # one line, used once
+    call = lambda: certify.confidence(large.model, run.evidence)  # noqa: E731  # one line, used once
     print(f"confidence, S=4900:          {1e3 * best_of(call, 3):.0f} ms")
 
 

@@ -2,85 +2,81 @@
 
     python benchmarks/explore.py [--quick] [--json]
 
-The literal loop (tests/reference) is given the oracle's answer and does the rest of an episode: the value functions and
+The literal loop (_literal.py) is given the oracle's answer and does the rest of an episode: the value functions and
 both families of HOME regressions. Ours is timed for the same part, and for whole episodes with the oracle inside.
 """
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 from _timing import interleave, one_core, ratio, seconds
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 one_core()
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tests.reference import home as literal
-from tests.reference.episodes import full_features
-from tests.reference.oracle import pseudo_values
 
+import _literal as literal
 import horizonfree as hf
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.regression import moments
-from horizonfree.regression import oracle
-from horizonfree.regression import radius
 from horizonfree._x64 import to_device
-from horizonfree.explorers.interface import begin, simulate_block
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
-from horizonfree.regression.ridge import Ridge
+from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.mixture.valid import valid_set
+from horizonfree.regression import moments, oracle, radius
+from horizonfree.regression.ridge import Ridge
 
 
 def learning(problem, M: int):
     """Our learning part of one episode as a call without arguments, and the literal one."""
-    known, H, d = to_device(problem.known), problem.horizon, problem.known.dim
-    alpha, gamma, lam = radius.parameters(d, H, problem.known.bound)
+    model, H, d = to_device(problem.model), problem.horizon, problem.model.dim
+    alpha, gamma, lam = radius.parameters(radius.sizes_of(problem.model))
     sampler = Sampler.of(to_device(problem.kernel()))
     policy = jnp.zeros((H, problem.num_states), jnp.int32)
-    trajectory = sampler.episode(jax.random.key(0), policy, problem.start)
+    trajectory = sampler.episode(jax.random.key(0), policy, model.space)
     reward = jnp.zeros((H, problem.num_states)).at[-1].set(1.0)
     theta, inverse = jnp.asarray(problem.truth), jnp.eye(d) / lam
 
     @jax.jit
     def ours(ridge):
-        prepared = oracle.prepare(known, theta, inverse, inverse)
+        prepared = oracle.prepare(model, theta, inverse, inverse)
         path = oracle.evaluate(prepared, policy, reward, 1.0)
         V = jnp.stack([path.V, path.V_hat], axis=1)
-        phi, y = moments.episode_rows(known, V, trajectory, M)
+        phi, y = moments.episode_rows(model, V, trajectory, M)
         return moments.regress(ridge, phi, y, beta=1.0, alpha=alpha, gamma=gamma)[0]
 
     ridge = Ridge.init(lam, d, (2, M))
-    phi = full_features(problem.known)
-    family = literal.Family.init(M, d, lam)
-    states, actions = np.asarray(trajectory.s), np.asarray(trajectory.a)
-    numbers = [np.asarray(x) for x in (policy, reward, theta)]
+    phi = np.moveaxis(problem.model.phi_V(np.eye(problem.num_states)), 0, 2)  # [S, A, S, d]
+    first = np.tile(lam * np.eye(d), (M, 1, 1)), np.zeros((M, d))
+    answer = [np.asarray(x) for x in (policy, reward, trajectory.s, trajectory.a)]
 
     def printed():
-        Sigma = family.Sigma[0]
-        V, V_hat, _ = pseudo_values(phi, numbers[2], Sigma, Sigma, 1.0, numbers[0], numbers[1])
-        return literal.episode(family, family, phi, V_hat, V, states, actions, 1.0, alpha, gamma)
+        return literal.episode(phi, np.asarray(theta), *first, *answer, 1.0, alpha, gamma)
 
     return (lambda: jax.block_until_ready(ours(ridge))), printed
+
+
+def check(ridge, families) -> None:
+    """Both must do the same work."""
+    for i, (Sigma, b) in enumerate(families):
+        np.testing.assert_allclose(ridge.Sigma[i], Sigma, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(ridge.b[i], b, rtol=1e-6, atol=1e-9)
 
 
 def whole_episodes(problem, episodes: int, lazy: float):
     """Seconds per episode with the oracle inside, after compilation."""
     explorer = HFUCRLRFE(budget=episodes, lazy=lazy)
-    valid, known = to_device(valid_set(problem.known)), to_device(problem.known)
-    sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
+    model, truth = to_device((problem.model, problem.truth))
+    sampler = Sampler.of(to_device(problem.kernel()))
     block, key = eqx.filter_jit(simulate_block), jax.random.key(0)
-    first = begin(explorer, known, valid, ev.init(valid, *ev.ladder()))
+    first = begin(explorer, model, model.nothing(ladder()))
 
     def run():
         count = jnp.int32(episodes)
         return jax.block_until_ready(
-            block(explorer, known, valid, sampler, truth, key, first, count, episodes)[0].episode
+            block(explorer, model, sampler, truth, key, first, count, episodes)[0].episode
         )
 
     run()
@@ -101,6 +97,7 @@ def main() -> None:
     with jax.enable_x64(True):
         grid = hf.make("zoned-grid", size=8, zones=4, horizon=20)
         ours, printed = learning(grid, M)
+        check(ours(), printed())
         times = interleave({"ours": ours, "printed": printed}, 2 if args.quick else 4, budget)
         result["learning_ms"] = 1e3 * min(times["ours"])
         result["literal_ms"] = 1e3 * min(times["printed"])

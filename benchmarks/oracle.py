@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
 from horizonfree.problems.named.grids import zoned_grid
+from horizonfree.regression import oracle
 
 COLUMNS = ("first_s", "best_ms", "median_ms", "processor_ms")
 
@@ -47,27 +47,27 @@ def timed(call, calls: int) -> tuple[float, ...]:
 
 def measure(calls: int) -> dict[str, tuple[float, ...]]:
     problem = zoned_grid(size=8, zones=4, horizon=20)
-    known = to_device(problem.known)
-    H, S, d = problem.horizon, problem.num_states, known.dim
+    model = to_device(problem.model)
+    H, S, d = problem.horizon, problem.num_states, model.dim
     theta = jnp.asarray(problem.truth)
     tilde, hat = (jnp.asarray(random_inverse(d, 300, seed)) for seed in (1, 2))
     warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
     prepare = jax.jit(oracle.prepare)
-    prepared = prepare(known, theta, tilde, hat)
+    prepared = prepare(model, theta, tilde, hat)
     upper_bound = jax.jit(oracle.upper_bound)
     rows = {
-        "prepare": timed(lambda: prepare(known, theta, tilde, hat), calls),
+        "prepare": timed(lambda: prepare(model, theta, tilde, hat), calls),
         "upper bound": timed(lambda: upper_bound(prepared, 0.3), calls),
     }
     key = jax.random.key(0)
     for sweeps in (15, 20, 40, 60):
 
         @jax.jit
-        def call(key, known, theta, tilde, hat, sweeps=sweeps):
-            prepared = oracle.prepare(known, theta, tilde, hat)
+        def call(key, model, theta, tilde, hat, sweeps=sweeps):
+            prepared = oracle.prepare(model, theta, tilde, hat)
             return oracle.ascent(key, prepared, 0.3, 0.3, warm, chains=3, sweeps=sweeps)
 
-        rows[f"3 chains x {sweeps} sweeps"] = timed(lambda f=call: f(key, known, theta, tilde, hat), calls)
+        rows[f"3 chains x {sweeps} sweeps"] = timed(lambda f=call: f(key, model, theta, tilde, hat), calls)
     return rows
 
 

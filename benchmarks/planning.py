@@ -20,8 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from _timing import interleave, one_core, ratio, report, seconds
-from horizonfree.models.mixture.model import Kernel
-from horizonfree.planning.backward import optimal
+from horizonfree.mdp.space import Kernel
+from horizonfree.planning import optimal
 
 Solver = tuple[Callable[[], Any], Callable[[Any], np.ndarray]]  # what is timed, and V_1 of what it returns
 

@@ -11,8 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from _timing import interleave, one_core, report
-from horizonfree.problems.gymnasium.from_env import from_gymnasium
-from horizonfree.mdp.rollout import simulate
+from horizonfree import from_gymnasium, simulate
 
 H = 50
 SEEDS = (1, 64, 1024)

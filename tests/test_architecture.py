@@ -1,6 +1,7 @@
-"""The shape of the library: data flows one way, every algorithm says what it is, files stay readable."""
+"""The shape of the library: rooms that show the data's way, explorers that say what they are, files that stay readable."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -8,65 +9,106 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "horizonfree"
-TESTS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "horizonfree"
+_spec = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "architecture.py")
+drawing = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(drawing)
+ROOMS, MODULES, ARROWS = drawing.ROOMS, drawing.modules(), drawing.arrows()
 
-# A module may import those above it only. Packages count as one layer.
-LAYERS = """
-errors meanings checks _x64 features row_sums mixture valid rows simulate rewards lanes planning_cpu planning
-radius ridge moments weighted optimism confidence
-likelihood evidence likelihood_set ellipsoid divergence tangent direct certificates
-oracle theory problems explorers
-stopping progress run exploration recipes sealed store batch compare
-report web settings tour cli __main__
-""".split()
-
+BASE = {"__init__", "__main__", "_inputs", "_x64", "errors"}  # all that stands outside the rooms
+# Methods of an object that lead to a module made for that object: the only imports against the way of the data.
+BACK = {
+    ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
+    ("runs.run", "runs.explore"),  # run.resume()
+    ("runs.run", "runs.store"),  # run.save()
+}
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
+FRAME = {"__init__", "interface", "loop", "options", "plug_in", "registry"}  # of explorers: no algorithms
 MAX_LINES = 330
 
 
-def modules() -> list[Path]:
-    return sorted(
-        path for path in SOURCE.rglob("*.py") if path.name != "__init__.py" or path.parent != SOURCE
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+def test_every_module_stands_in_a_room_and_imports_rooms_above_its_own_only():
+    rank = {name: i for i, name in enumerate(ROOMS)}
+    assert {room(name) for name in MODULES} == set(ROOMS) | BASE
+    wrong = [
+        f"{name} -> {other}"
+        for name, others in ARROWS.items()
+        for other in others
+        if room(name) in rank and room(other) in rank and rank[room(other)] > rank[room(name)]
+    ]
+    assert not wrong, f"imports against the way of the data: {wrong}"
+
+
+def test_no_import_leads_back_to_where_it_came_from():
+    """Also inside a room, and counting imports inside functions, but for three methods that are named above."""
+    state: dict[str, str] = {}
+
+    def visit(name: str, way: list[str]) -> None:
+        assert state.get(name) != "open", f"a cycle: {' -> '.join([*way[way.index(name) :], name])}"
+        if name in state:
+            return
+        state[name] = "open"
+        for other in ARROWS[name]:
+            if (name, other) not in BACK:
+                visit(other, [*way, name])
+        state[name] = "done"
+
+    for name in MODULES:
+        if name != "__init__":
+            visit(name, [])
+    unused = {pair for pair in BACK if pair[1] not in ARROWS[pair[0]]}
+    assert not unused, f"no longer needed: {unused}"
+
+
+def test_files_stay_readable():
+    long = {name: n for name, path in MODULES.items() if (n := len(path.read_text().splitlines())) > MAX_LINES}
+    assert not long
+
+
+def test_the_tests_stand_in_the_rooms_of_what_they_test():
+    folders = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert folders == set(ROOMS) | {"reference"}
+
+
+def test_the_rooms_say_what_they_are_and_the_docs_say_the_same():
+    index = (ROOT / "docs" / "architecture.md").read_text()
+    for name in ROOMS:
+        purpose = ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text()))
+        assert purpose, f"{name} does not say what it is for"
+        first = " ".join(purpose.split("\n\n")[0].split())
+        assert first in " ".join(index.split()), f"docs/architecture.md does not say of {name}: {first}"
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_imports():
+    assert (ROOT / "docs" / "images" / "architecture.svg").read_text() == drawing.draw(), (
+        "run python docs/architecture.py"
     )
 
 
-def layer(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
-
-
-def imported(path: Path) -> set[str]:
-    """Layers that a module imports when it is loaded; imports inside functions and for types do not count."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "horizonfree":
-            parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("horizonfree.")}
-    return found - {layer(path)}
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_follow_the_layers(path):
-    assert layer(path) in LAYERS, f"{layer(path)} is not in the list of layers"
-    rank = LAYERS.index(layer(path))
-    upward = {name for name in imported(path) if LAYERS.index(name) > rank}
-    assert not upward, f"{path.name} imports from layers above its own: {upward}"
-
-
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_files_stay_readable(path):
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_a_class_of_models_is_known_to_its_own_explorers_and_estimators_only():
+    """What a class needs is in its folder: nobody else but its own explorers and estimators imports it."""
+    allowed = {"models.mixture", "models.registry", "problems", "regression", "explorers"}
+    outside = {
+        f"{name} -> {other}"
+        for name, others in ARROWS.items()
+        for other in others
+        if other.startswith("models.mixture") and not any(name.startswith(x) for x in allowed)
+    }
+    assert not outside, f"these know a class of models that they need not know: {outside}"
 
 
 def explorer_modules() -> list[Path]:
-    return [path for path in sorted((SOURCE / "explorers").glob("*.py")) if not path.name.startswith("_")]
+    return [path for path in sorted((SOURCE / "explorers").glob("*.py")) if path.stem not in FRAME]
 
 
 @pytest.mark.parametrize("path", explorer_modules(), ids=lambda path: path.stem)
 def test_every_explorer_says_what_it_is_and_is_registered(path):
-    from horizonfree.explorers import EXPLORERS
+    from horizonfree.explorers.registry import EXPLORERS
 
     header = ast.get_docstring(ast.parse(path.read_text())) or ""
     missing = [name for name in FIELDS if not re.search(rf"^{name}", header, re.MULTILINE)]
@@ -76,10 +118,16 @@ def test_every_explorer_says_what_it_is_and_is_registered(path):
 
 
 def test_nothing_leads_from_an_explorer_to_the_truth():
-    """Explorers see the known class; only the loop and the simulator see a Mixture."""
+    """Explorers see a model; only problems, and what runs them, see the truth."""
+    for name, others in ARROWS.items():
+        if room(name) == "explorers":
+            assert not {other for other in others if room(other) == "problems"}, name
+
+
+def test_explorers_do_not_import_each_other():
     for path in explorer_modules():
-        names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
-        assert "Mixture" not in names, f"{path.name} names Mixture, which holds the truth"
+        others = {f"explorers.{other.stem}" for other in explorer_modules()}
+        assert not ARROWS[f"explorers.{path.stem}"] & others, path.name
 
 
 BLOCKED = ("gymnasium", "starlette", "uvicorn", "matplotlib", "typer", "numba")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree._inputs import numbers, real, share, whole
+from horizonfree._inputs import closest, count, numbers, real, share, whole
 from horizonfree.errors import OptionError, ShapeError
 
 
@@ -44,3 +44,15 @@ def test_numbers_are_doubles_and_real_ones_keep_their_type():
 def test_what_is_no_array_of_real_numbers_is_refused(value):
     with pytest.raises(ShapeError, match=r"x (has type .*; it must hold real numbers|is not an array)"):
         numbers(value, "x")
+
+
+def test_counts_begin_at_one():
+    assert count(np.int64(3), "x") == 3
+    with pytest.raises(OptionError, match="x is 0; it must be a whole number of at least 1"):
+        count(0, "x")
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_with_all():
+    names = ["river-swim", "combination-lock"]
+    assert closest("riverswim", names) == "did you mean 'river-swim'?"
+    assert closest("xyz", names) == "choose one of: combination-lock, river-swim"

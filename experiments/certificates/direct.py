@@ -17,6 +17,7 @@ import numpy as np
 import horizonfree as hf
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import direct
+from horizonfree.planning.backward import optimal_jax
 
 HERE = Path(__file__).parent
 BOUNDS = ("tangent", "interval", "uniform")
@@ -25,12 +26,11 @@ BOUNDS = ("tangent", "interval", "uniform")
 def bounds_of_order(order: int):
     """`tangent.reward_bounds` of all goals at once, with B or with B = 0."""
 
-    def of_goals(known, valid, confidence, rewards):
+    def of_goals(model, confidence, rewards):
         def one(reward):
-            found = tangent.reward_bounds(
-                known, valid, confidence.ball, confidence.step, confidence.divergence, reward
-            )
-            return tuple(getattr(found, name) for name in BOUNDS)
+            policy = optimal_jax(confidence.kernel, reward)[0]
+            found = tangent.reward_bounds(model.space, model.valid, confidence, reward, policy)
+            return tuple(found.gaps[name] for name in BOUNDS)
 
         return jax.lax.map(one, rewards)
 
@@ -48,14 +48,14 @@ def bounds_of_order(order: int):
 
 def row(run: hf.Run, delta: float, first, second) -> dict:
     """Both certificates of one run, and the gaps of its goal rewards with either order."""
-    known, confidence = run.problem.known, run.confidence(delta)
+    model, confidence = run.problem.model, run.confidence(delta)
     uniform = run.certificate(delta)
     began = time.process_time()
     counts = run.evidence.since[confidence.bet]
-    found = direct(known, run.valid, counts, confidence.ball, confidence.step)
+    found = direct(model.space, model.valid, counts, confidence.ball, confidence.step)
     seconds = time.process_time() - began
     goals = np.stack([hf.goal(run.problem, s) for s in range(run.problem.num_states)])
-    one, two = (compute(known, run.valid, confidence, goals) for compute in (first, second))
+    one, two = (compute(model, confidence, goals) for compute in (first, second))
     return {
         "uniform_eps": uniform.eps,
         "direct_eps": min(found.eps, uniform.eps),

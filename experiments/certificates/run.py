@@ -74,7 +74,7 @@ def design_rows(task: dict) -> list[dict]:
             "explorer": task["explorer"],
             "seed": task["seed"],
             "episodes": task["episodes"],
-            "efficiency": inefficiency(run, run.evidence),
+            "efficiency": inefficiency(problem.model, run.evidence),
         }
     ]
 
@@ -86,7 +86,7 @@ def rows(task: dict) -> list[dict]:
 
 def tasks(sweep: dict, seeds: int) -> list[dict]:
     """Every run, longest first."""
-    from horizonfree.explorers import EXPLORERS
+    from horizonfree.explorers.registry import EXPLORERS
 
     out = []
     for seed in range(seeds):

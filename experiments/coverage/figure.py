@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from horizonfree.explorers import label
+from horizonfree.explorers.registry import label
 
 HERE = Path(__file__).parent
 SETS = {

@@ -82,9 +82,9 @@ class Question:
         yield {"set": "likelihood", **counted(excess > 0), "needed": share}
         if not self.has_radius:
             return
-        ratio = batch.rows["truth_ratio"].max(1)
+        ratio = batch.records["truth_ratio"].max(1)
         yield {"set": "radius", **constants, **counted(ratio > 1), "needed": needed(ratio, delta)}
-        if batch[0].explorer.claim(self.problem.known, batch[0].progress.state) is not None:
+        if batch[0].explorer.claim(self.problem.model, batch[0].progress.state) is not None:
             eps = np.array([run.certificate(method="paper").eps for run in batch])
             outside = batch.curves["own_gap"][:, -1] > eps + 1e-9
             yield {"set": "claim", **constants, **counted(outside), "median_eps": float(np.median(eps))}
@@ -101,7 +101,7 @@ class Question:
         for _ in range(self.sweep["rounds"]):
             scales = np.geomspace(low, high, self.sweep["values"] + 2)[1:-1]
             batch = self.explored(seeds, over={"scale": scales})
-            outside = (batch.rows["truth_ratio"].max(1) > 1).reshape(len(scales), seeds)
+            outside = (batch.records["truth_ratio"].max(1) > 1).reshape(len(scales), seeds)
             fails = [clopper_pearson(int(x.sum()), seeds)[1] > self.sweep["delta"] for x in outside]
             first = max((i + 1 for i, x in enumerate(fails) if x), default=0)
             if first < len(scales):

@@ -14,23 +14,22 @@ def rows(task: tuple[str, dict, int]) -> list[dict]:
     """All checkpoints of one run."""
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
     import jax
-    import numpy as np
 
     import horizonfree as hf
-    from horizonfree.explorers import make_explorer
-    from horizonfree.planning.backward import evaluate_jax, optimal_jax
+    from horizonfree.explorers.registry import make_explorer
     from horizonfree.mdp.rewards import suite
+    from horizonfree.planning.backward import evaluate_jax, optimal_jax
 
     name, sweep, seed = task
     setting, made = sweep["settings"][name], dict(sweep["problem"])
     problem = hf.make(made.pop("name"), **made)
-    table, truth, start = suite(problem), problem.kernel(), problem.start
+    table, truth, at_start = suite(problem), problem.kernel(), problem.space.at_start
 
     @jax.jit
     def worst(kernel):
         policy, _ = jax.vmap(lambda r: optimal_jax(kernel, r))(table)
-        value = jax.vmap(lambda r, pi: evaluate_jax(truth, r, pi)[0, start])(table, policy)
-        best = jax.vmap(lambda r: optimal_jax(truth, r)[1][0, start])(table)
+        value = jax.vmap(lambda r, pi: at_start(evaluate_jax(truth, r, pi)[0]))(table, policy)
+        best = jax.vmap(lambda r: at_start(optimal_jax(truth, r)[1][0]))(table)
         return (best - value).max()
 
     run, out = None, []
@@ -44,9 +43,9 @@ def rows(task: tuple[str, dict, int]) -> list[dict]:
         else:
             run = run.resume(episodes=k - run.episodes, progress=False)
         with jax.enable_x64(True):
-            gap_own = float(worst(problem.known.kernel(np.asarray(run.theta_hat))))
-            gap_likelihood = float(worst(problem.known.kernel(np.asarray(run.confidence().theta))))
-        last = {key: float(x[-1]) for key, x in run.rows.items()}
+            gap_own = float(worst(problem.model.kernel(run.theta_hat)))
+            gap_likelihood = float(worst(run.confidence().kernel))
+        last = {key: float(x[-1]) for key, x in run.records.items()}
         out.append(
             {
                 "setting": name,

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 import horizonfree as hf
-from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
+from horizonfree.regression import oracle
 
 TILDE, HAT = 0, 1
 
@@ -19,12 +19,10 @@ TILDE, HAT = 0, 1
 @jax.jit
 def bounds(prepared, beta):
     """Raw value of 3 x 60 sweeps, W and U."""
-    S = prepared.succ.shape[2]
-    warm = oracle.Point(
-        jnp.zeros((prepared.horizon, S), jnp.int32), jnp.int32(prepared.horizon - 1), jnp.ones(S, bool)
-    )
+    H, S = prepared.space.horizon, prepared.space.num_states
+    warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
     found = oracle.ascent(jax.random.key(0), prepared, beta, beta, warm, chains=3, sweeps=60)
-    return found.raw, found.upper, oracle.relaxed(prepared, beta)[1][0, prepared.start]
+    return found.raw, found.upper, prepared.space.at_start(oracle.relaxed(prepared, beta)[1][0])
 
 
 def main() -> None:
@@ -35,7 +33,7 @@ def main() -> None:
         state = run.progress.state
         with jax.enable_x64(True):
             inverses = (jnp.asarray(state.ridge.Sigma_inv[i, 0]) for i in (TILDE, HAT))
-            full = oracle.prepare(to_device(problem.known), jnp.asarray(state.last.theta), *inverses)
+            full = oracle.prepare(to_device(problem.model), jnp.asarray(state.last.theta), *inverses)
             free = eqx.tree_at(lambda x: (x.F_hat, x.box_hat), full, (0 * full.F_hat, 0 * full.box_hat))
             for beta in (0.1, 0.03):
                 raw, W, U = bounds(full, beta)

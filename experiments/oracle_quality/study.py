@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree.regression import oracle
 from horizonfree._x64 import to_device
-from horizonfree.models.mixture.model import Known, Mixture
+from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.problems.named.lower_bounds import hard_instance
 from horizonfree.problems.named.random import random_mixture
+from horizonfree.problems.problem import Problem
+from horizonfree.regression import oracle
 
 MIXTURES = [(3, 2, 3), (3, 3, 3), (4, 2, 4), (5, 2, 3)]  # (S, A, H), dense
 HARD = [3, 4, 5]  # d, at H = 5
@@ -27,7 +28,7 @@ SWEEPS = [20, 60]
 RESULTS = Path(__file__).parent / "results" / "rows.csv"
 
 
-def draw_problem(i: int) -> tuple[str, Mixture]:
+def draw_problem(i: int) -> tuple[str, Problem]:
     """Draw number i: families in turn, d from 2 to 4 for the mixtures."""
     family = i % (len(MIXTURES) + len(HARD))
     if family < len(MIXTURES):
@@ -39,13 +40,14 @@ def draw_problem(i: int) -> tuple[str, Mixture]:
     return f"hard {d}", hard_instance(dim=d, episodes=3 * d * d, horizon=5, seed=i)
 
 
-def covariance(rng: np.random.Generator, known: Known) -> np.ndarray:
+def covariance(rng: np.random.Generator, model: MixtureModel) -> np.ndarray:
     """I plus weighted regression vectors phi_V(s, a), V random and half empty."""
     N = int(10 ** rng.uniform(0, 3))
-    s, a = rng.integers(known.num_states, size=N), rng.integers(known.num_actions, size=N)
-    V = rng.uniform(size=(N, known.num_states)) * (rng.uniform(size=(N, known.num_states)) < 0.5)
-    x = np.einsum("kn,knd->kd", np.take_along_axis(V, known.succ[s, a], 1), known.phi[s, a])
-    return np.eye(known.dim) + (x.T * rng.uniform(0.5, 5, N)) @ x
+    _, S, A = model.space.sizes
+    s, a = rng.integers(S, size=N), rng.integers(A, size=N)
+    V = rng.uniform(size=(N, S)) * (rng.uniform(size=(N, S)) < 0.5)
+    x = np.einsum("kn,knd->kd", np.take_along_axis(V, model.space.succ[s, a], 1), model.phi[s, a])
+    return np.eye(model.dim) + (x.T * rng.uniform(0.5, 5, N)) @ x
 
 
 def radius_for(level: float, inputs: tuple) -> float:
@@ -67,19 +69,15 @@ def ascend(key, prepared, beta, warm, sweeps):
 def measure(i: int) -> dict[str, object]:
     family, problem = draw_problem(i)
     rng = np.random.default_rng(i)
-    known = problem.known
-    inverses = [np.linalg.inv(covariance(rng, known)) for _ in range(2)]
-    inputs = (known, problem.truth, *inverses)
+    model, (H, S, _) = problem.model, problem.space.sizes
+    inverses = [np.linalg.inv(covariance(rng, model)) for _ in range(2)]
+    inputs = (model, problem.truth, *inverses)
     beta = radius_for(LEVELS[i // 7 % len(LEVELS)], inputs)
     best = oracle.exhaustive(*inputs, beta=beta)
-    row = {"draw": i, "family": family, "d": known.dim, "beta": beta}
+    row = {"draw": i, "family": family, "d": model.dim, "beta": beta}
     row |= {"best": float(best.raw), "upper": float(best.upper)}
-    warm = oracle.Point(
-        jnp.zeros((known.horizon, known.num_states), jnp.int32),
-        jnp.int32(known.horizon - 1),
-        jnp.ones(known.num_states, bool),
-    )
-    prepared = oracle.prepare(to_device(known), *inputs[1:])
+    warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
+    prepared = oracle.prepare(to_device(model), *inputs[1:])
     for sweeps in SWEEPS:
         found = ascend(jax.random.key(i), prepared, beta, warm, sweeps=sweeps)
         row[f"ascent_{sweeps}"] = float(found.raw)

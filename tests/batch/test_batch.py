@@ -1,6 +1,7 @@
 """Many explorations at once have the numbers that each has alone."""
 
 import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -14,9 +15,12 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch import many
 from horizonfree.batch.cast import gather
 from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
-from horizonfree.explorers.information import design
-from horizonfree.explorers.interface import Explorer
-from horizonfree.models.mixture.evidence import excess, ladder
+from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.guarantees.bets import Bets, ladder
+from horizonfree.models.interface import Model
+from horizonfree.models.mixture.design import design
+from horizonfree.models.mixture.evidence import excess
+from horizonfree.planning.backward import optimal_jax
 
 K = 9
 SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
@@ -33,7 +37,7 @@ def mixture(seed=0, **sizes):
 def leaves(run):
     """Every number of a run, under a name."""
     named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
-    return {jax.tree_util.keystr(where): np.asarray(x) for where, x in named} | dict(run.rows)
+    return {jax.tree_util.keystr(where): np.asarray(x) for where, x in named} | dict(run.records)
 
 
 def assert_same_bits(run, other):
@@ -75,36 +79,32 @@ def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wid
 
 class State(eqx.Module):
     policy: jax.Array
-    due: jax.Array
+    is_due: jax.Array
     choices: jax.Array
 
 
 class NowAndThen(Explorer):
     """Chooses a random policy with probability 1/4 per episode, and remains due until the episode is over."""
 
-    def init(self, known, valid):
-        policy = jnp.zeros((known.horizon, known.num_states), jnp.int32)
+    learns: ClassVar[type[Model]] = Model
+
+    def init(self, model):
+        policy = jnp.zeros((model.space.horizon, model.space.num_states), jnp.int32)
         return State(policy, jnp.asarray(True), jnp.int32(0))
 
-    def is_due(self, known, state):
-        return state.due
-
-    def choose(self, key, known, valid, state, evidence):
+    def choose(self, key, model, state, evidence):
         jax.debug.callback(lambda _: CHOICES.append(1), state.choices)
-        policy = jax.random.randint(key, state.policy.shape, 0, known.num_actions, jnp.int32)
-        return State(policy, state.due, state.choices + 1)
+        policy = jax.random.randint(key, state.policy.shape, 0, model.space.num_actions, jnp.int32)
+        return State(policy, state.is_due, state.choices + 1)
 
-    def update(self, known, valid, state, evidence, trajectory):
+    def update(self, model, state, evidence, trajectory):
         due = (trajectory.s.sum() + evidence.episodes) % 4 == 0
-        return State(state.policy, due, state.choices), {"choices": state.choices}
+        return State(state.policy, due, state.choices), Info({"choices": state.choices})
 
-    def estimate(self, known, valid, state, evidence):
-        return evidence.theta
+    def plan(self, model, state, evidence, reward):
+        return Planned(*optimal_jax(model.estimate(evidence), reward))
 
-    def audit(self, known, state, truth):
-        return {}
-
-    def claim(self, known, state):
+    def claim(self, model, state):
         return None
 
 
@@ -127,7 +127,7 @@ def test_no_member_pays_for_the_choices_of_another():
     assert made % group == 0
     assert needed <= made <= 1.5 * needed < N * K / 2
     alone = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
-    np.testing.assert_array_equal(choices[17], alone.rows["choices"])
+    np.testing.assert_array_equal(choices[17], alone.records["choices"])
 
 
 def no_judge(problems):
@@ -156,9 +156,10 @@ def test_curves_are_what_each_run_says_of_itself():
             assert said[name] == pytest.approx(max(gaps), abs=1e-9)
         assert said["eps"] == pytest.approx(run.certificate(0.1).eps, abs=1e-9)
         with jax.enable_x64(True):
-            promise = design(run.problem.known, run.valid, run.evidence.rows, run.evidence.theta)[1]
-            outside = excess(run.valid, run.evidence, run.problem.truth, 0.1).max()
-        assert said["efficiency"] == pytest.approx(K * float(promise) / run.valid.num_free, rel=1e-9)
+            valid, evidence = run.problem.model.valid, run.evidence
+            promise = design(run.problem.space, valid, evidence.row_counts, evidence.theta)[1]
+            outside = excess(valid, evidence, run.problem.truth, 0.1).max()
+        assert said["efficiency"] == pytest.approx(K * float(promise) / valid.num_free, rel=1e-9)
         assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
     earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
     assert batch.curves["eps"][2, 0] == pytest.approx(earlier.certificate(0.1).eps, abs=1e-9)
@@ -176,8 +177,8 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
     for i, run in enumerate(batch):
         place, value, seed = np.unravel_index(i, (2, 2, 2))
         assert (run.explorer.scale, run.seed) == (scales[value], seed)
-        np.testing.assert_allclose(run.problem.truth / run.problem.known.unit, truths[place], rtol=1e-12)
-    ratios = batch.rows["truth_ratio"][:, 0].reshape(batch.shape)
+        np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
+    ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
     alone = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
     for name, x in leaves(batch[6]).items():
@@ -194,7 +195,7 @@ def test_a_member_goes_on_like_any_run():
 
 @pytest.fixture
 def in_pairs(monkeypatch):
-    monkeypatch.setattr(batch_job, "MOST", {True: 2, False: 2})
+    monkeypatch.setattr(batch_job, "MOST_MEMBERS", {True: 2, False: 2})
 
 
 def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
@@ -256,7 +257,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)
 
         def fitting(memory, is_wide=False):
-            bets = np.zeros(1, np.int32), np.ones(1)
+            bets = Bets(np.zeros(1, np.int32), np.ones(1))
             return batch_job.Job(batch.cast, 1, bets, np.zeros(0), no_judge(1), is_wide, memory).fitting()
 
         assert fitting(batch_job.room(None)) == 10
@@ -306,7 +307,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         (OptionError, "list of problems is empty", {"problem": []}),
         (OptionError, "carry their own", {"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}),
         (ShapeError, "problem 1 has horizon 5", {"problem": [mixture(), mixture(horizon=5)]}),
-        (ShapeError, "problem 1 has B", {"problem": [mixture(), mixture(dim=4)]}),
+        (ShapeError, "problem 1 has bound", {"problem": [mixture(), mixture(dim=4)]}),
         (ShapeError, "of problem 1 has shape", {"problem": [mixture(), mixture(actions=3)]}),
         (SimulationError, "no truth", {"problem": dataclasses.replace(mixture(), truth=None)}),
     ],
@@ -326,6 +327,6 @@ def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
     batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
     alone = hf.Mixture.from_kernels(kernels, horizon=3, weights=rounded)
     np.testing.assert_array_equal(batch[0].problem.truth, alone.truth)
-    assert batch[0].goal.delta == 0.2
+    assert batch[0].until.delta == 0.2
     again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
     np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)

@@ -31,7 +31,7 @@ def test_a_row_has_the_numbers_of_its_run(rows):
     assert row["eps"] == pytest.approx(run.certificate().eps, rel=1e-9)
     tables = [f(problem, g) for f in (rewards.goal, rewards.occupancy) for g in range(4)]
     for curve, theta in (("gap", run.confidence().theta), ("own_gap", run.theta_hat)):
-        plans = [planning.optimal(problem.known.kernel(theta), table).policy for table in tables]
+        plans = [planning.optimal(problem.model.kernel(theta), table).policy for table in tables]
         worst = max(hf.true_gap(problem, table, policy) for table, policy in zip(tables, plans))
         assert row[curve] == pytest.approx(worst, abs=1e-9)
 

@@ -15,11 +15,11 @@ import pexpect
 import pytest
 
 import horizonfree as hf
-from horizonfree.explorers import EXPLORERS
+from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.guarantees.meanings import MEANINGS
 from tests.shell import COMMAND, TINY, Shell
 
-HERE = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = [
     "tour",
     "problems",
@@ -96,7 +96,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
     """In the table that is shown, and in the documentation."""
     shell.json(f"explore {TINY} --explorer hf-ucrl-rfe++ --opt oracle=relaxed --episodes 2 --out a")
     shell.json(f"explore {TINY} --explorer ucrl-rfe --episodes 2 --out b")
-    text = (HERE.parent / "docs" / "command-line.md").read_text()
+    text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
         "certify a --method direct",
@@ -222,7 +222,7 @@ def test_what_is_rounding_is_shown_as_no_loss(
     monkeypatch.setattr("horizonfree.report.compare", lambda *_, **__: rows)
     assert shell.json("compare a")["runs"][0]["worst_true_gap"] == 0
     parts = [[{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}]]
-    monkeypatch.setattr("horizonfree.compare.contest", lambda *_, **__: parts)
+    monkeypatch.setattr("horizonfree.batch.compare.contest", lambda *_, **__: parts)
     assert shell.json("compare --problem zoned-grid")["explorers"][0]["worst_true_gap"] == 0
 
 
@@ -308,9 +308,9 @@ def test_on_a_terminal_progress_is_live_and_control_c_saves(tmp_path: Path) -> N
     child.close()
     assert child.exitstatus == 130
     run = hf.load(tmp_path / "a")
-    assert 0 < run.episodes == len(run.rows["information"])
-    assert run.goal is not None
-    assert run.goal.until_eps == 0.0001
+    assert 0 < run.episodes == len(run.records["information"])
+    assert run.until is not None
+    assert run.until.until_eps == 0.0001
 
 
 def test_whoever_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -> None:
@@ -326,13 +326,13 @@ def test_whoever_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -> None
 
 def examples(name: str) -> list[str]:
     """The commands after a prompt in a page of the documentation."""
-    text = (HERE.parent / "docs" / name).read_text().replace("\\\n", " ")
+    text = (DOCS / name).read_text().replace("\\\n", " ")
     return re.findall(r"^\$ horizonfree (.*)$", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", ["command-line.md", "runs.md"])
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
-    (HERE.parent / "docs" / page).read_text()
+    (DOCS / page).read_text()
     np.save("reward.npy", np.full(64, 0.05))
     Path("settings.toml").write_text(toml_block())
     lines = examples(page)
@@ -344,7 +344,7 @@ def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> No
 
 def test_the_python_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "runs.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "runs.md").read_text(), re.DOTALL)
     assert blocks
     names: dict[str, Any] = {}
     for block in blocks:
@@ -370,7 +370,7 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
 
 def toml_block() -> str:
     """The settings file that the documentation shows."""
-    text = (HERE.parent / "docs" / "command-line.md").read_text()
+    text = (DOCS / "command-line.md").read_text()
     found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
     assert found
     return found[1]

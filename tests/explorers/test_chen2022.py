@@ -8,6 +8,7 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers import chen2022
 from horizonfree.explorers.chen2022 import PLAIN, PSEUDO, Chen2022
+from horizonfree.regression.projection import least_squares
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
@@ -36,8 +37,8 @@ def pseudo_values(phi, theta, Sigma, Sigma_hat, beta, policy, reward):
 def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
     """The search's answer (pi_k, r_k) is taken as given; everything computed from it is checked."""
     problem, K = mixture(), 20
-    known, phi = problem.known, full_features(problem.known)
-    H, d, lam = known.horizon, known.dim, known.bound**-2
+    model, phi = problem.model, full_features(problem.model)
+    H, d, lam = model.space.horizon, model.dim, model.bound**-2
     explorer = Chen2022(constants=constants, scale=0.3, bias_scale=0.1, pool_steps=pool_steps, sweeps=2)
 
     def regressions():
@@ -48,7 +49,7 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
     series = {PLAIN: (regressions(), regressions()), PSEUDO: (regressions(), regressions())}
     below_cap = 0
     for state, trajectory, after in follow(problem, explorer, K):
-        answer, radii = state.answer, jax.tree.map(float, explorer.radii(known, state))
+        answer, radii = state.answer, jax.tree.map(float, explorer.radii(model, state.episode + 1))
         Sigmas = [[x.Sigma for x in series[i][0]] for i in (PLAIN, PSEUDO)]
         theta = [constrained(problem, [series[i][0][h] for i in (PLAIN, PSEUDO)]) for h in range(H)]
         V, V_hat = pseudo_values(phi, theta, *Sigmas, radii.hat, answer.policy, answer.reward)
@@ -70,11 +71,9 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
 
 def constrained(problem, regressions):
     """The least-squares point of both series among the valid kernels, by the library's own solver."""
-    from horizonfree.models.mixture.valid import valid_set
-    from horizonfree.regression.projection import least_squares
-
-    valid = valid_set(problem.known)
-    return np.asarray(least_squares(valid, sum(x.Sigma for x in regressions), sum(x.b for x in regressions)))
+    return np.asarray(
+        least_squares(problem.model.valid, sum(x.Sigma for x in regressions), sum(x.b for x in regressions))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +84,7 @@ def run():
 def test_the_search_is_near_the_best_of_all_policies_and_rewards(x64):
     """Enumerated on a problem of two steps: the ascent may stop at a local maximum, but not at a poor one."""
     problem, explorer = hf.make("random-mixture", states=4, actions=2, dim=2, horizon=2), Chen2022(scale=0.2)
-    known, phi = problem.known, full_features(problem.known)
+    model, phi = problem.model, full_features(problem.model)
     *_, (state, _, _) = follow(problem, explorer, 12)
     found = float(state.answer.V_hat[0, problem.start])
     first = [[state.ridge.Sigma[h, i, HAT] for h in range(2)] for i in (PLAIN, PSEUDO)]
@@ -94,7 +93,7 @@ def test_the_search_is_near_the_best_of_all_policies_and_rewards(x64):
         constrained(problem, [literal.Regression(first[i][h], b[i][h]) for i in (PLAIN, PSEUDO)])
         for h in range(2)
     ]
-    beta = float(explorer.radii(known, state).hat)
+    beta = float(explorer.radii(model, state.episode + 1).hat)
     best = 0.0
     # u_1 depends on the reward of the last step and the action at the start; u_2 = 0
     for bits in range(2**4):
@@ -108,13 +107,13 @@ def test_the_search_is_near_the_best_of_all_policies_and_rewards(x64):
 
 
 def test_rows_weights_and_estimate_are_in_their_ranges(run):
-    H, d = run.problem.horizon, run.problem.known.dim
-    rows = run.rows
+    H, d = run.problem.horizon, run.problem.model.dim
+    rows = run.records
     assert ((rows["V_hat"] >= 0) & (rows["V_hat"] <= 1)).all()
     assert rows["V_hat"][-1] < 1
     assert (rows["smallest_sigma_sq"] >= H**2 / d - 1e-12).all()
     assert (rows["largest_sigma_sq"] <= 3 * H**2 + 1e-9).all()
-    assert run.valid.contains(run.theta_hat)
+    assert run.problem.model.valid.contains(run.theta_hat)
     assert set(np.unique(run.progress.state.answer.reward)) <= {0.0, 1.0}
 
 

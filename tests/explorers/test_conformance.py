@@ -1,5 +1,6 @@
 """What every explorer must do, whatever its algorithm: one suite over all entries of EXPLORERS."""
 
+import inspect
 import pkgutil
 import sys
 
@@ -10,9 +11,14 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
-from horizonfree.explorers import EXPLORERS, describe, make_explorer
-from horizonfree.explorers.interface import begin
-from horizonfree.mdp.rollout import check_policy
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import audit, begin, is_due
+from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
+from horizonfree.mdp.rollout import policy_table
+from horizonfree.models.interface import Model
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.planning import evaluate, optimal
 from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting
 
@@ -71,7 +77,7 @@ def shapes(tree):
 @everyone
 def test_the_state_keeps_its_shape_under_scan(name, x64):
     setting, explorer = Setting(tiny()), small(name)
-    first = begin(explorer, setting.known, setting.valid, setting.nothing)
+    first = begin(explorer, setting.model, setting.nothing)
     chosen, _, after, info = eqx.filter_eval_shape(setting.episode, explorer, jax.random.key(0), first)
     expected = shapes(eqx.filter_eval_shape(lambda: first.state))
     assert shapes(chosen) == shapes(after.state) == expected
@@ -82,11 +88,11 @@ def test_the_state_keeps_its_shape_under_scan(name, x64):
 def test_compiled_and_mapped_over_keys_or_op_by_op_the_numbers_agree(name, run_of, x64):
     """One more choice and one given episode. Integers are left out: rounding may settle an exact tie either way."""
     setting, explorer, now = Setting(tiny()), small(name), to_device(run_of(name).progress)
-    trajectory = setting.sampler.episode(jax.random.key(5), now.state.policy, setting.start)
+    trajectory = setting.sampler.episode(jax.random.key(5), now.state.policy, setting.model.space)
 
     def step(key):
-        state = explorer.choose(key, setting.known, setting.valid, now.state, now.evidence)
-        return explorer.update(setting.known, setting.valid, state, now.evidence, trajectory)
+        state = explorer.choose(key, setting.model, now.state, now.evidence)
+        return explorer.update(setting.model, state, now.evidence, trajectory)
 
     keys = jax.random.split(jax.random.key(0), 3)
     mapped = jax.tree.map(lambda x: x[1], jax.jit(jax.vmap(step))(keys))
@@ -106,7 +112,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name, run_of):
     first = hf.explore(tiny(), small(name), episodes=2, seed=1, progress=False)
     again = first.resume(episodes=EPISODES - 2, progress=False)
     same(again.progress, whole.progress)
-    same(dict(again.rows), dict(whole.rows))
+    same(dict(again.records), dict(whole.records))
     for before, after in zip(ridges(first.progress.state), ridges(whole.progress.state), strict=True):
         growth = after.Sigma - before.Sigma
         np.testing.assert_allclose(after.Sigma, np.swapaxes(after.Sigma, -1, -2), rtol=1e-12, atol=1e-15)
@@ -120,17 +126,17 @@ def ridges(state):
 
 
 @everyone
-def test_its_runs_have_policies_rows_plans_and_certificates(name, run_of):
+def test_its_runs_have_policies_records_plans_and_certificates(name, run_of):
     run = run_of(name)
-    check_policy(run.problem, run.progress.state.policy)
-    for x in run.rows.values():
+    policy_table(run.progress.state.policy, *run.problem.space.sizes)
+    for x in run.records.values():
         assert x.shape == (EPISODES,)
         assert np.isfinite(x).all()
-    assert run.theta_hat.shape == (run.problem.known.dim,)
+    assert run.theta_hat.shape == (run.problem.model.dim,)
     assert 0 < run.certificate().eps <= 1
     plan = run.plan(hf.goal(run.problem, 3))
     assert hf.true_gap(run.problem, hf.goal(run.problem, 3), plan.policy) <= plan.gap <= 1
-    claim = run.explorer.claim(run.problem.known, run.progress.state)
+    claim = run.explorer.claim(run.problem.model, run.progress.state)
     assert claim is None or 0 <= claim.eps <= 1
 
 
@@ -151,7 +157,94 @@ def test_its_name_and_options_build_it_again(name):
     same(eqx.filter(again, eqx.is_array_like), eqx.filter(explorer, eqx.is_array_like))
 
 
+METHODS = {
+    "init": ["model"],
+    "choose": ["key", "model", "state", "evidence"],
+    "update": ["model", "state", "evidence", "trajectory"],
+    "plan": ["model", "state", "evidence", "reward"],
+    "claim": ["model", "state"],
+}
+
+
+@everyone
+def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
+    """And nothing of the interface is left abstract: `learns` is a class of models, a PlugIn's that of mixtures."""
+    kind = EXPLORERS[name].kind
+    assert Explorer.__abstractmethods__ == set(METHODS)
+    for method, names in METHODS.items():
+        given = inspect.signature(getattr(kind, method)).parameters
+        assert [x for x in given if x != "self"] == names, method
+    assert not getattr(kind, "__abstractmethods__", None)
+    assert issubclass(kind.learns, Model)
+    assert (kind.learns is MixtureModel) == issubclass(kind, PlugIn)
+    assert isinstance(tiny().model, kind.learns)
+
+
+@everyone
+def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_episode(name, run_of, x64):
+    """The field is optional: without it, or where it is None, a choice is made before every episode."""
+    setting, explorer = Setting(tiny()), small(name)
+    due = is_due(explorer.init(setting.model))
+    assert due is None or bool(due)
+    after = is_due(run_of(name).progress.state)
+    assert (after is None) == (due is None)
+    if due is not None:
+        assert due.shape == np.shape(after) == ()
+        assert due.dtype == np.asarray(after).dtype == bool
+
+
+def test_an_explorer_that_is_lazy_says_when_it_is_due():
+    lazy = {name for name in EXPLORERS if "lazy" in EXPLORERS[name].options}
+    with jax.enable_x64(True):
+        model = to_device(tiny().model)
+        due = {name for name in EXPLORERS if is_due(small(name).init(model)) is not None}
+    assert due == lazy == {"hf-ucrl-rfe++"}
+
+
+@everyone
+def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
+    """A PlugIn plans in the kernel of its own parameter, the others in the one that the evidence suggests."""
+    run = run_of(name)
+    (H, S, _), model = run.problem.space.sizes, run.problem.model
+    now, reward = to_device(run.progress), np.random.default_rng(0).uniform(size=run.problem.space.sizes) / H
+    policy, V = eqx.filter_jit(run.explorer.plan)(to_device(model), now.state, now.evidence, reward)
+    assert (policy.shape, policy.dtype, V.shape) == ((H, S), np.int32, (H + 1, S))
+    policy_table(policy, *run.problem.space.sizes)
+    if isinstance(run.explorer, PlugIn):
+        theta = run.explorer.theta_hat(to_device(model), now.state, now.evidence)
+        np.testing.assert_array_equal(run.theta_hat, theta)
+        kernel = model.kernel(np.asarray(theta))
+    else:
+        kernel = jax.tree.map(np.asarray, model.estimate(run.evidence))
+    np.testing.assert_allclose(evaluate(kernel, reward, np.asarray(policy)), V, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(optimal(kernel, reward).V, V, rtol=0, atol=1e-12)
+    asked = run.plan(reward, model="explorer")
+    np.testing.assert_array_equal(asked.policy, policy)
+    assert asked.value == pytest.approx(float(V[0, run.problem.start]), abs=1e-12)
+
+
+@everyone
+def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, x64):
+    """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
+    setting, explorer, now = Setting(tiny()), small(name), to_device(run_of(name).progress)
+    trajectory = setting.sampler.episode(jax.random.key(5), now.state.policy, setting.model.space)
+    _, info = explorer.update(setting.model, now.state, now.evidence, trajectory)
+    said, ratios, truth = audit(info.balls, setting.truth), [], np.asarray(setting.truth)
+    for ball in info.balls:
+        Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
+        off = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]
+        ratios += [*np.ravel(np.sqrt(np.einsum("...i,...ij,...j->...", off, Sigma, off)) / radius)]
+    assert set(said) == ({"truth_ratio", "balls_violated"} if info.balls else set())
+    assert set(said) == set(run_of(name).records) & {"truth_ratio", "balls_violated"}
+    if ratios:
+        assert float(said["truth_ratio"]) == pytest.approx(max(ratios), rel=1e-6)
+        assert int(said["balls_violated"]) == sum(x > 1 for x in ratios)
+
+
+HOUSE = {"interface", "loop", "options", "plug_in", "registry"}  # what is no algorithm
+
+
 def test_every_module_of_explorers_is_registered():
     path = sys.modules["horizonfree.explorers"].__path__
-    modules = {x.name for x in pkgutil.iter_modules(path) if not x.name.startswith("_")}
+    modules = {x.name for x in pkgutil.iter_modules(path)} - HOUSE
     assert modules == {entry.kind.__module__.rsplit(".", 1)[1] for entry in EXPLORERS.values()}

@@ -25,23 +25,22 @@ def test_each_aim_has_the_fewest_visits_and_aims_so_far():
 def test_the_chance_it_reports_is_that_of_its_policy_in_its_model():
     """The probability that the aim is met: an occupancy in the model where meeting it ends the episode."""
     problem = slips()
-    known = problem.known
     run = hf.explore(problem, "goal-cycling", episodes=12, seed=3, progress=False)
     theta = np.asarray(run.evidence.theta)
     again = run.resume(episodes=1, progress=False)
     state, before = again.progress.state, run.progress.state.aims
     (aim,) = np.argwhere(state.aims != before)
-    P = known.kernel(theta).dense()
+    P = problem.model.kernel(theta).dense()
     S, A = problem.num_states, problem.num_actions
     ended = np.zeros((S + 1, A, S + 1))
     ended[:S, :, :S], ended[S, :, S] = P, 1.0
     ended[aim[0], aim[1]] = np.eye(S + 1)[S]
     kernel = hf.Mixture.from_tabular(ended, horizon=problem.horizon).kernel()
     policy = np.concatenate([state.policy, np.zeros((problem.horizon, 1), int)], axis=1)
-    d = planning.occupancy(kernel, policy, problem.start)
-    assert np.isclose(d[:, aim[0], aim[1]].sum(), again.rows["chance"][-1], atol=1e-9)
+    d = planning.visits(kernel, policy, problem.start)
+    assert np.isclose(d[:, aim[0], aim[1]].sum(), again.records["chance"][-1], atol=1e-9)
     best = planning.optimal(kernel, np.broadcast_to(one_hot(S + 1, A, aim), (problem.horizon, S + 1, A)))
-    assert np.isclose(best.V[0, problem.start], again.rows["chance"][-1], atol=1e-9)
+    assert np.isclose(best.V[0, problem.start], again.records["chance"][-1], atol=1e-9)
 
 
 def one_hot(S, A, aim):
@@ -56,4 +55,4 @@ def test_a_pair_that_cannot_be_met_does_not_hold_the_attention():
     run = hf.explore(problem, "goal-cycling", episodes=40, progress=False)
     aims = run.progress.state.aims
     assert aims.max() <= 40 / 2
-    assert (aims[run.valid.reachable] > 0).mean() > 0.5
+    assert (aims[problem.space.reachable] > 0).mean() > 0.5

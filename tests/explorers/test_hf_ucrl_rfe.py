@@ -9,11 +9,11 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE, confidence_set
-from horizonfree.explorers.interface import begin, simulate_block
+from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
+from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.valid import valid_set
+from horizonfree.planning import backward as planning
 from horizonfree.regression import moments, radius
 from tests.reference import home as literal
 from tests.reference.episodes import full_features
@@ -28,11 +28,8 @@ PROBLEMS = {
 
 def setting(problem, explorer, seed=0):
     """Everything a loop needs, on the device; call inside the 64-bit scope."""
-    valid = valid_set(problem.known)
-    known = to_device(problem.known)
-    first = ev.init(valid, *ev.ladder())
-    key = jax.random.key(seed)
-    return known, to_device(valid), key, begin(explorer, known, to_device(valid), first)
+    model = to_device(problem.model)
+    return model, jax.random.key(seed), begin(explorer, model, model.nothing(ladder()))
 
 
 @pytest.mark.parametrize(
@@ -41,37 +38,37 @@ def setting(problem, explorer, seed=0):
 def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     """The oracle's answer (pi_k, theta_k, r_k) is taken as given, as the paper does; all else is recomputed."""
     problem, K, M = PROBLEMS[name](), 20, 4
-    known = problem.known
-    d, H, B = known.dim, known.horizon, known.bound
+    model = problem.model
+    d, H, B = model.dim, model.space.horizon, model.bound
     explorer = HFUCRLRFE(constants=constants, moment_orders=M, lazy=0.0, budget=K, chains=2, sweeps=4)
-    device, valid, key, progress = setting(problem, explorer)
-    sampler = Sampler.of(problem.kernel())
+    device, key, progress = setting(problem, explorer)
+    sampler = Sampler.of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     alpha, gamma, lam = H**-0.5, d**-0.25, d / B**2
-    phi = full_features(known)
+    phi = full_features(model)
     hat, tilde = literal.Family.init(M, d, lam), literal.Family.init(M, d, lam)
     state, evidence = progress.state, progress.evidence
 
     for k in range(1, K + 1):
-        beta, beta_k = float(explorer.beta(known, K, B)), float(explorer.beta(known, k, B))
+        beta, beta_k = float(explorer.beta(model, K)), float(explorer.beta(model, k))
         key_choose, key_episode = jax.random.split(jax.random.fold_in(key, k))
-        state = choose(key_choose, device, valid, state, evidence)
-        answer = state.last
+        state = choose(key_choose, device, state, evidence)
+        answer, found = state.last, state.last.found
         V, V_hat, _ = pseudo_values(
             phi,
             np.asarray(answer.theta),
             tilde.Sigma[0],
             hat.Sigma[0],
             beta,
-            np.asarray(answer.point.policy),
-            np.asarray(answer.point.reward),
+            np.asarray(found.point.policy),
+            np.asarray(found.point.reward),
         )
-        np.testing.assert_allclose(answer.V, V, atol=1e-9)
-        np.testing.assert_allclose(answer.V_hat, V_hat, atol=1e-9)
-        assert float(answer.value) == pytest.approx(V_hat[0, known.start], abs=1e-9)
+        np.testing.assert_allclose(found.V, V, atol=1e-9)
+        np.testing.assert_allclose(found.V_hat, V_hat, atol=1e-9)
+        assert float(found.value) == pytest.approx(V_hat[0, model.space.start], abs=1e-9)
 
-        trajectory = sampler.episode(key_episode, state.policy, known.start)
-        rows, y = moments.episode_rows(device, jnp.stack([answer.V, answer.V_hat], 1), trajectory, M)
+        trajectory = sampler.episode(key_episode, state.policy, model.space)
+        rows, y = moments.episode_rows(device, jnp.stack([found.V, found.V_hat], 1), trajectory, M)
         _, sigma_bar_sq = moments.regress(state.ridge, rows, y, beta=beta_k, alpha=alpha, gamma=gamma)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         (hat, tilde), (weights_hat, weights_tilde) = literal.episode(
@@ -80,7 +77,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
         np.testing.assert_allclose(sigma_bar_sq[:, HAT], weights_hat, rtol=1e-9)
         np.testing.assert_allclose(sigma_bar_sq[:, TILDE], weights_tilde, rtol=1e-9)
 
-        state, _ = update(device, valid, state, evidence, trajectory)
+        state, _ = update(device, state, evidence, trajectory)
         for family, reference in ((HAT, hat), (TILDE, tilde)):
             np.testing.assert_allclose(state.ridge.Sigma[family], reference.Sigma, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(state.ridge.b[family], reference.b, rtol=1e-9, atol=1e-9)
@@ -90,18 +87,16 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
 def seeds(problem, explorer, episodes, count):
     """Rows [seeds, episodes] and last states, one compiled call for all seeds."""
     with jax.enable_x64(True):
-        valid = to_device(valid_set(problem.known))
-        known = to_device(problem.known)
-        first = ev.init(valid, *ev.ladder())
-        sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
+        model, truth = to_device((problem.model, problem.truth))
+        first, sampler = model.nothing(ladder()), Sampler.of(to_device(problem.kernel()))
 
         @eqx.filter_jit
         @eqx.filter_vmap
         def one(seed):
             key = jax.random.key(seed)
-            progress = begin(explorer, known, valid, first)
+            progress = begin(explorer, model, first)
             n = jnp.int32(episodes)
-            return simulate_block(explorer, known, valid, sampler, truth, key, progress, n, episodes)
+            return simulate_block(explorer, model, sampler, truth, key, progress, n, episodes)
 
         return to_numpy(one(jnp.arange(count)))
 
@@ -132,7 +127,7 @@ def grid_run():
 
 def test_theta_k_is_always_a_valid_kernel_inside_its_balls(grid_run):
     for answer in (grid_run.progress.state.last, grid_run.progress.state.best):
-        assert grid_run.valid.contains(np.asarray(answer.theta))
+        assert grid_run.problem.model.valid.contains(np.asarray(answer.theta))
 
 
 @pytest.fixture(scope="module")
@@ -151,22 +146,22 @@ def eager_run():
 
 def test_theta_k_is_at_most_sqrt_two_times_as_far_from_both_centres_as_the_truth(eager_run):
     """The least-squares point: the sum of both squares is no larger than at theta_star, which is feasible."""
-    rows = eager_run.rows
+    rows = eager_run.records
     assert (rows["ball_ratio"][1:] <= np.sqrt(2) * rows["truth_ratio"][:-1] + 1e-9).all()
 
 
 def test_the_smallest_value_so_far_is_kept_and_ties_go_to_the_latest(grid_run, eager_run):
-    state, value = grid_run.progress.state, grid_run.rows["V_hat"]
-    assert float(state.best.value) <= value.min() + 1e-12
+    state, value = grid_run.progress.state, grid_run.records["V_hat"]
+    assert float(state.best.found.value) <= value.min() + 1e-12
     early = hf.explore(
         PROBLEMS["grid"](), "hf-ucrl-rfe++", episodes=3, chains=1, sweeps=3, moment_orders=3, scale=50.0
     )
-    assert float(early.progress.state.best.value) == 1.0
+    assert float(early.progress.state.best.found.value) == 1.0
     assert int(early.progress.state.best.episode) == int(early.progress.state.last.episode) > 0
 
 
 def test_bounds_stand_above_the_value_and_the_value_in_the_unit_interval(grid_run):
-    rows = grid_run.rows
+    rows = grid_run.records
     assert (rows["V_hat"] <= rows["upper"] + 1e-12).all()
     assert (rows["relaxed"] <= rows["upper"] + 1e-12).all()
     assert (rows["V_hat"] >= 0).all()
@@ -174,24 +169,11 @@ def test_bounds_stand_above_the_value_and_the_value_in_the_unit_interval(grid_ru
 
 
 def test_log_dets_never_fall_and_lazy_calls_follow_them(grid_run, eager_run):
-    rows = grid_run.rows
+    rows = grid_run.records
     assert (np.diff(rows["log_det_tilde"]) >= -1e-9).all()
     assert (np.diff(rows["log_det_hat"]) >= -1e-9).all()
     assert 1 < rows["oracle_calls"][-1] < 61
-    np.testing.assert_array_equal(eager_run.rows["oracle_calls"], np.arange(1, 9))
-
-
-def test_the_confidence_set_holds_the_regressions_of_both_series(grid_run):
-    U = confidence_set(grid_run.valid, grid_run.progress.state)
-    calls = int(grid_run.rows["oracle_calls"][-1])
-    assert len(U.radii) == min(calls, 16) * 2 * 5
-    truth = grid_run.problem.truth
-    latest = grid_run.progress.state
-    with jax.enable_x64(True):
-        diff = truth - latest.constraints.theta
-        expected = np.sqrt(np.einsum("cfmi,cfmij,cfmj->cfm", diff, latest.constraints.Sigma, diff))
-        expected = expected[np.isfinite(latest.constraints.beta)] / 1.0
-    np.testing.assert_allclose(U.ratios(truth), expected.ravel(), rtol=1e-9)
+    np.testing.assert_array_equal(eager_run.records["oracle_calls"], np.arange(1, 9))
 
 
 def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
@@ -216,7 +198,12 @@ def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
 def test_planning_in_theta_k_star_solves_the_model_it_names(grid_run):
     reward = hf.goal(grid_run.problem, 8)
     plan = grid_run.plan(reward, model="explorer")
-    np.testing.assert_array_equal(plan.theta, np.asarray(grid_run.progress.state.best.theta))
+    np.testing.assert_array_equal(grid_run.theta_hat, np.asarray(grid_run.progress.state.best.theta))
+    kernel = grid_run.problem.model.kernel(grid_run.theta_hat)
+    best = planning.optimal(kernel, reward).V[0, grid_run.problem.start]
+    assert plan.value == pytest.approx(best, abs=1e-12)
+    earned = planning.evaluate(kernel, reward, plan.policy)[0, grid_run.problem.start]
+    assert earned == pytest.approx(best, abs=1e-12)
     per_step = grid_run.plan(np.ones(9) * 0.5, scale="per-step", model="explorer")
     assert per_step.value == pytest.approx(0.5 * grid_run.problem.horizon)
     assert per_step.gap == pytest.approx(0.0, abs=1e-6)  # every policy earns the same
@@ -246,33 +233,33 @@ def test_options_outside_their_range_are_refused(options, message):
 
 def test_the_budget_sets_the_moment_orders_and_the_radius():
     explorer = HFUCRLRFE(constants="paper", budget=100)
-    known = hf.make("river-swim", states=4, horizon=10).known
-    assert explorer.orders(known) == radius.moment_orders(100, 10) == 13
-    expected = radius.beta_hf(7, known.dim, 10, known.bound, 0.05, M=13)
-    assert float(explorer.beta(known, 7, known.bound)) == pytest.approx(float(expected))
+    model = hf.make("river-swim", states=4, horizon=10).model
+    assert explorer.orders(model) == radius.moment_orders(100, 10) == 13
+    expected = radius.beta_hf(7, radius.Sizes(model.dim, 10, model.bound), 0.05, M=13)
+    assert float(explorer.beta(model, 7)) == pytest.approx(float(expected))
 
 
 def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pair(x64):
     """One episode, literally: tilde rows are phi_f, f the vertex of [0,1]^n with the largest norm; none at step H."""
     problem, M = PROBLEMS["mixture"](), 2
-    known = problem.known
+    model = problem.model
     explorer = HFUCRLRFE(oracle="relaxed", moment_orders=M, lazy=0.0, budget=5, scale=0.3)
-    device, valid, key, progress = setting(problem, explorer)
-    state = eqx.filter_jit(explorer.choose)(key, device, valid, progress.state, progress.evidence)
-    assert float(state.last.value) == float(state.last.relaxed) <= float(state.last.upper) + 1e-12
-    trajectory = Sampler.of(problem.kernel()).episode(key, state.policy, known.start)
-    after, _ = eqx.filter_jit(explorer.update)(device, valid, state, progress.evidence, trajectory)
-    phi, lam = full_features(known), known.dim / known.bound**2
+    device, key, progress = setting(problem, explorer)
+    state = eqx.filter_jit(explorer.choose)(key, device, progress.state, progress.evidence)
+    assert float(state.last.found.value) == float(state.last.relaxed) <= float(state.last.found.upper) + 1e-12
+    trajectory = Sampler.of(to_device(problem.kernel())).episode(key, state.policy, model.space)
+    after, _ = eqx.filter_jit(explorer.update)(device, state, progress.evidence, trajectory)
+    phi, lam = full_features(model), model.dim / model.bound**2
     vertices = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
-    Sigma = lam * np.eye(known.dim)
+    Sigma = lam * np.eye(model.dim)
     alpha, gamma, s, a = (
-        known.horizon**-0.5,
-        known.dim**-0.25,
+        model.space.horizon**-0.5,
+        model.dim**-0.25,
         np.asarray(trajectory.s),
         np.asarray(trajectory.a),
     )
-    for h in range(known.horizon):
-        rows = vertices @ phi[s[h], a[h]] * (h < known.horizon - 1)
+    for h in range(model.space.horizon):
+        rows = vertices @ phi[s[h], a[h]] * (h < model.space.horizon - 1)
         x = rows[(rows**2).sum(1).argmax()]  # norms of lam I, the frozen matrix
         error = 0.3 * np.linalg.norm(x) / np.sqrt(lam)
         bound = min(2 * error, 1) + min(error, 1)  # theta = 0 before the first episode

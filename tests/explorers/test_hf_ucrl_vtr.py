@@ -9,11 +9,10 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.explorers import make_explorer
-from horizonfree.explorers.interface import begin, simulate_block
+from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.explorers.registry import make_explorer
+from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.valid import valid_set
 from horizonfree.planning import backward as planning
 from tests.reference import home as literal
 from tests.reference.episodes import full_features
@@ -24,26 +23,26 @@ from tests.reference.hf_ucrl_vtr import optimistic
 @pytest.mark.parametrize("name", ["hf-ucrl-vtr+", "ucrl-vtr"])
 def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     problem, K = hf.make("river-swim", states=4, horizon=5), 20
-    known, H = problem.known, problem.horizon
+    model, H = problem.model, problem.horizon
     reward = hf.goal(problem, 3)
     explorer = make_explorer(name, reward=reward, constants=constants, scale=0.5, budget=K)
-    M, is_weighted = explorer.orders(known), name == "hf-ucrl-vtr+"
-    assert explorer.orders(known) == (10 if is_weighted else 1)
-    alpha, gamma = H**-0.5, known.dim**-0.25 if is_weighted else 0.0
-    family = literal.Family.init(M, known.dim, known.dim / known.bound**2)
-    phi, device, valid = full_features(known), to_device(known), to_device(valid_set(known))
-    sampler = Sampler.of(problem.kernel())
+    M, is_weighted = explorer.orders(model), name == "hf-ucrl-vtr+"
+    assert explorer.orders(model) == (10 if is_weighted else 1)
+    alpha, gamma = H**-0.5, model.dim**-0.25 if is_weighted else 0.0
+    family = literal.Family.init(M, model.dim, model.dim / model.bound**2)
+    phi, device = full_features(model), to_device(model)
+    sampler = Sampler.of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
-    state, evidence = explorer.init(device, valid), ev.init(valid, *ev.ladder())
+    state, evidence = explorer.init(device), device.nothing(ladder())
     for k in range(1, K + 1):
-        beta = float(explorer.beta(known, k))
-        state = choose(jax.random.key(0), device, valid, state, evidence)
+        beta = float(explorer.beta(model, k))
+        state = choose(jax.random.key(0), device, state, evidence)
         V, _ = optimistic(phi, family.theta()[0], family.Sigma[0], beta, reward)
         np.testing.assert_allclose(state.V, V, atol=1e-9)
-        trajectory = sampler.episode(jax.random.key(k), state.policy, known.start)
+        trajectory = sampler.episode(jax.random.key(k), state.policy, model.space)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         family, _ = literal.regress(family, phi, V, s, a, beta, alpha, gamma)
-        state, _ = update(device, valid, state, evidence, trajectory)
+        state, _ = update(device, state, evidence, trajectory)
         np.testing.assert_allclose(state.ridge.Sigma, family.Sigma, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.ridge.b, family.b, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.ridge.theta, family.theta(), rtol=1e-9, atol=1e-9)
@@ -53,8 +52,8 @@ def test_one_order_and_gamma_zero_is_plain_ridge_regression(x64):
     """The weights are all 1: Sigma = lam I + sum phi phi'."""
     problem = hf.make("river-swim", states=4, horizon=5)
     run = hf.explore(problem, "ucrl-vtr", episodes=6, reward=hf.goal(problem, 3), scale=0.3)
-    state, known = run.progress.state, problem.known
-    rows = np.trace(state.ridge.Sigma[0]) - known.dim * known.dim / known.bound**2
+    state, model = run.progress.state, problem.model
+    rows = np.trace(state.ridge.Sigma[0]) - model.dim * model.dim / model.bound**2
     assert 0 < rows <= 6 * problem.horizon  # each row adds ||phi_V||^2 <= 1
 
 
@@ -66,15 +65,15 @@ def test_with_the_papers_constants_values_are_optimistic(name):
     explorer = make_explorer(name, reward=reward, constants="paper", budget=K, delta=0.05)
     best = planning.optimal(problem.kernel(), reward).V[0, problem.start]
     with jax.enable_x64(True):
-        valid, known = to_device(valid_set(problem.known)), to_device(problem.known)
-        sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
-        first = begin(explorer, known, valid, ev.init(valid, *ev.ladder()))
+        model, truth = to_device((problem.model, problem.truth))
+        sampler = Sampler.of(to_device(problem.kernel()))
+        first = begin(explorer, model, model.nothing(ladder()))
 
         @eqx.filter_jit
         @eqx.filter_vmap
         def one(seed):
             key = jax.random.key(seed)
-            return simulate_block(explorer, known, valid, sampler, truth, key, first, jnp.int32(K), K)[1]
+            return simulate_block(explorer, model, sampler, truth, key, first, jnp.int32(K), K)[1]
 
         rows = to_numpy(one(jnp.arange(200)))
     assert (rows["V"] >= best - 1e-12).all()
@@ -85,7 +84,7 @@ def test_a_radius_of_zero_is_not_optimistic():
     problem = hf.make("river-swim", states=4, horizon=6)
     reward = hf.goal(problem, 3)
     run = hf.explore(problem, "ucrl-vtr", episodes=5, reward=reward, scale=0.0)
-    assert run.rows["V"][0] == 0 < planning.optimal(problem.kernel(), reward).V[0, 0]
+    assert run.records["V"][0] == 0 < planning.optimal(problem.kernel(), reward).V[0, 0]
 
 
 def test_learning_for_one_reward_finds_its_plan():

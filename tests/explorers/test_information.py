@@ -7,40 +7,39 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
-from horizonfree.explorers.information import design
+from horizonfree.models.mixture.design import design
 from horizonfree.models.mixture.likelihood import PSEUDO_COUNT
-from horizonfree.models.mixture.valid import valid_set
 from tests.reference import certificates as ref
 from tests.reference import small
 
 
 def test_the_design_promises_as_much_as_the_best_of_all_policies():
     problem = small.dense(S=2, horizon=3)
-    known, valid = problem.known, valid_set(problem.known)
+    model, valid = problem.model, problem.model.valid
     rng = np.random.default_rng(0)
     counts, theta = rng.integers(0, 20, len(valid.rows)), valid.center
     with jax.enable_x64(True):
-        policy, promise = design(*to_device((known, valid)), jnp.asarray(counts), jnp.asarray(theta))
-    P, z, p = known.kernel(theta).dense(), valid.rows @ valid.basis, valid.rows @ theta
+        policy, promise = design(*to_device((model.space, valid)), jnp.asarray(counts), jnp.asarray(theta))
+    P, z, p = model.kernel(theta).dense(), valid.rows @ valid.basis, valid.rows @ theta
     F = sum((n + PSEUDO_COUNT) * np.outer(x, x) / prob**2 for n, x, prob in zip(counts, z, p))
     gain = np.zeros((2, 2))
     for s, a, j in np.ndindex(valid.row_of.shape):
         r = valid.row_of[s, a, j]
         gain[s, a] += z[r] @ np.linalg.solve(F, z[r]) / p[r]
-    every = [ref.expected_sum(P, gain, each, known.start) for each in ref.policies(3, 2, 2)]
+    every = [ref.expected_sum(P, gain, each, model.space.start) for each in ref.policies(3, 2, 2)]
     assert promise == pytest.approx(max(every))
-    assert ref.expected_sum(P, gain, np.asarray(policy), known.start) == pytest.approx(max(every))
+    assert ref.expected_sum(P, gain, np.asarray(policy), model.space.start) == pytest.approx(max(every))
 
 
 def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_random():
     """K T / q is at least 1 for the best design; here about 1.0 against 3 and more: no seed comes near the limits."""
     problem = hf.make("zoned-grid", size=5, zones=4, horizon=12)
-    valid, found = valid_set(problem.known), {}
+    valid, found = problem.model.valid, {}
     for name in ("information", "uniform"):
         run = hf.explore(problem, explorer=name, episodes=300, seed=0)
         with jax.enable_x64(True):
             parts = to_device(
-                (problem.known, valid, np.asarray(run.evidence.rows), np.asarray(run.evidence.theta))
+                (problem.space, valid, np.asarray(run.evidence.row_counts), np.asarray(run.evidence.theta))
             )
             found[name] = 300 * float(design(*parts)[1]) / valid.num_free
     assert 0.8 < found["information"] < 1.3

@@ -7,10 +7,13 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
-from horizonfree.explorers.ucrl_rfe import UCRLRFE, exploration_reward, widest
-from horizonfree.models.mixture.confidence import rounded_up
+from horizonfree.explorers.interface import Ball
+from horizonfree.explorers.loop import audit
+from horizonfree.explorers.ucrl_rfe import UCRLRFE
+from horizonfree.guarantees.certificate import rounded_up
 from horizonfree.planning import backward as planning
 from horizonfree.planning.backward import optimal_jax
+from horizonfree.regression.exploration_reward import exploration_reward, widest
 from horizonfree.regression.oracle import box_max
 from tests.reference import ucrl_rfe as literal
 from tests.reference.episodes import follow, full_features, full_slots, seeds
@@ -28,20 +31,20 @@ PROBLEMS = {
 def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     """Ties are free in the paper: maximisers and actions are the library's, once shown to attain the maxima."""
     problem, K = PROBLEMS[name](), 20
-    known, phi = problem.known, full_features(problem.known)
-    H, d = known.horizon, known.dim
+    model, phi = problem.model, full_features(problem.model)
+    H, d = model.space.horizon, model.dim
     explorer = UCRLRFE(constants=constants, scale=0.2, bias_scale=0.1, budget=K)
-    beta = float(explorer.beta(known))
-    mine = literal.Regression.init(known.bound**-2, d)
+    beta = float(explorer.beta(model))
+    mine = literal.Regression.init(model.bound**-2, d)
     for state, trajectory, after in follow(problem, explorer, K):
         width = literal.widest(phi, mine.Sigma)
-        f = full_slots(known, state.f)
+        f = full_slots(model.space, state.f)
         np.testing.assert_allclose(literal.attained(phi, f, mine.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
         Q, V = literal.plan(phi, [mine.theta()] * H, [mine.Sigma] * H, beta, reward, H)
         chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
-        assert float(state.value) == pytest.approx(V[0, known.start], abs=1e-9)
+        assert float(state.value) == pytest.approx(V[0, model.space.start], abs=1e-9)
         literal.regress_on_maximisers(mine, phi, f, trajectory.s, trajectory.a)
         np.testing.assert_allclose(after.ridge.Sigma, mine.Sigma, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(after.ridge.b, mine.b, rtol=1e-9, atol=1e-9)
@@ -52,10 +55,10 @@ def reward_and_optimum(explorer):
     """r^k, and the true optimal value for it, of a state that was chosen."""
 
     def more(setting, state):
-        known = setting.known
-        r = exploration_reward(known, widest(known, state.ridge), explorer.beta(known))
-        best = optimal_jax(known.kernel(setting.truth), r)[1][0, setting.start]
-        ratio = explorer.audit(known, state, setting.truth)["truth_ratio"]
+        model = setting.model
+        r = exploration_reward(model, widest(model, state.ridge), explorer.beta(model))
+        best = optimal_jax(model.kernel(setting.truth), r)[1][0, model.space.start]
+        ratio = audit((Ball(state.ridge, explorer.beta(model)),), setting.truth)["truth_ratio"]
         return {"optimum": best, "ratio_before": ratio, "reward": r}
 
     return more
@@ -102,21 +105,21 @@ def test_what_a_plan_misjudges_is_at_most_u(long_run):
     """|V under estimate - V under truth| <= U for any policy and reward of total 1, with the paper's constants."""
     problem, rng = long_run.problem, np.random.default_rng(0)
     assert (
-        long_run.rows["truth_ratio"].max() <= 1
+        long_run.records["truth_ratio"].max() <= 1
     )  # fails with probability 1e-6 or less: a sixth of it is usual
     H, S, A = problem.horizon, problem.num_states, problem.num_actions
-    model = problem.known.kernel(long_run.theta_hat)
-    assert long_run.valid.contains(long_run.theta_hat)
+    model = problem.model.kernel(long_run.theta_hat)
+    assert long_run.problem.model.valid.contains(long_run.theta_hat)
     tables, policies = np.zeros((500, H, S, A)), rng.integers(0, A, (500, H, S))
     tables[np.arange(500), rng.integers(0, H, 500)] = rng.integers(0, 2, (500, S, 1))
     values = [planning.evaluate(x, tables, policies)[:, 0, problem.start] for x in (model, problem.kernel())]
     wrong = np.abs(values[0] - values[1]).max()
-    assert 0 < wrong <= long_run.rows["relaxed"][-1] < 0.5
+    assert 0 < wrong <= long_run.records["relaxed"][-1] < 0.5
 
 
 def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     problem, claim = long_run.problem, long_run.certificate(method="paper")
-    assert claim.eps == pytest.approx(2 * long_run.rows["relaxed"][-1])
+    assert claim.eps == pytest.approx(2 * long_run.records["relaxed"][-1])
     assert claim.eps < 0.8
     assert claim.words == (
         f"at most {rounded_up(claim.eps)} is lost, with probability 0.95, by plans in the explorer's own model"
@@ -126,17 +129,17 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
         long_run.certificate(0.01, method="paper")
     for table in (hf.goal(problem, g) for g in range(4)):
         assert hf.true_gap(problem, table, long_run.plan(table, model="explorer").policy) <= claim.eps
-    assert (np.diff(long_run.rows["relaxed"]) <= 0).all()
+    assert (np.diff(long_run.records["relaxed"]) <= 0).all()
     beyond = long_run.resume(episodes=1, progress=False).certificate(method="paper")
     assert beyond.eps == 1.0
     assert "budget of 20000" in beyond.words
 
 
 def test_before_the_first_episode_the_certificate_says_what_is_missing(x64):
-    known = PROBLEMS["mixture"]().known
+    model = PROBLEMS["mixture"]().model
     for constants, words in (("paper", "vacuous: the paper's constants"), ("scaled", "no guarantee")):
         explorer = UCRLRFE(constants=constants, budget=10)
-        claim = explorer.claim(known, explorer.init(known, None))
+        claim = explorer.claim(model, explorer.init(model))
         assert claim.eps == 1.0
         assert words in claim.words
 

@@ -1,15 +1,18 @@
 """UCRL-RFE+ against the algorithm as printed, its weights, its optimism and its certificate."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
-from horizonfree.explorers.ucrl_rfe import exploration_reward, widest
+from horizonfree.explorers.interface import Ball
+from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.planning.backward import optimal_jax
 from horizonfree.regression import radius
+from horizonfree.regression.exploration_reward import exploration_reward, widest
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
@@ -24,14 +27,14 @@ def mixture():
 def test_twenty_episodes_agree_with_the_printed_algorithm(constants, x64):
     """Ties are free in the paper: maximisers and actions are the library's, once shown to attain the maxima."""
     problem, K = mixture(), 20
-    known, phi = problem.known, full_features(problem.known)
-    H, d, lam = known.horizon, known.dim, known.bound**-2
+    model, phi = problem.model, full_features(problem.model)
+    H, d, lam = model.space.horizon, model.dim, model.bound**-2
     explorer = UCRLRFEPlus(constants=constants, scale=0.3, bias_scale=0.1, budget=K)
-    radii, beta = jax.tree.map(float, explorer.radii(known))
+    radii, beta = jax.tree.map(float, explorer.radii(model))
     box, hat, tilde = (literal.Regression.init(lam, d) for _ in range(3))
     for state, trajectory, after in follow(problem, explorer, K):
         width = literal.widest(phi, box.Sigma)
-        f = full_slots(known, state.f)
+        f = full_slots(model.space, state.f)
         np.testing.assert_allclose(literal.attained(phi, f, box.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
         Q, V = literal.plan(phi, [hat.theta()] * H, [hat.Sigma] * H, radii.hat, reward, H)
@@ -59,11 +62,12 @@ def two_hundred():
         explorer = UCRLRFEPlus(constants=constants, budget=40, scale=0.5, bias_scale=0.5)
 
         def more(setting, state, explorer=explorer):
-            known = setting.known
-            r = exploration_reward(known, widest(known, state.ridge), explorer.radii(known)[1])
-            best = optimal_jax(known.kernel(setting.truth), r)[1][0, setting.start]
-            ratio = explorer.audit(known, state, setting.truth)["truth_ratio"]
-            return {"optimum": best, "ratio_before": ratio}
+            model = setting.model
+            r = exploration_reward(model, widest(model, state.ridge), explorer.radii(model)[1])
+            best = optimal_jax(model.kernel(setting.truth), r)[1][0, model.space.start]
+            radii, beta = explorer.radii(model)
+            balls = Ball(state.ridge, beta), Ball(state.own, jnp.stack([radii.hat, radii.tilde]))
+            return {"optimum": best, "ratio_before": audit(balls, setting.truth)["truth_ratio"]}
 
         found[constants] = seeds(problem, explorer, 40, 200, more)
     return problem, found
@@ -82,7 +86,7 @@ def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
 def test_nu_lies_between_its_bounds_and_uses_the_room(two_hundred):
     """H^2/d <= nu <= 3 H^2; only the smaller radii ever reach the floor."""
     problem, found = two_hundred
-    H, d = problem.horizon, problem.known.dim
+    H, d = problem.horizon, problem.model.dim
     for rows in found.values():
         assert (rows["smallest_nu"] >= H**2 / d - 1e-12).all()
         assert (rows["largest_nu"] <= 3 * H**2 + 1e-9).all()
@@ -91,17 +95,17 @@ def test_nu_lies_between_its_bounds_and_uses_the_room(two_hundred):
 
 
 def test_the_radii_are_those_of_the_theorem_and_the_budget_is_asked_for(x64):
-    known = mixture().known
-    expected = radius.radii_rfe_plus(50, known.dim, known.horizon, known.bound, 0.05)
-    assert UCRLRFEPlus(constants="paper", budget=50).radii(known) == expected
+    model = mixture().model
+    expected = radius.radii_rfe_plus(50, radius.sizes_of(model), 0.05)
+    assert UCRLRFEPlus(constants="paper", budget=50).radii(model) == expected
     with pytest.raises(OptionError, match="budget is missing"):
         UCRLRFEPlus(constants="paper")
-    scaled = UCRLRFEPlus(scale=2.0, bias_scale=0.5).radii(known)
-    H, d = known.horizon, known.dim
+    scaled = UCRLRFEPlus(scale=2.0, bias_scale=0.5).radii(model)
+    H, d = model.space.horizon, model.dim
     np.testing.assert_allclose(scaled[0], (2.5, 2 * d**0.5 + 0.5, 2 * H**2 + 0.5))
     assert float(scaled[1]) == pytest.approx(2 * H + 0.5)
 
 
 def test_the_certificate_speaks_of_its_constants(x64):
-    known, explorer = mixture().known, UCRLRFEPlus()
-    assert "no guarantee" in explorer.claim(known, explorer.init(known, None)).words
+    model, explorer = mixture().model, UCRLRFEPlus()
+    assert "no guarantee" in explorer.claim(model, explorer.init(model)).words

@@ -1,13 +1,17 @@
 """UCRL-VTR+ against the algorithm as printed, its weights and its optimism, with steps apart and pooled."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.explorers.interface import Ball
+from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from horizonfree.planning import backward as planning
 from horizonfree.regression import radius
+from horizonfree.regression.radius import Sizes
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
@@ -26,8 +30,8 @@ def explorer(problem, **options):
 def test_twenty_episodes_agree_with_the_printed_algorithm(constants, pool_steps, x64):
     """Ties are free in the paper: actions are the library's, once shown to attain the maximum."""
     problem, K = mixture(), 20
-    known, phi = problem.known, full_features(problem.known)
-    H, d, lam = known.horizon, known.dim, known.bound**-2
+    model, phi = problem.model, full_features(problem.model)
+    H, d, lam = model.space.horizon, model.dim, model.bound**-2
     one = explorer(problem, constants=constants, scale=0.3, bias_scale=0.1, pool_steps=pool_steps)
     first, second = (
         [literal.Regression.init(lam, d)] * H
@@ -36,7 +40,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(constants, pool_steps,
         for _ in range(2)
     )
     for state, trajectory, after in follow(problem, one, K):
-        radii = jax.tree.map(float, one.radii(known, state))
+        radii = jax.tree.map(float, one.radii(model, state.episode + 1))
         theta, Sigma = [x.theta() for x in first], [x.Sigma for x in first]
         Q, V = literal.plan(phi, theta, Sigma, radii.hat, H * one.reward, H)
         chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
@@ -60,7 +64,9 @@ def two_hundred(request):
         one = explorer(problem, constants=constants, scale=1.0, bias_scale=0.5, pool_steps=request.param)
 
         def more(setting, state, one=one):
-            return {"ratio_before": one.audit(setting.known, state, setting.truth)["truth_ratio"]}
+            radii = one.radii(setting.model, state.episode + 1)
+            ball = Ball(state.ridge, jnp.stack([radii.hat, radii.tilde]))
+            return {"ratio_before": audit((ball,), setting.truth)["truth_ratio"]}
 
         found[constants] = seeds(problem, one, 60, 200, more)
     return problem, found
@@ -81,7 +87,7 @@ def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
 def test_sigma_lies_between_its_bounds(two_hundred):
     """H^2/d <= sigma^2 <= 3 H^2."""
     problem, found = two_hundred
-    H, d = problem.horizon, problem.known.dim
+    H, d = problem.horizon, problem.model.dim
     for rows in found.values():
         assert (rows["smallest_sigma_sq"] >= H**2 / d - 1e-12).all()
         assert (rows["largest_sigma_sq"] <= 3 * H**2 + 1e-9).all()
@@ -89,12 +95,12 @@ def test_sigma_lies_between_its_bounds(two_hundred):
 
 def test_pooled_radii_count_all_rows_and_do_not_share_delta(x64):
     problem = mixture()
-    known, (d, H, B) = problem.known, (problem.known.dim, problem.horizon, problem.known.bound)
+    model, (d, H, B) = problem.model, (problem.model.dim, problem.horizon, problem.model.bound)
     for pool, t, delta in ((False, 1, 0.05), (True, H, 0.05 * H)):
         one = explorer(problem, constants="paper", pool_steps=pool)
-        state = one.init(known, None)
+        state = one.init(model)
         assert state.ridge.b.shape == ((2, d) if pool else (H, 2, d))
-        assert one.radii(known, state) == radius.radii_vtr_plus(t, d, H, B, delta)
+        assert one.radii(model, 1) == radius.radii_vtr_plus(t, Sizes(d, H, B), delta)
 
 
 def test_it_learns_to_play_its_reward():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from horizonfree import Mixture
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.rewards import (
     Reward,
@@ -14,47 +15,55 @@ from horizonfree.mdp.rewards import (
     goal,
     max_total,
     occupancy,
-    occupied_states,
     rescale,
     resolve,
 )
-from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.space import occupied_states
 
 H, S, A = 3, 4, 2
 
 
-@pytest.fixture(scope="module")
-def problem():
+def mixture(start):
     rng = np.random.default_rng(5)
     P = np.where(rng.random((2, S, A, S)) < 0.4, rng.random((2, S, A, S)), 0)
     P += 0.1 * np.eye(S)[:, None]
-    return Mixture.from_kernels(P / P.sum(-1, keepdims=True), horizon=H, weights=[0.5, 0.5])
+    return Mixture.from_kernels(P / P.sum(-1, keepdims=True), horizon=H, start=start, weights=[0.5, 0.5])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return mixture(0)
+
+
+@pytest.fixture(scope="module", params=[0, (0.0, 0.3, 0.7, 0.0)], ids=["one start", "two starts"])
+def any_start(request):
+    return mixture(request.param)
 
 
 def trajectories(problem):
-    """Every possible trajectory of state-action pairs from the start."""
-    P = problem.kernel().dense()
+    """Every possible trajectory of state-action pairs from a start."""
+    P, starts = problem.kernel().dense(), np.flatnonzero(problem.space.starts())
     for actions in itertools.product(range(A), repeat=H):
-        for states in itertools.product(range(S), repeat=H - 1):
-            s = (problem.start, *states)
+        for s in itertools.product(starts, *[range(S)] * (H - 1)):
             if all(P[s[h], actions[h], s[h + 1]] > 0 for h in range(H - 1)):
                 yield tuple(zip(range(H), s, actions))
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_the_largest_total_equals_enumeration_of_all_trajectories(problem, seed):
+def test_the_largest_total_equals_enumeration_of_all_trajectories(any_start, seed):
     table = np.random.default_rng(seed).normal(size=(H, S, A))
-    best = max(sum(table[step] for step in path) for path in trajectories(problem))
-    assert max_total(problem.known, table)[0, problem.start] == pytest.approx(best, abs=1e-12)
+    best = max(sum(table[step] for step in path) for path in trajectories(any_start))
+    totals = max_total(any_start.space, table)[0, any_start.space.starts()]
+    assert totals.max() == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_rescaled_costs_are_rewards_and_the_map_goes_back(problem, seed):
+def test_rescaled_costs_are_rewards_and_the_map_goes_back(any_start, seed):
     costs = -np.random.default_rng(seed).exponential(size=(H, S, A))
-    reward = rescale(problem, costs)
-    totals = {path: sum(reward.table[step] for step in path) for path in trajectories(problem)}
+    reward = rescale(any_start, costs)
+    totals = {path: sum(reward.table[step] for step in path) for path in trajectories(any_start)}
     assert reward.table.min() >= 0
     assert max(totals.values()) == pytest.approx(1.0)
     for path, total in totals.items():
@@ -88,12 +97,34 @@ def test_a_constant_reward_rescales_to_nothing_to_choose(problem):
     assert reward.offset == -2.0 * H
 
 
-def test_occupied_states_are_those_of_some_trajectory(problem):
+def test_occupied_states_are_those_of_some_trajectory(any_start):
     occupied = np.zeros((H, S), bool)
-    for path in trajectories(problem):
+    for path in trajectories(any_start):
         for h, s, _ in path:
             occupied[h, s] = True
-    np.testing.assert_array_equal(occupied_states(problem.known), occupied)
+    np.testing.assert_array_equal(occupied_states(any_start.space), occupied)
+
+
+def test_the_total_counts_from_every_state_in_which_an_episode_can_start():
+    """Not on average: a rare start with a high total is refused, an impossible one is not, and the words name it."""
+    P = np.eye(3)[:, None]  # three absorbing states
+    problem = Mixture.from_kernels([P], horizon=2, start=[0.999, 0.001, 0.0], weights=[1.0])
+    assert isinstance(resolve(problem, np.array([0.5, 0.5, 9.0])), Reward)
+    with pytest.raises(RewardError, match=r"the total reaches 1\.5 on the trajectory \(s=1, a=0, r=0\.75\)"):
+        resolve(problem, np.array([0.5, 0.75, 0.0]))
+    reward = rescale(problem, np.array([-3.0, -1.0, 100.0]))
+    np.testing.assert_allclose(reward.table[:, :, 0], [[0, 0.5, 0]] * 2)
+    assert (reward.factor, reward.offset) == (4.0, -6.0)
+
+
+def test_a_map_made_for_one_start_is_not_used_for_others():
+    P = np.eye(3)[:, None]
+    one, two = (Mixture.from_kernels([P], horizon=2, start=start) for start in (0, [0.5, 0.5, 0.0]))
+    cost = -np.arange(3.0)
+    with pytest.raises(RewardError, match="there state 1 cannot be occupied at step 0, here it can"):
+        resolve(two, rescale(one, cost))
+    both = rescale(two, cost)
+    assert resolve(one, both) is both
 
 
 def test_all_forms_of_one_reward_agree(problem):

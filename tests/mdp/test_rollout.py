@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from horizonfree import Mixture, simulate
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mdp.rollout import Sampler, simulate
-from horizonfree.models.mixture.model import Mixture
+from horizonfree.mdp.rollout import Sampler
 
 H, S, A = 5, 4, 2
 
@@ -38,9 +38,40 @@ def test_frequencies_match_the_kernel(problem):
 
 def test_slots_name_the_successor_that_was_taken(problem):
     batch = simulate(problem, np.full((H, S, A), 1 / A), episodes=50)
-    succ = np.asarray(problem.known.succ)
+    succ = np.asarray(problem.space.succ)
     np.testing.assert_array_equal(succ[batch.s[:, :-1], batch.a, batch.j], batch.s[:, 1:])
     assert (batch.s[:, 0] == problem.start).all()
+
+
+def starting(start):
+    kernels = np.random.default_rng(0).dirichlet(np.ones(S), size=(1, S, A))
+    return Mixture.from_kernels(kernels, horizon=H, start=start, weights=[1.0])
+
+
+def test_first_states_have_the_frequencies_of_their_distribution():
+    """Each of S frequencies is tested at 5e-7/S, each of S*S of what follows at 5e-7/S^2: false alarm <= 1e-6."""
+    initial, episodes = np.array([0.2, 0.0, 0.75, 0.05]), 20_000
+    problem = starting(initial)
+    batch = simulate(problem, np.zeros((H, S), int), episodes=episodes, seed=2)
+    counts = np.bincount(batch.s[:, 0], minlength=S)
+    level = 1e-6 / (4 * S)
+    assert (counts >= binom.ppf(level, episodes, initial)).all()
+    assert (counts <= binom.isf(level, episodes, initial)).all()
+    assert counts[1] == 0
+    # drawn from numbers of its own: what comes next does not depend on how the start was drawn
+    after, level = np.zeros((S, S), int), 1e-6 / (4 * S * S)
+    np.add.at(after, (batch.s[:, 0], batch.s[:, 1]), 1)
+    P = problem.kernel().dense()[:, 0]
+    assert (after >= binom.ppf(level, counts[:, None], P))[counts > 0].all()
+    assert (after <= binom.isf(level, counts[:, None], P))[counts > 0].all()
+
+
+def test_a_distribution_that_is_sure_of_a_state_gives_the_episodes_of_that_state():
+    policy = np.full((H, S, A), 1 / A)
+    sure, fixed = (simulate(starting(start), policy, episodes=50, seed=4) for start in (np.eye(S)[2], 2))
+    for x, y in zip(jax.tree.leaves(sure), jax.tree.leaves(fixed)):
+        np.testing.assert_array_equal(x, y)
+    assert (fixed.s[:, 0] == 2).all()
 
 
 def test_a_one_hot_policy_gives_the_episodes_of_its_integer_table(problem):
@@ -83,8 +114,8 @@ def test_seeds_that_cannot_be_are_refused(problem, value):
 
 
 def test_only_problems_are_simulated(problem):
-    with pytest.raises(ShapeError, match="the problem is a Known; it must be a Mixture"):
-        simulate(problem.known, np.zeros((H, S), int))
+    with pytest.raises(ShapeError, match="the problem is a MixtureModel; it must be a Problem"):
+        simulate(problem.model, np.zeros((H, S), int))
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.models.mixture.model import Kernel
+from horizonfree.mdp.space import Kernel
 from horizonfree.planning import backward as planning
-from horizonfree.planning import loops as planning_cpu
+from horizonfree.planning import loops
 from tests.reference import backward_induction as reference
-from tests.reference.kernels import from_table, random_case
+from tests.reference.kernels import SIZES, both_forms, from_table, random_case
 
 TIGHT = {"rtol": 0, "atol": 1e-10}
-SIZES = [(1, 1, 1, 1), (5, 3, 2, 4), (12, 2, 5, 7), (9, 4, 9, 3)]  # S, A, n, H; few, as each is compiled once
 cases = st.tuples(st.sampled_from(SIZES), st.integers(0, 2**32 - 1))
-
-
-def both_forms(kernel):
-    return kernel, from_table(kernel.dense())
 
 
 @given(cases)
@@ -47,7 +42,7 @@ def test_values_and_policies_equal_the_reference_for_padded_and_dense_kernels(ca
 def test_the_compiled_loops_equal_the_traced_form(case):
     kernel, reward, _ = random_case(case)
     for form in both_forms(kernel):
-        policy, V = planning_cpu.optimal(form, reward, len(reward))
+        policy, V = loops.optimal(form, reward, len(reward))
         with jax.enable_x64(True):
             traced_policy, traced_V = jax.jit(planning.optimal_jax)(form, reward)
         np.testing.assert_allclose(traced_V, V, **TIGHT)
@@ -64,7 +59,7 @@ def test_other_devices_get_the_same_plans(monkeypatch, num_rewards):
         here = planning.optimal(form, reward)
         with monkeypatch.context() as patch:
             patch.setattr(jax, "default_backend", lambda: "gpu")
-            patch.setattr(planning, "SMALL", 0)
+            patch.setattr(planning, "SMALL_WORK", 0)
             there = planning.optimal(form, reward)
         np.testing.assert_allclose(there.V, here.V, **TIGHT)
         np.testing.assert_array_equal(there.policy, here.policy)
@@ -73,27 +68,13 @@ def test_other_devices_get_the_same_plans(monkeypatch, num_rewards):
 
 @given(cases)
 @settings(max_examples=25, deadline=None)
-def test_evaluation_and_occupancies_equal_the_reference(case):
+def test_evaluation_and_visits_equal_the_reference(case):
     kernel, reward, pi = random_case(case)
     P, start = kernel.dense(), case[1] % kernel.num_states
-    V, d = reference.evaluate(P, reward, pi), reference.occupancy(P, pi, start)
+    V, d = reference.evaluate(P, reward, pi), reference.visits(P, pi, start)
     for form in both_forms(kernel):
         np.testing.assert_allclose(planning.evaluate(form, reward, pi), V, **TIGHT)
-        np.testing.assert_allclose(planning.occupancy(form, pi, start), d, **TIGHT)
-
-
-@given(cases)
-@settings(max_examples=25, deadline=None)
-def test_occupancies_sum_to_one_per_step_and_price_every_reward(case):
-    kernel, reward, pi = random_case(case)
-    start = case[1] % kernel.num_states
-    for form in both_forms(kernel):
-        for policy in (pi, pi.argmax(-1)):
-            d = planning.occupancy(form, policy, start)
-            np.testing.assert_allclose(d.sum(axis=(1, 2)), 1.0, **TIGHT)
-            assert (d >= 0).all()
-            value = planning.evaluate(form, reward, policy)[0, start]
-            np.testing.assert_allclose((d * reward).sum(), value, **TIGHT)
+        np.testing.assert_allclose(planning.visits(form, pi, start), d, **TIGHT)
 
 
 @given(cases)
@@ -118,11 +99,11 @@ def test_an_integer_policy_is_its_one_hot_table(case):
             planning.evaluate(form, reward, table), planning.evaluate(form, reward, one_hot), **TIGHT
         )
         np.testing.assert_allclose(
-            planning.occupancy(form, table, 0), planning.occupancy(form, one_hot, 0), **TIGHT
+            planning.visits(form, table, 0), planning.visits(form, one_hot, 0), **TIGHT
         )
 
 
-@pytest.mark.parametrize("num_rewards", [1, 3, 2 * planning_cpu.LANES + 3])
+@pytest.mark.parametrize("num_rewards", [1, 3, 2 * loops.LANES + 3])
 @pytest.mark.parametrize("size", SIZES[1:3])
 def test_a_batch_is_a_loop(size, num_rewards):
     kernel, _, _ = random_case((size, 0))
@@ -134,7 +115,7 @@ def test_a_batch_is_a_loop(size, num_rewards):
         V = planning.evaluate(form, rewards, pi)
         V_shared = planning.evaluate(form, rewards, pi[0])
         V_policies = planning.evaluate(form, rewards[0], solution.policy)
-        d = planning.occupancy(form, solution.policy, S - 1)
+        d = planning.visits(form, solution.policy, S - 1)
         for i in {0, num_rewards - 1}:
             one = planning.optimal(form, rewards[i])
             np.testing.assert_array_equal(solution.policy[i], one.policy)
@@ -144,7 +125,7 @@ def test_a_batch_is_a_loop(size, num_rewards):
             np.testing.assert_allclose(
                 V_policies[i], planning.evaluate(form, rewards[0], one.policy), **TIGHT
             )
-            np.testing.assert_allclose(d[i], planning.occupancy(form, one.policy, S - 1), **TIGHT)
+            np.testing.assert_allclose(d[i], planning.visits(form, one.policy, S - 1), **TIGHT)
 
 
 def test_rounding_does_not_settle_ties_of_explorers(x64):
@@ -179,9 +160,6 @@ def test_what_cannot_be_planned_is_refused():
     assert np.isfinite(planning.optimal(kernel, np.full(reward.shape, 1e200)).V).all()
     with pytest.raises(RewardError, match="their totals overflow"):
         planning.optimal(kernel, np.full(reward.shape, 1e308))
-    for start in (1.5, "x", None, [0], 5):
-        with pytest.raises(ShapeError, match="it must be a state, 0 to 4"):
-            planning.occupancy(kernel, policy, start)
     for wrong in (np.full((4, 5, 2), "x"), np.zeros((4, 5, 2), complex)):
         with pytest.raises(ShapeError, match="policy has type"):
             planning.evaluate(kernel, reward, wrong)
@@ -189,10 +167,10 @@ def test_what_cannot_be_planned_is_refused():
         with pytest.raises(ShapeError, match="it must be a Kernel, such as"):
             planning.optimal(other, reward)
         with pytest.raises(ShapeError, match="it must be a Kernel, such as"):
-            planning.occupancy(other, policy, 0)
+            planning.visits(other, policy, 0)
 
 
-@pytest.mark.parametrize("num_rewards", [None, planning_cpu.LANES + 1])
+@pytest.mark.parametrize("num_rewards", [None, loops.LANES + 1])
 def test_a_view_that_repeats_one_step_is_the_full_array(num_rewards):
     kernel, _, _ = random_case(((5, 3, 2, 4), 0))
     batch = () if num_rewards is None else (num_rewards,)
@@ -216,7 +194,7 @@ def test_ties_go_to_the_lowest_action():
         later = reward.copy()
         later[:, :, [2, 4]] += 1  # actions 2 and 4 are now equal and best
         assert (planning.optimal(form, later).policy == 2).all()
-        assert (planning.optimal(form, np.stack([later] * planning_cpu.LANES)).policy == 2).all()
+        assert (planning.optimal(form, np.stack([later] * loops.LANES)).policy == 2).all()
 
 
 def inventory():
@@ -260,7 +238,7 @@ def test_a_chain_is_worth_its_last_state_if_there_is_time_to_walk():
     for form in both_forms(kernel):
         solution = planning.optimal(form, reward)
         np.testing.assert_array_equal(solution.V[:H], possible)
-        walk = planning.occupancy(form, solution.policy, 0).sum(axis=-1).argmax(axis=-1)
+        walk = planning.visits(form, solution.policy, 0).sum(axis=-1).argmax(axis=-1)
         assert walk[-1] == S - 1
 
 
@@ -356,15 +334,9 @@ def test_a_bad_policy_is_refused_with_its_place(policy, says):
         planning.evaluate(kernel, np.zeros((2, 4, 5, 3)), policy)
 
 
-def test_a_start_that_is_no_state_is_refused():
-    kernel, _, pi = random_case(((5, 3, 2, 4), 0))
-    with pytest.raises(ShapeError, match="start is 5"):
-        planning.occupancy(kernel, pi, 5)
-
-
 LARGE = """
 import numpy as np, horizonfree.planning as planning
-from horizonfree.models.mixture.model import Mixture
+from horizonfree import Mixture
 S, A, n, d, H = 20_000, 4, 4, 16, 100
 rng = np.random.default_rng(0)
 s, a, j, i = (x.ravel() for x in np.indices((S, A, n, d)))

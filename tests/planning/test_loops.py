@@ -5,9 +5,9 @@ import pytest
 from numba import njit
 
 from horizonfree.errors import RewardError
-from horizonfree.models.mixture.model import Kernel
+from horizonfree.mdp.space import Kernel
 from horizonfree.planning import backward as planning
-from horizonfree.planning import loops as planning_cpu
+from horizonfree.planning import loops
 from horizonfree.planning.lanes import product
 from tests.reference.kernels import from_table, random_case
 
@@ -15,33 +15,33 @@ TIGHT = {"rtol": 0, "atol": 1e-10}
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("num_rewards", [planning_cpu.LANES, 3 * planning_cpu.LANES + 5])
+@pytest.mark.parametrize("num_rewards", [loops.LANES, 3 * loops.LANES + 5])
 @pytest.mark.parametrize("size", [(8, 1, 1, 3), (9, 3, 2, 4), (23, 5, 7, 2)])
 def test_rewards_side_by_side_have_the_bits_of_one_alone(monkeypatch, size, num_rewards, threads):
     """Whatever the last tile of states and the last block of rewards repeat; ties go to the lowest action."""
-    monkeypatch.setattr(planning_cpu, "THREADS", threads)
+    monkeypatch.setattr(loops, "THREADS", threads)
     (S, A, _, H), (kernel, _, _) = size, random_case((size, 0))
     rng = np.random.default_rng(2)
     rewards = rng.standard_normal((num_rewards, H, S, A))
     rewards[::2] = rewards[::2].round()
-    policy, V = planning_cpu.optimal(kernel, rewards, H)
+    policy, V = loops.optimal(kernel, rewards, H)
     for i in range(num_rewards):
-        alone_policy, alone_V = planning_cpu.optimal(kernel, rewards[i], H)
+        alone_policy, alone_V = loops.optimal(kernel, rewards[i], H)
         np.testing.assert_array_equal(policy[i], alone_policy)
         np.testing.assert_array_equal(V[i], alone_V)
-    dense_policy, dense_V = planning_cpu.optimal(from_table(kernel.dense()), rewards, H)
+    dense_policy, dense_V = loops.optimal(from_table(kernel.dense()), rewards, H)
     np.testing.assert_allclose(dense_V, V, **TIGHT)
     np.testing.assert_array_equal(dense_policy[1::2], policy[1::2])  # rounding may settle ties
 
 
 def test_values_that_do_not_fit_a_cache_are_the_same():
     """They are asked for some rows ahead, up to the last row."""
-    S, H = planning_cpu.FAR // planning_cpu.LANES + 3, 2
+    S, H = loops.FAR // loops.LANES + 3, 2
     rng = np.random.default_rng(5)
     succ, prob = rng.integers(S, size=(S, 2, 3)).astype(np.int32), rng.dirichlet(np.ones(3), size=(S, 2))
-    kernel, rewards = Kernel(succ, prob, False), rng.random((planning_cpu.LANES, H, S, 2))
+    kernel, rewards = Kernel(succ, prob, False), rng.random((loops.LANES, H, S, 2))
     solution = planning.optimal(kernel, rewards)
-    for i in (0, planning_cpu.LANES - 1):
+    for i in (0, loops.LANES - 1):
         alone = planning.optimal(kernel, rewards[i])
         np.testing.assert_array_equal(solution.policy[i], alone.policy)
         np.testing.assert_array_equal(solution.V[i], alone.V)
@@ -72,24 +72,24 @@ def dense_rows(S, seed):
 def test_no_action_is_worth_more_than_it_promises(is_stochastic, S, scale):
     """To the last bit; after one step or many, and for values that make the inequality an equality."""
     prob = dense_rows(S, 0)[0 if is_stochastic else 1]
-    spread, slack = planning_cpu._spreads(prob)
+    spread, slack = loops._spreads(prob)
     rng = np.random.default_rng(1)
     promise, exact, V, room = np.zeros(4 * S), np.zeros((S, 4)), np.zeros(S), np.empty(S)
     for step in range(200):
         row = prob[rng.integers(S), rng.integers(4)]
         kinds = [rng.random(S), rng.standard_normal(S), row - row.mean(), np.ones(S), 1e6 + rng.random(S)]
         new = scale * kinds[step % 5] if step % 2 else V + scale * kinds[step % 5]
-        planning_cpu._promise(promise, spread, slack, new, new - V, room)
+        loops._promise(promise, spread, slack, new, new - V, room)
         V, exact = new, products(prob, new)
         assert (promise.reshape(S, 4) >= exact).all()
         known = rng.random(4 * S) < 0.3
         promise[known] = exact.ravel()[known]
     if (
-        is_stochastic and scale > planning_cpu.TINY
+        is_stochastic and scale > loops.NO_SQUARE
     ):  # nothing known but the inequality, which is an equality for these values
         promise[:] = np.inf
         V = scale * (prob[0, 0] - 1 / S)
-        planning_cpu._promise(promise, spread, slack, V, V, room)
+        loops._promise(promise, spread, slack, V, V, room)
         assert promise[0] == pytest.approx(prob[0, 0] @ V, rel=1e-9)
 
 
@@ -122,7 +122,7 @@ def test_leaving_out_actions_changes_no_bit_of_a_plan(S, kind):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("is_dense", [True, False])
-@pytest.mark.parametrize("num_rewards", [1, planning_cpu.LANES + 1])
+@pytest.mark.parametrize("num_rewards", [1, loops.LANES + 1])
 def test_no_reward_that_is_not_finite_is_overlooked(num_rewards, is_dense, value):
     """Wherever it stands, in the first action or the last, at the first step or the last."""
     kernel, _, _ = random_case(((20, 3, 4, 5), 1))
@@ -137,7 +137,7 @@ def test_no_reward_that_is_not_finite_is_overlooked(num_rewards, is_dense, value
 
 
 @pytest.mark.parametrize("is_dense", [True, False])
-@pytest.mark.parametrize("num_rewards", [1, planning_cpu.LANES + 1])
+@pytest.mark.parametrize("num_rewards", [1, loops.LANES + 1])
 def test_totals_that_overflow_are_refused_and_others_are_not(num_rewards, is_dense):
     """Up or down; and the rewards of different actions are not a total."""
     kernel, _, _ = random_case(((20, 3, 4, 5), 1))

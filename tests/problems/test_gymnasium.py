@@ -20,9 +20,7 @@ from horizonfree.errors import (
     UnknownNameError,
 )
 from horizonfree.mdp.rewards import Reward, as_table, goal, rescale
-from horizonfree.models.mixture.model import Mixture
-from horizonfree.models.mixture.valid import valid_set
-from horizonfree.problems import from_gymnasium, make, problems, run_episode
+from horizonfree.problems import Problem, from_gymnasium, make, problems
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
 
@@ -39,19 +37,17 @@ def maps(draw):
 def test_every_frozen_lake_is_a_mixture_of_three_moves(desc, is_slippery, success_rate):
     env = gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=is_slippery, success_rate=success_rate)
     problem = from_gymnasium(env, horizon=7)
-    assert problem.known.dim == 3
+    assert problem.model.dim == 3
     S, rho = env.observation_space.n, env.unwrapped.initial_state_distrib
-    P = problem.kernel().dense()
-    np.testing.assert_allclose(P[:S, :, :S], table_of(env), atol=1e-12)
+    np.testing.assert_allclose(problem.kernel().dense(), table_of(env), atol=1e-12)
     starts = np.flatnonzero(rho)
     if len(starts) == 1:
-        assert (problem.num_states, problem.start) == (S, starts[0])
-        assert problem.layout["cells"].tolist() == [[s % len(desc[0]), s // len(desc[0])] for s in range(S)]
-    else:  # an added state draws the start
-        assert (problem.num_states, problem.start) == (S + 1, S)
-        np.testing.assert_allclose(P[S], np.tile([*rho, 0], (4, 1)), atol=1e-12)
-        assert "cells" not in problem.layout
-    assert valid_set(problem.known).contains(problem.truth)
+        assert (problem.start, problem.space.initial) == (starts[0], None)
+    else:  # a random start stays a distribution
+        assert problem.space.start is None
+        np.testing.assert_allclose(problem.start, rho, atol=1e-12)
+    assert problem.layout["cells"].tolist() == [[s % len(desc[0]), s // len(desc[0])] for s in range(S)]
+    assert problem.model.valid.contains(problem.truth)
 
 
 @pytest.mark.parametrize(
@@ -70,24 +66,13 @@ def test_every_frozen_lake_is_a_mixture_of_three_moves(desc, is_slippery, succes
 def test_the_kernel_is_the_table_of_the_environment(name, options, weights):
     start = {"start": 1} if name.startswith("Taxi") else {}
     problem = from_gymnasium(name, horizon=30, **start, **options)
-    np.testing.assert_allclose(problem.truth / problem.known.unit, weights, atol=1e-12)
+    np.testing.assert_allclose(problem.model.in_units(problem.truth), weights, atol=1e-12)
     expected = table_of(gymnasium.make(name, **options))
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
-    assert valid_set(problem.known).num_free == 2
+    assert problem.model.valid.num_free == 2
     again = make(problem.recipe["name"], **problem.recipe["parameters"])
-    np.testing.assert_array_equal(again.known.phi, problem.known.phi)
+    np.testing.assert_array_equal(again.model.phi, problem.model.phi)
     assert again.recipe == problem.recipe
-
-
-def test_a_random_start_is_drawn_in_the_first_step():
-    env = gymnasium.make("Taxi-v4")
-    problem = from_gymnasium(env, horizon=5)
-    assert (problem.num_states, problem.start, problem.recipe) == (501, 500, None)
-    P = problem.kernel()
-    np.testing.assert_allclose(P.prob[500, :, :500], np.tile(env.unwrapped.initial_state_distrib, (6, 1)))
-    trajectory = run_episode(env, problem.known, np.zeros((5, 501), int), np.random.default_rng(0))
-    assert trajectory.s[0] == 500
-    assert env.unwrapped.initial_state_distrib[trajectory.s[1]] > 0
 
 
 @pytest.mark.parametrize("is_rainy", [False, True])
@@ -97,7 +82,7 @@ def test_a_fickle_passenger_changes_destination_on_the_first_ride_only(is_rainy)
     env = gymnasium.make("Taxi-v4", **options)
     pickup = env.unwrapped.encode(4, 3, 3, 0)  # at B, passenger at B, wants R
     problem = from_gymnasium("Taxi-v4", horizon=6, start=pickup, **options)
-    assert (problem.num_states, problem.known.dim) == (1000, 6)
+    assert (problem.num_states, problem.model.dim) == (1000, 6)
     P, actions, N = problem.kernel().dense(), [1, 0, 4, 1, 1], 3000
     law = np.eye(1000)[pickup]
     seen = [Counter() for _ in actions]
@@ -124,9 +109,9 @@ def test_a_list_of_environments_is_a_mixture_of_their_kernels():
     problem = from_gymnasium(envs, horizon=9, weights=weights)
     expected = sum(w * table_of(env) for w, env in zip(weights, envs))
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
-    assert valid_set(problem.known).num_free == 1
+    assert problem.model.valid.num_free == 1
     unknown = from_gymnasium(["FrozenLake-v1", "FrozenLake-v1"], horizon=9, is_slippery=False)
-    assert (unknown.truth, unknown.known.dim) == (None, 2)
+    assert (unknown.truth, unknown.model.dim) == (None, 2)
 
 
 def test_environments_of_a_list_may_start_apart():
@@ -134,7 +119,7 @@ def test_environments_of_a_list_may_start_apart():
     problem = from_gymnasium(
         [gymnasium.make("FrozenLake-v1", desc=d) for d in descs], 4, weights=[0.25, 0.75]
     )
-    assert problem.start == 3
+    assert (problem.num_states, problem.start) == (4, 3)
     np.testing.assert_allclose(problem.kernel().dense()[3, 0], [0.25, 0.75, 0, 0], atol=1e-12)
 
 
@@ -159,8 +144,8 @@ def test_any_other_table_is_tabular_with_known_support():
     problem = from_gymnasium(TableEnv(P), horizon=3)
     expected = [[[0.25, 0.75, 0], [0, 0, 1]], [[0, 1, 0], [0.5, 0, 0.5]], [[0, 0, 1], [0, 0, 1]]]
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
-    assert problem.known.dim == 8
-    assert valid_set(problem.known).num_free == 2
+    assert problem.model.dim == 8
+    assert problem.model.valid.num_free == 2
 
 
 def test_an_edited_table_is_not_taken_for_the_original():
@@ -168,7 +153,7 @@ def test_an_edited_table_is_not_taken_for_the_original():
     env.unwrapped.P[0][0] = [(1.0, 5, 0, True)]
     problem = from_gymnasium(env, horizon=3)
     np.testing.assert_allclose(problem.kernel().dense(), table_of(env), atol=1e-12)
-    assert problem.known.dim > 3
+    assert problem.model.dim > 3
 
 
 def test_what_cannot_become_a_problem_is_refused():
@@ -193,7 +178,9 @@ def test_what_cannot_become_a_problem_is_refused():
         from_gymnasium(gymnasium.make("FrozenLake-v1"), horizon=3, map_name="8x8")
     with pytest.raises(OptionError, match="weights= is for a list"):
         from_gymnasium("FrozenLake-v1", horizon=3, weights=[1.0])
-    with pytest.raises(OptionError, match="start is 16; it must be a state, 0 to 15"):
+    with pytest.raises(
+        ShapeError, match="start is 16; it must be a state, 0 to 15, or a distribution over them"
+    ):
         from_gymnasium("FrozenLake-v1", horizon=3, start=16)
     with pytest.raises(ShapeError, match="list of environments is empty"):
         from_gymnasium([], horizon=3)
@@ -262,7 +249,7 @@ class TaxiEnv(TableEnv):
 
 def test_kinds_are_not_told_by_name_alone():
     problem = from_gymnasium(TaxiEnv({0: {0: [(1.0, 0, 0.0, False)]}}), horizon=3)
-    assert problem.known.dim == 1
+    assert problem.model.dim == 1
     assert "actions" not in problem.layout
 
 
@@ -294,7 +281,7 @@ def test_bad_tables_are_refused(P, error, message):
 def test_spaces_and_starts_that_do_not_fit_the_table_are_refused():
     env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
     for start in (1.5, "a", True, -1):
-        with pytest.raises(OptionError, match="it must be a state, 0 to 0"):
+        with pytest.raises(ShapeError, match="it must be a state, 0 to 0, or a distribution over them"):
             from_gymnasium(env, horizon=3, start=start)
     env.initial_state_distrib = np.array([0.5, 0.5])
     with pytest.raises(ShapeError, match=r"initial_state_distrib has shape \(2,\)"):
@@ -349,7 +336,7 @@ def test_our_environment_refuses_what_is_wrong():
     with pytest.raises(ShapeError, match="must hold real numbers"):
         problem.to_gymnasium("much")
     with pytest.raises(SimulationError, match="has no truth"):
-        Mixture(problem.known).to_gymnasium()
+        Problem(problem.model).to_gymnasium()
     env = problem.to_gymnasium()
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)

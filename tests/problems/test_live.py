@@ -7,15 +7,17 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 import horizonfree as hf
+from horizonfree._x64 import to_device
 from horizonfree.errors import ModelError, OptionError, ShapeError
-from horizonfree.explorers import HFUCRLRFE, UCRLRFE, Chen2022, UCRLRFEPlus
-from horizonfree.explorers.interface import absorb, begin, choose
+from horizonfree.explorers.chen2022 import Chen2022
+from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
+from horizonfree.explorers.loop import absorb, begin, choose
+from horizonfree.explorers.ucrl_rfe import UCRLRFE
+from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
+from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.model import Mixture
-from horizonfree.models.mixture.valid import valid_set
-from horizonfree.problems import check_env_matches, from_gymnasium, make, run_episode
-from horizonfree.problems.gymnasium.live import attempt
+from horizonfree.problems import Mixture, from_gymnasium, make
+from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
 
@@ -29,11 +31,11 @@ def test_live_episodes_follow_the_law_of_the_policy():
         law = np.eye(4)[[problem.start]]
         for h in range(5):
             law = np.vstack([law, np.einsum("s,sa,sat->t", law[-1], probability[h], P)])
-        episodes = [run_episode(env, problem.known, policy, rng) for _ in range(N)]
+        episodes = [run_episode(env, problem.space, policy, rng) for _ in range(N)]
         s = np.array([episode.s for episode in episodes])
         frequency = (s[..., None] == np.arange(4)).mean(axis=0)
         assert np.abs(frequency - law).max() <= hoeffding(N, 2 * 6 * 4)
-        succ = problem.known.succ
+        succ = problem.space.succ
         for episode in episodes[:50]:
             np.testing.assert_array_equal(succ[episode.s[:-1], episode.a, episode.j], episode.s[1:])
 
@@ -42,7 +44,7 @@ def test_a_live_episode_stays_where_it_ended():
     env = gymnasium.make("FrozenLake-v1", desc=["SFG"], is_slippery=False)
     problem = from_gymnasium(env, horizon=6)
     right = np.full((6, 3), 2)
-    trajectory = run_episode(env, problem.known, right, np.random.default_rng(0))
+    trajectory = run_episode(env, problem.space, right, np.random.default_rng(0))
     assert trajectory.s.tolist() == [0, 1, 2, 2, 2, 2, 2]
     assert trajectory.a.tolist() == [2] * 6
 
@@ -52,7 +54,7 @@ def test_a_live_episode_is_a_function_of_the_generator():
     problem = from_gymnasium(env, horizon=20)
     policy = np.full((20, 16, 4), 0.25)
     first, again, other = (
-        run_episode(env, problem.known, policy, np.random.default_rng(seed)).s.tolist() for seed in (3, 3, 4)
+        run_episode(env, problem.space, policy, np.random.default_rng(seed)).s.tolist() for seed in (3, 3, 4)
     )
     assert first == again
     assert first != other
@@ -82,51 +84,51 @@ def cycle(horizon=4, start=0):
 
 
 def test_live_spaces_may_start_anywhere_and_observations_may_be_encoded():
-    known, policy = cycle().known, np.ones((4, 3), int)
+    space, policy = cycle().space, np.ones((4, 3), int)
     rng = np.random.default_rng(0)
-    assert run_episode(Shifted(), known, policy, rng).s.tolist() == [0, 1, 2, 0, 1]
-    encoded = run_episode(Shifted(), known, policy, rng, encode=lambda observation: observation - 10)
+    assert run_episode(Shifted(), space, policy, rng).s.tolist() == [0, 1, 2, 0, 1]
+    encoded = run_episode(Shifted(), space, policy, rng, encode=lambda observation: observation - 10)
     assert encoded.s.tolist() == [0, 1, 2, 0, 1]
     with pytest.raises(ShapeError, match=r"encode\(10\) is 10; it must be a state, 0 to 2"):
-        run_episode(Shifted(), known, policy, rng, encode=int)
+        run_episode(Shifted(), space, policy, rng, encode=int)
     with pytest.raises(ShapeError, match=r"encode\(10\) is 'ten'; it must be a state, 0 to 2"):
-        run_episode(Shifted(), known, policy, rng, encode=lambda _: "ten")
+        run_episode(Shifted(), space, policy, rng, encode=lambda _: "ten")
 
 
 def test_an_environment_that_does_not_fit_is_refused():
     rng = np.random.default_rng(0)
     lake = gymnasium.make("FrozenLake-v1")
     with pytest.raises(ShapeError, match=r"action space .* Discrete\(4\), but .* Discrete\(2\)"):
-        check_env_matches(lake, cycle().known)
+        check_env_matches(lake, cycle().space)
     problem = from_gymnasium("FrozenLake8x8-v1", horizon=150)
     with pytest.raises(
         ShapeError, match=r"observation space .* Discrete\(16\), but .* Discrete\(64\); pass encode="
     ):
-        check_env_matches(lake, problem.known)
+        check_env_matches(lake, problem.space)
     boxed = Shifted()
     boxed.observation_space = Box(0, 1, (2,))
     with pytest.raises(ShapeError, match="pass encode="):
-        check_env_matches(boxed, cycle().known)
+        check_env_matches(boxed, cycle().space)
     with pytest.raises(ModelError, match="started in state 0; the known class starts in 2"):
-        run_episode(Shifted(), cycle(start=2).known, np.ones((4, 3), int), rng)
+        run_episode(Shifted(), cycle(start=2).space, np.ones((4, 3), int), rng)
     desc = ["S" + 30 * "F" + "G"]  # stays put with probability 2/3 at each step
     sure = table_of(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))
-    known, slippery = (
-        Mixture.from_kernels([sure], horizon=40).known,
+    space, slippery = (
+        Mixture.from_kernels([sure], horizon=40).space,
         gymnasium.make("FrozenLake-v1", desc=desc),
     )
     with pytest.raises(ModelError, match=r"\(s=\d+, a=2\) -> s'=\d+ was observed .* impossible under every"):
-        run_episode(slippery, known, np.full((40, 32), 2), rng)
+        run_episode(slippery, space, np.full((40, 32), 2), rng)
     stays_or_back = np.array([[[0.5, 0, 0.5]] * 2, [[0.5, 0.5, 0]] * 2, [[0, 0.5, 0.5]] * 2])
-    known = Mixture.from_kernels([stays_or_back], horizon=4).known
-    assert known.is_dense
+    space = Mixture.from_kernels([stays_or_back], horizon=4).space
+    assert space.is_dense
     with pytest.raises(ModelError, match=r"\(s=0, a=1\) -> s'=1 was observed"):
-        run_episode(Shifted(), known, np.ones((4, 3), int), rng)
+        run_episode(Shifted(), space, np.ones((4, 3), int), rng)
     short = gymnasium.make("FrozenLake-v1", max_episode_steps=10)
     with pytest.raises(OptionError, match="truncated after step 10 but the horizon is 30; make it with"):
-        run_episode(short, from_gymnasium(short, horizon=30).known, np.full((30, 16), 3), rng)
+        run_episode(short, from_gymnasium(short, horizon=30).space, np.full((30, 16), 3), rng)
     with pytest.raises(ShapeError, match="policy has shape"):
-        run_episode(Shifted(), cycle().known, np.ones((3, 3), int), rng)
+        run_episode(Shifted(), cycle().space, np.ones((3, 3), int), rng)
 
 
 class Leaky(gymnasium.Env):
@@ -182,7 +184,7 @@ def test_what_is_no_state_of_the_class_contradicts_it(encode):
         env.observation_space = Discrete(2)
     trajectory, error = attempt(
         env,
-        Mixture.from_kernels([kernel], horizon=9).known,
+        Mixture.from_kernels([kernel], horizon=9).space,
         np.ones((9, 2), int),
         np.random.default_rng(0),
         encode,
@@ -218,13 +220,13 @@ def test_an_episode_that_breaks_off_counts_as_far_as_it_was_seen(explorer, tmp_p
 def test_steps_that_were_not_seen_change_nothing(rule, x64):
     """The state after one step is the same, whatever stands in the places of the others."""
     problem = make("random-mixture", states=5, successors=3, horizon=4)
-    known, valid = problem.known, valid_set(problem.known)
-    first = begin(rule, known, valid, ev.init(valid, *ev.ladder()))
-    chosen = choose(rule, known, valid, jax.random.key(0), first)
+    model, space = to_device(problem.model), problem.space
+    first = begin(rule, model, model.nothing(ladder()))
+    chosen = choose(rule, model, jax.random.key(0), first)
     j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
     for rest in ([3, 1, 2], [0, 0, 0]):
-        s = np.array([known.start, known.succ[known.start, 0, 0], *rest])
-        after.append(absorb(rule, known, valid, None, chosen, Trajectory(s, np.array([0, *rest]), j))[0])
+        s = np.array([space.start, space.succ[space.start, 0, 0], *rest])
+        after.append(absorb(rule, model, None, chosen, Trajectory(s, np.array([0, *rest]), j))[0])
     for x, y in zip(*map(jax.tree.leaves, after)):
         np.testing.assert_array_equal(x, y)
     assert after[0].evidence.counts.sum() == 1

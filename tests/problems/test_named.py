@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import FeatureError, OptionError, UnknownNameError
-from horizonfree.models.mixture.model import Known, Mixture, check_kernel
-from horizonfree.models.mixture.valid import valid_set
-from horizonfree.problems import make, problems
+from horizonfree.mdp.space import check_kernel
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.problems import Problem, make, problems
 
 NAMES = sorted(problems())
 # How many directions of theta can be learnt, with the default parameters.
@@ -35,14 +35,14 @@ NUM_FREE = {
 }
 
 
-def largest_norm(known: Known) -> float:
+def largest_norm(model: MixtureModel) -> float:
     """max over (s,a) and V of ||phi_V(s,a)||: a convex function of V, so over the vertices {0,1}^n."""
-    n = known.phi.shape[2]
+    n = model.phi.shape[2]
     vertices = np.array(list(itertools.product([0.0, 1.0], repeat=n)))
-    return float(np.linalg.norm(vertices @ np.asarray(known.phi), axis=-1).max())
+    return float(np.linalg.norm(vertices @ np.asarray(model.phi), axis=-1).max())
 
 
-def optimal_and_worst(problem: Mixture, reward: np.ndarray) -> tuple[float, float]:
+def optimal_and_worst(problem: Problem, reward: np.ndarray) -> tuple[float, float]:
     """The largest and the smallest value over all policies, by backward induction on the full table."""
     P = problem.kernel().dense()
     best = worst = np.zeros(problem.num_states)
@@ -51,13 +51,13 @@ def optimal_and_worst(problem: Mixture, reward: np.ndarray) -> tuple[float, floa
     return float(best[problem.start]), float(worst[problem.start])
 
 
-def assert_is_linear_mixture(problem: Mixture) -> None:
-    known = problem.known
+def assert_is_linear_mixture(problem: Problem) -> None:
+    model = problem.model
     check_kernel(problem.kernel())
-    assert valid_set(known).contains(problem.truth)
-    assert np.linalg.norm(problem.truth) <= known.bound * (1 + 1e-12)
-    if known.phi.shape[2] <= 12:
-        assert largest_norm(known) <= 1 + 1e-12
+    assert model.valid.contains(problem.truth)
+    assert np.linalg.norm(problem.truth) <= model.bound * (1 + 1e-12)
+    if model.phi.shape[2] <= 12:
+        assert largest_norm(model) <= 1 + 1e-12
     if "cells" in problem.layout:
         assert problem.layout["cells"].shape == (problem.num_states, 2)
         assert len(np.unique(problem.layout["cells"], axis=0)) == problem.num_states
@@ -73,14 +73,14 @@ def test_the_table_of_free_directions_names_every_problem():
 def test_every_default_problem_is_a_linear_mixture_with_known_free_directions(name):
     problem = make(name)
     assert_is_linear_mixture(problem)
-    assert valid_set(problem.known).num_free == NUM_FREE[name]
+    assert problem.model.valid.num_free == NUM_FREE[name]
     # Every state is reached by some policy within the episode, its end included.
-    known = problem.known
-    reached = {known.start}
-    for _ in range(known.horizon):
+    space = problem.space
+    reached = {space.start}
+    for _ in range(space.horizon):
         now = np.array(sorted(reached))
-        reached |= set(known.succ[now][known.support[now]].tolist())
-    assert len(reached) == known.num_states
+        reached |= set(space.succ[now][space.support[now]].tolist())
+    assert len(reached) == space.num_states
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +90,7 @@ def test_a_recipe_builds_the_same_problem_again_also_through_json(name):
     again = make(recipe["name"], **recipe["parameters"])
     assert problem.name == again.name == name
     assert again.recipe == problem.recipe
-    np.testing.assert_array_equal(again.known.phi, problem.known.phi)
+    np.testing.assert_array_equal(again.model.phi, problem.model.phi)
     np.testing.assert_array_equal(again.truth, problem.truth)
 
 
@@ -216,12 +216,12 @@ def test_a_wrong_name_is_answered_with_the_closest():
 def test_memory_is_proportional_to_the_transitions_that_exist(name, values):
     tracemalloc.start()
     try:
-        known = make(name, **values).known
+        model = make(name, **values).model
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     # Listing and sorting the transitions takes up to 44 times phi; full tables took 80 to 6000 times as much.
-    assert peak < 60 * np.asarray(known.phi).nbytes
+    assert peak < 60 * np.asarray(model.phi).nbytes
 
 
 def test_a_problem_too_large_is_refused_before_it_is_drawn():
@@ -245,7 +245,7 @@ def test_the_library_works_without_gymnasium():
 def test_a_zoned_grid_slips_as_its_zone_says():
     size, zones = 5, 2
     problem = make("zoned-grid", size=size, zones=zones, seed=3)
-    theta = (problem.truth / problem.known.unit).reshape(zones, 2)
+    theta = (problem.truth / problem.model.unit).reshape(zones, 2)
     np.testing.assert_allclose(theta.sum(axis=1), 1, atol=1e-15)
     assert ((theta[:, 0] >= 0.3) & (theta[:, 0] <= 0.95)).all()
     table = np.zeros((25, 4, 25))
@@ -310,7 +310,7 @@ def test_inventory_sells_the_mean_demand_when_the_shelf_is_full_enough():
     problem = make("inventory", capacity=20, max_order=3, models=3)
     P = problem.kernel().dense()
     mean = 20 - P[20, 0] @ np.arange(21)
-    weights = problem.truth / problem.known.unit
+    weights = problem.truth / problem.model.unit
     # Poisson means 1, 2.5, 4; demand above 8 is counted as 8.
     pmf = np.array([[np.exp(-m) * m**k / np.prod(range(1, k + 1)) for k in range(8)] for m in (1, 2.5, 4)])
     expected = weights @ (pmf @ np.arange(8) + 8 * (1 - pmf.sum(axis=1)))
@@ -334,103 +334,5 @@ def test_a_queue_drifts_by_arrivals_minus_service():
 def test_random_mixture_has_the_asked_number_of_successors():
     problem = make("random-mixture", states=12, successors=3, dim=4)
     assert ((problem.kernel().dense() > 0).sum(axis=-1) == 3).all()
-    assert problem.known.dim == 4
-    assert make("random-mixture", states=6, successors=6).known.is_dense
-
-
-@pytest.mark.parametrize(
-    ("d", "Delta", "alpha", "beta", "norm", "low", "high"),
-    [
-        (2, 0.0208333, 0.9897433, 0.1428571, 1.0208333, 0.1458, 0.1875),
-        (3, 0.0138889, 0.9863939, 0.1162476, 1.0277778, 0.1389, 0.1944),
-        (4, 0.0104167, 0.9847319, 0.1005038, 1.0312500, 0.1354, 0.1979),
-        (5, 0.0083333, 0.9837388, 0.0898027, 1.0333333, 0.1333, 0.2000),
-    ],
-)
-def test_the_hard_instance_has_its_published_constants(d, Delta, alpha, beta, norm, low, high):
-    problem = make("hard-instance", dim=d, episodes=3 * d**2)
-    theta, P = problem.truth, problem.kernel().dense()
-    assert problem.known.unit == 1
-    assert 1 / theta[0] == pytest.approx(alpha, abs=5e-8)
-    assert problem.known.phi[0, 0, 2, 1:] == pytest.approx(-beta, abs=5e-8)
-    assert np.abs(theta[1:]) * beta == pytest.approx(Delta, abs=5e-8)
-    assert np.linalg.norm(theta) == pytest.approx(norm, abs=5e-8)
-    assert P[0, :, 2].min() == pytest.approx(low, abs=5e-5)
-    assert P[0, :, 2].max() == pytest.approx(high, abs=5e-5)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(2, 6), st.integers(0, 500), st.integers(2, 12), st.integers(0, 10**6))
-def test_the_hard_instance_obeys_its_closed_forms(d, more, H, seed):
-    K = 3 * d**2 + more
-    problem = make("hard-instance", dim=d, episodes=K, horizon=H, bound=25 / 24, seed=seed)
-    Delta, delta = 1 / np.sqrt(192 * K), 1 / 6
-    # ||theta|| = 1 + Delta (d-1) < 25/24, and alpha^2 + (d-1) beta^2 = 1.
-    assert np.linalg.norm(problem.truth) == pytest.approx(1 + Delta * (d - 1), abs=1e-12)
-    phi = problem.known.phi
-    alpha, beta = phi[1, 0, 1, 0], abs(phi[0, 0, 2, 1])
-    assert alpha**2 + (d - 1) * beta**2 == pytest.approx(1, abs=1e-12)
-    # The gap of an action grows by 2 Delta (H-1)/H with each wrong sign.
-    mu = problem.truth[1:] * beta
-    np.testing.assert_allclose(np.abs(mu), Delta, atol=1e-12)
-    signs = np.array([[1 if a >> i & 1 else -1 for i in range(d - 1)] for a in range(2 ** (d - 1))])
-    P = problem.kernel().dense()
-    np.testing.assert_allclose(P[0, :, 2], delta + signs @ mu, atol=1e-12)
-    wrong = (signs != np.sign(mu)).sum(axis=1)
-    value = P[0, :, 2] * (H - 1) / H
-    np.testing.assert_allclose(value.max() - value, 2 * Delta * (H - 1) / H * wrong, atol=1e-12)
-    reward = np.zeros((H, 3, 2 ** (d - 1)))
-    reward[:, 2] = 1 / H
-    best, worst = optimal_and_worst(problem, reward)
-    assert best == pytest.approx((delta + (d - 1) * Delta) * (H - 1) / H, abs=1e-12)
-    assert best - worst <= d / (4 * np.sqrt(3 * K))
-    for s in (1, 2):
-        np.testing.assert_allclose(P[s], np.tile(np.eye(3)[s], (len(signs), 1)), atol=1e-12)
-
-
-def test_the_hard_instance_of_four_dimensions_has_these_values():
-    problem = make("hard-instance", dim=4, episodes=48, horizon=10)
-    reward = np.zeros((10, 3, 8))
-    reward[:, 2] = 0.1
-    assert optimal_and_worst(problem, reward) == pytest.approx((0.178125, 0.121875), abs=1e-12)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(4, 6), st.integers(3, 8), st.integers(0, 200), st.integers(0, 10**6))
-def test_the_corridor_of_gambles_obeys_its_closed_forms(d, H, more, seed):
-    K = int(np.ceil((d - 1) ** 2 * H / 2)) + more
-    problem = make("vtr-lower-bound", dim=d, episodes=K, horizon=H, seed=seed)
-    assert problem.num_states == H + 2
-    assert problem.known.dim == 1 + H * (d - 1)
-    assert problem.known.unit == 1
-    Delta = np.sqrt(1 / H / K) / (4 * np.sqrt(2))
-    assert np.linalg.norm(problem.truth) == pytest.approx(1 + (d - 1) * Delta * np.sqrt(H), abs=1e-12)
-    assert problem.known.bound <= 1 + 1 / (4 * np.sqrt(H)) + 1e-12
-    # Reward 1 in the goal at every step: V = sum_h (1 - (1 - p)^(h-1)), p best or worst at every gamble.
-    reward = np.zeros((H, H + 2, 2 ** (d - 1)))
-    reward[:, H + 1] = 1
-    steps = np.arange(H)
-    p = 1 / H + np.array([1, -1]) * (d - 1) * Delta
-    expected = [(1 - (1 - q) ** steps).sum() for q in p]
-    assert optimal_and_worst(problem, reward) == pytest.approx(tuple(expected), abs=1e-12)
-    # Each step has signs of its own: the best action of x_h is where mu_h points.
-    P, mu = problem.kernel().dense(), problem.truth[1:].reshape(H, d - 1)
-    for h in range(H):
-        best = P[h, :, H + 1].argmax()
-        assert [best >> i & 1 for i in range(d - 1)] == (mu[h] > 0).tolist()
-        np.testing.assert_allclose(P[h, :, H + 1] + P[h, :, h + 1], 1, atol=1e-12)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(2, 7), st.floats(0.01, 0.7), st.integers(0, 10**6))
-def test_the_biased_coin_obeys_its_closed_forms(d, c, seed):
-    problem = make("rfe-lower-bound", dim=d, gap=c, seed=seed)
-    t = np.sign(problem.truth[1:])
-    signs = np.array([[1 if a >> i & 1 else -1 for i in range(d - 1)] for a in range(2 ** (d - 1))])
-    P = problem.kernel().dense()
-    np.testing.assert_allclose(P[0, :, 1], 0.5 + c * signs @ t / (np.sqrt(2) * d), atol=1e-12)
-    np.testing.assert_allclose(P[0, :, 2], 0.5 - c * signs @ t / (np.sqrt(2) * d), atol=1e-12)
-    norm = max(np.sqrt(1 / 8 + (d - 1) / (2 * d)), np.sqrt(1 / 2))
-    assert largest_norm(problem.known) == pytest.approx(norm, abs=1e-12)
-    assert norm < np.sqrt(5 / 8)
-    assert np.linalg.norm(problem.truth) == pytest.approx(problem.known.bound, abs=1e-12)
+    assert problem.model.dim == 4
+    assert make("random-mixture", states=6, successors=6).space.is_dense

@@ -1,4 +1,4 @@
-"""Backward induction, evaluation and occupancies as plain loops over the full table P [S, A, S]."""
+"""Backward induction, evaluation and visits as plain loops over the full table P [S, A, S]."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def evaluate(P, reward, policy):
     return V
 
 
-def occupancy(P, policy, start):
+def visits(P, policy, start):
     """d [H, S, A] of action probabilities [H, S, A]."""
     H, S, A = policy.shape
     d, mass = np.zeros((H, S, A)), np.zeros(S)

@@ -1,4 +1,7 @@
-"""Certificates the slow way: literal loops, exact eigenvalues, brute force, and an adversary who knows the truth."""
+"""Certificates the slow way: literal loops, exact eigenvalues, brute force, and an adversary who knows the truth.
+
+`start` is a state, or a distribution over states.
+"""
 
 from itertools import product
 
@@ -18,6 +21,11 @@ def binary_kl(v, w):
     return kl(np.array([v, 1 - v]), np.array([w, 1 - w]))
 
 
+def distribution(start, S):
+    """Of the first state."""
+    return np.eye(S)[start] if np.ndim(start) == 0 else np.asarray(start)
+
+
 def policies(H, S, A):
     """Every deterministic policy [H, S]."""
     for actions in product(range(A), repeat=H * S):
@@ -26,7 +34,7 @@ def policies(H, S, A):
 
 def trajectories(P, policy, start):
     """Every trajectory (states) of a deterministic policy with its probability."""
-    paths = [((start,), 1.0)]
+    paths = [((s,), p) for s, p in enumerate(distribution(start, len(P))) if p > 0]
     for rule in policy:
         paths = [
             ((*states, s), p * P[states[-1], rule[states[-1]], s])
@@ -39,8 +47,7 @@ def trajectories(P, policy, start):
 
 def expected_sum(P, f, policy, start):
     """E sum_h f(s_h, a_h) over the steps of a policy."""
-    mass, total = np.zeros(P.shape[0]), 0.0
-    mass[start] = 1.0
+    mass, total = distribution(start, len(P)), 0.0
     for rule in policy:
         pairs = (np.arange(len(mass)), rule)
         total += float(mass @ f[pairs])
@@ -54,7 +61,7 @@ def regret(P, reward, policy, start):
     for r, rule in zip(reward[::-1], policy[::-1]):
         pairs = (np.arange(len(V)), rule)
         V = r[pairs] + P[pairs] @ V
-    return optimal(P, reward)[1][0, start] - V[start]
+    return float((optimal(P, reward)[1][0] - V) @ distribution(start, len(P)))
 
 
 def tangent(p, z, reward, policy, start):
@@ -91,14 +98,14 @@ def tangent(p, z, reward, policy, start):
                 D_next[s] = max(D_next[s], advantage + min(1.0, p[s, a] @ D + np.linalg.norm(zD)))
         rows = (np.arange(S), policy[h])
         V, J, B, R, D = Q[rows], gQ[rows], bQ[rows], rQ[rows], np.minimum(D_next, 1.0)
-    return float(D[start])
+    return float(D @ distribution(start, S))
 
 
 def adversary(P_hat, P_star, support, policy, rival, start):
     """The reward (total <= 1 on every possible trajectory) whose plan under P_hat is `policy`, worst under P_star.
 
     A linear programme: max V_star(rival) - V_star(policy) over r >= 0, V_h(s) = the policy's values under P_hat with
-    Q_h(s,a) <= V_h(s) for all a, and T_h(s) >= r_h(s,a) + T_{h+1}(s') for every possible s', T_1(start) <= 1.
+    Q_h(s,a) <= V_h(s) for all a, and T_h(s) >= r_h(s,a) + T_{h+1}(s') for every possible s', T_1 <= 1 at every start.
     """
     (H, S), A = policy.shape, P_hat.shape[1]
     num_r, num_V = H * S * A, (H + 1) * S
@@ -115,8 +122,7 @@ def adversary(P_hat, P_star, support, policy, rival, start):
     size = num_r + 2 * num_V
     objective = np.zeros(size)
     for chosen, sign in ((rival, 1.0), (policy, -1.0)):
-        mass = np.zeros(S)
-        mass[start] = 1.0
+        mass = distribution(start, S)
         for h in range(H):
             for s in range(S):
                 objective[r(h, s, chosen[h, s])] += sign * mass[s]
@@ -139,7 +145,8 @@ def adversary(P_hat, P_star, support, policy, rival, start):
         bounds[V(H, s)] = bounds[T(H, s)] = (0.0, 0.0)
         for h in range(H):
             bounds[V(h, s)] = bounds[T(h, s)] = (0.0, None)
-    bounds[T(0, start)] = (0.0, 1.0)
+    for s in np.flatnonzero(distribution(start, S)):
+        bounds[T(0, s)] = (0.0, 1.0)
     found = linprog(
         -objective,
         np.array(upper),

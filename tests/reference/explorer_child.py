@@ -48,8 +48,8 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Serve tasks until the input ends."""
-    import horizonfree.exploration  # what takes long, once
-    import horizonfree.store  # noqa: F401
+    import horizonfree.runs.explore  # what takes long, once
+    import horizonfree.runs.store  # noqa: F401
 
     for line in sys.stdin:
         child = os.fork()

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from horizonfree.models.mixture.model import Kernel
+from horizonfree.mdp.space import Kernel
+
+SIZES = [(1, 1, 1, 1), (5, 3, 2, 4), (12, 2, 5, 7), (9, 4, 9, 3)]  # S, A, n, H; few, as each is compiled once
 
 
 def from_table(P):
@@ -10,6 +12,11 @@ def from_table(P):
     S, A, _ = P.shape
     succ = np.ascontiguousarray(np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)))
     return Kernel(succ, np.asarray(P, np.float64), True)
+
+
+def both_forms(kernel):
+    """On its successor lists, and dense."""
+    return kernel, from_table(kernel.dense())
 
 
 def random_case(case):

@@ -3,47 +3,42 @@
 U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - sum_r N_r log p_r(theta)
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ModelError
-from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
-from horizonfree.models.mixture.model import AnyArray
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.regression.projection import newton
 
 _fit = eqx.filter_jit(maximum_likelihood)
 
 
-class LikelihoodSet(eqx.Module):
-    """U around theta_hat: L(theta) <= L(theta_hat) + slack, valid on reachable rows; NumPy.
+@dataclass
+class LikelihoodSet:
+    """U around theta_hat: L(theta) <= L(theta_hat) + slack, valid on reachable rows.
 
     The slack includes the gap of the fit, so that theta_hat is in it whenever U is not empty (1e-4 nats wider than U).
     Directions that change no reachable row cannot be learnt; theta keeps theta_hat's value in them.
     """
 
     valid: ValidSet
-    counts: Int[AnyArray, " R"]
-    theta: Float[AnyArray, " d"]
+    counts: np.ndarray  # [R]
+    theta: np.ndarray  # [d]
     slack: float
 
-    def excess(self, theta: Float[np.ndarray, " d"]) -> float:
+    def excess(self, theta):
         """L(theta) - L(theta_hat) - slack: at most 0 in U, infinite outside Theta."""
-        p, p_hat = (np.asarray(self.valid.rows)[self.valid.free] @ x for x in (theta, self.theta))
-        N = np.asarray(self.counts)[self.valid.free]
+        p, p_hat = (self.valid.rows[self.valid.free] @ x for x in (theta, self.theta))
+        N = self.counts[self.valid.free]
         if (p < 0).any() or (p[N > 0] == 0).any():
             return np.inf
         return -float(N[N > 0] @ np.log(p[N > 0] / p_hat[N > 0])) - self.slack
 
-    def support(
-        self, direction: Float[np.ndarray, " d"], gap: float = 1e-6
-    ) -> tuple[float, Float[np.ndarray, " d"]]:
+    def support(self, direction, gap=1e-6):
         """max of <direction, theta> over U, from above, and a theta of U that is about `gap` below it.
 
         A barrier method in y, theta = theta_hat + Z y, z_r = Z'x_r, c = Z'direction. Its point y_b gives multipliers mu
@@ -53,18 +48,18 @@ class LikelihoodSet(eqx.Module):
                        <= mu (level - L(y_b)) + sum_r lam_r p_r(y_b) + ||z (z'z)^-1 e||_1,
         as L is convex, p_r(y) >= 0, and |z_r'(y - y_b)| <= 1.
         """
-        free, Z = np.asarray(self.valid.free), np.asarray(self.valid.basis)
-        rows, N = np.asarray(self.valid.rows)[free], np.asarray(self.counts)[free]
+        free, Z = self.valid.free, self.valid.basis
+        rows, N = self.valid.rows[free], self.counts[free]
         z, p_hat, c = rows @ Z, rows @ self.theta, Z.T @ direction
         if not c.any():
-            return float(direction @ self.theta), np.asarray(self.theta)
+            return float(direction @ self.theta), self.theta
 
-        def at(y: np.ndarray) -> tuple[np.ndarray, float]:
+        def at(y):
             """p_r, and what is left of the slack; nothing outside Theta."""
             p = p_hat + z @ y
             return p, self.slack + float(N @ np.log(p / p_hat)) if (p > 0).all() else 0.0
 
-        def barrier(y: np.ndarray, weight: float) -> tuple[float, np.ndarray, np.ndarray]:
+        def barrier(y, weight):
             p, left = at(y)
             if not left > 0:
                 return np.inf, y, np.empty((0, 0))
@@ -83,20 +78,19 @@ class LikelihoodSet(eqx.Module):
         p, left = at(y)
         slacks, A = np.r_[left, p], np.c_[(N / p) @ z, z.T]  # e = c + A m, m = (mu, lam)
         m = 1 / (weight * slacks)
-        m = m - m**2 * (
-            A.T @ np.linalg.solve((A * m**2) @ A.T, c + A @ m)
-        )  # e = 0 with the least relative change
+        # e = 0 with the least relative change
+        m = m - m**2 * (A.T @ np.linalg.solve((A * m**2) @ A.T, c + A @ m))
         m = np.maximum(m, 0.0)
         bound = m @ slacks + np.abs(z @ np.linalg.solve(z.T @ z, c + A @ m)).sum()
-        theta = np.asarray(self.theta) + Z @ y
+        theta = self.theta + Z @ y
         return float(direction @ theta + bound), theta
 
 
 @x64
-def likelihood_set(valid: ValidSet, evidence: Evidence, bet: int, *, delta: float = 0.05) -> LikelihoodSet:
+def likelihood_set(valid, evidence, bet, *, delta=0.05):
     """U of one bet; refuses an empty one."""
-    counts, start = np.asarray(evidence.since)[bet], jnp.asarray(evidence.theta)
-    fit = to_numpy(_fit(to_device(valid), jnp.asarray(counts), start))
+    counts = evidence.since[bet]
+    fit = to_numpy(_fit(*to_device((valid, counts, evidence.theta))))
     slack = float(evidence.loss[bet] - np.log(delta * evidence.weights[bet]) - fit.loss)
     if evidence.impossible > 0 or slack + fit.gap <= 0:
         raise ModelError(
@@ -104,3 +98,20 @@ def likelihood_set(valid: ValidSet, evidence: Evidence, bet: int, *, delta: floa
             "no parameter of the class explains the data"
         )
     return LikelihoodSet(valid, counts, fit.theta, slack + float(fit.gap))
+
+
+def newton(function, v):
+    """Damped Newton for a self-concordant function that gives value, gradient, Hessian; until rounding."""
+    for _ in range(100):
+        value, grad, hess = function(v)
+        step = -np.linalg.lstsq(hess, grad, rcond=None)[0]
+        decrement = -float(grad @ step)
+        if decrement <= 1e-13:
+            break
+        t = 1.0
+        while t > 1e-12 and not function(v + t * step)[0] <= value - 0.1 * t * decrement:
+            t /= 2
+        if t <= 1e-12:
+            break
+        v = v + t * step
+    return v

@@ -10,10 +10,10 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 
 
-def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4):
+def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
     """A mixture of random kernels, every state reachable in one step."""
     kernels = np.random.default_rng(seed).dirichlet(np.ones(S), size=(len(weights), S, A))
-    return Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
+    return Mixture.from_kernels(kernels, horizon=horizon, start=start, weights=weights)
 
 
 def corner(seed=0):
@@ -28,7 +28,7 @@ def corner(seed=0):
     return Mixture.from_kernels(kernels, horizon=4, weights=[1.0, 0.0, 0.0])
 
 
-def slips(rates=(0.2, 0.35), S=6, horizon=6):
+def slips(rates=(0.2, 0.35), S=6, horizon=6, start=0):
     """A corridor whose halves slip with unknown probabilities: deterministic rows, shared rows, sparse lists."""
     d = 1 + len(rates)  # theta = (1, slip rates)
     phi = np.zeros((S, 2, S, d))
@@ -39,7 +39,7 @@ def slips(rates=(0.2, 0.35), S=6, horizon=6):
         phi[s, 1, forward, 0] += 1.0
         phi[s, 1, forward, zone] -= 1.0
         phi[s, 1, back, zone] += 1.0
-    return Mixture.from_features(phi, horizon=horizon, bound=2.0, theta=np.r_[1.0, rates])
+    return Mixture.from_features(phi, horizon=horizon, start=start, bound=2.0, theta=np.r_[1.0, rates])
 
 
 def tabular(S=3, A=2, horizon=3, seed=0):

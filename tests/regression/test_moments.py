@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.models.mixture.model import Mixture
+from horizonfree import Mixture
 from horizonfree.regression import moments, radius, theory
 from horizonfree.regression.moments import home, powers
 from horizonfree.regression.ridge import Ridge

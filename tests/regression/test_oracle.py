@@ -10,7 +10,7 @@ import pytest
 
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
-from horizonfree.models.mixture.model import Mixture
+from horizonfree import Mixture
 from horizonfree.problems.named.lower_bounds import hard_instance
 from horizonfree.regression import oracle
 from horizonfree.regression.oracle import variance

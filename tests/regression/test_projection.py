@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from horizonfree.models.mixture.model import Mixture
+from horizonfree import Mixture
 from horizonfree.models.mixture.valid import valid_set
 from horizonfree.regression.projection import ConfidenceSet, least_squares
 

@@ -9,12 +9,12 @@ import horizonfree as hf
 
 
 @pytest.fixture(scope="module")
-def problem() -> hf.Mixture:
+def problem() -> hf.Problem:
     return hf.make("zoned-grid", size=3, zones=1, horizon=4)
 
 
 @pytest.fixture(scope="module")
-def saved(problem: hf.Mixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 9 episodes with checkpoints at 6 and 9."""
     folder = tmp_path_factory.mktemp("runs") / "a"
     hf.explore(problem, "information", episodes=9, seed=5, out=folder, save_episodes=3)

@@ -12,7 +12,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import RunError
 from horizonfree.runs import sealed, store
-from tests.store.test_store import assert_same
+from tests.runs.test_store import assert_same
 
 
 @pytest.mark.parametrize("name", ["run.json", "arrays.npz", "checkpoint-0000000009.npz"])
@@ -62,27 +62,27 @@ def test_when_both_checkpoints_are_damaged_the_run_is_refused(folder: Path) -> N
         hf.load(folder)
 
 
-def test_every_flipped_byte_of_the_rows_is_noticed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_flipped_byte_of_the_records_is_noticed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, seal = sealed.read_json(saved / "run.json")
     checkpoint, whole = saved / "checkpoint-0000000009.npz", sealed.read
-    for data in flipped(saved / "rows.jsonl"):
+    for data in flipped(saved / "records.jsonl"):
         monkeypatch.setattr(
             sealed, "read", lambda path, data=data: whole(path) if path == checkpoint else data
         )
-        with pytest.raises(RunError, match=r"rows\.jsonl is damaged"):
+        with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
             store._read(seal, checkpoint)
 
 
-def test_rows_damaged_late_cost_the_last_checkpoint_only(folder: Path) -> None:
-    flip(folder / "rows.jsonl", 0.95)
+def test_records_damaged_late_cost_the_last_checkpoint_only(folder: Path) -> None:
+    flip(folder / "records.jsonl", 0.95)
     with pytest.warns(store.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
-    flip(folder / "rows.jsonl", 0.05)
-    with pytest.raises(RunError, match=r"rows\.jsonl is damaged"):
+    flip(folder / "records.jsonl", 0.05)
+    with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
         hf.load(folder)
 
 
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "rows.jsonl"])
+@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "records.jsonl"])
 def test_a_missing_file_is_named(name: str, folder: Path) -> None:
     (folder / name).unlink()
     with pytest.raises(RunError, match=name):
@@ -98,10 +98,29 @@ def test_what_is_not_a_run_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_of_another_format_names_its_version(folder: Path) -> None:
     header, _ = sealed.read_json(folder / "run.json")
-    sealed.write_json(folder / "run.json", header | {"format": 2, "versions": {"horizonfree": "9.9"}})
+    sealed.write_json(folder / "run.json", header | {"format": 3, "versions": {"horizonfree": "9.9"}})
     with pytest.raises(
-        RunError, match=r"format 2, this library reads 1; use the version that wrote it \(9\.9\)"
+        RunError, match=r"format 3, this library reads 2; use the version that wrote it \(9\.9\)"
     ):
+        hf.load(folder)
+
+
+def test_a_run_of_the_first_format_is_refused_with_both_formats(folder: Path) -> None:
+    """Its records were in rows.jsonl and its arrays had other names: it is not looked at any further."""
+    header, _ = sealed.read_json(folder / "run.json")
+    (folder / "records.jsonl").rename(folder / "rows.jsonl")
+    (folder / "arrays.npz").write_bytes(b"")
+    sealed.write_json(folder / "run.json", header | {"format": 1, "versions": {"horizonfree": "0.0.9"}})
+    words = r"run\.json has format 1, this library reads 2; use the version that wrote it \(0\.0\.9\)"
+    with pytest.raises(RunError, match=words):
+        hf.load(folder)
+
+
+def test_a_checkpoint_of_the_first_format_is_refused_with_both_formats(folder: Path) -> None:
+    for path in folder.glob("checkpoint-*.npz"):
+        header, arrays, _ = sealed.read_npz(path)
+        sealed.write_npz(path, header | {"format": 1}, arrays)
+    with pytest.raises(RunError, match=r"checkpoint-0000000009\.npz has format 1, this library reads 2"):
         hf.load(folder)
 
 
@@ -113,7 +132,7 @@ def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
         hf.load(folder)
 
 
-def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Mixture, tmp_path: Path) -> None:
+def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
     hf.explore(problem, "information", episodes=9, seed=6, budget=50, out=tmp_path / "b")
     shutil.copy(tmp_path / "b" / "checkpoint-0000000009.npz", folder)
     with pytest.warns(store.RunWarning, match="belongs to another run"):
@@ -135,7 +154,7 @@ def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"goal": {"first": 0}}, {"rows": None}, {"rows": {"size": "x"}}, {"versions": 3}, {"goal": [1]}],
+    [{"until": {"first": 0}}, {"records": None}, {"records": {"size": "x"}}, {"versions": 3}, {"until": [1]}],
 )
 def test_a_checkpoint_that_makes_no_sense_is_passed_over(change: dict[str, object], folder: Path) -> None:
     path = folder / "checkpoint-0000000009.npz"
@@ -162,7 +181,7 @@ def test_going_on_with_other_versions_is_told(saved: Path, folder: Path) -> None
 # Attacks
 
 
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "rows.jsonl", "checkpoint-0000000009.npz"])
+@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "records.jsonl", "checkpoint-0000000009.npz"])
 def test_a_link_out_of_the_folder_is_not_followed(name: str, folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     shutil.move(folder / name, outside)
@@ -175,7 +194,7 @@ def test_a_link_out_of_the_folder_is_not_followed(name: str, folder: Path, tmp_p
             hf.load(folder)
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "lock", ".partial"])
+@pytest.mark.parametrize("name", ["records.jsonl", "lock", ".partial"])
 def test_nothing_is_written_through_a_link(name: str, folder: Path, tmp_path: Path) -> None:
     run = hf.load(folder)
     outside = tmp_path / "outside"
@@ -202,7 +221,7 @@ def test_a_folder_in_place_of_a_checkpoint_is_named(folder: Path) -> None:
         run.resume(episodes=1)
 
 
-def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Mixture) -> None:
+def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Problem) -> None:
     for name in ("~nosuchuser/x", "x" * 300, "a\0b", 5):
         with pytest.raises(RunError, match=r"cannot be a folder: .*; choose another"):
             hf.load(name)
@@ -212,7 +231,7 @@ def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Mixture) -> None:
             hf.explore_many(problem, "uniform", episodes=1, seeds=1, out=name)
 
 
-def test_the_longest_name_of_a_folder_is_allowed(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_the_longest_name_of_a_folder_is_allowed(problem: hf.Problem, tmp_path: Path) -> None:
     hf.explore(problem, "uniform", episodes=1, out=tmp_path / ("x" * 255))
     assert hf.load(tmp_path / ("x" * 255)).episodes == 1
 
@@ -224,7 +243,7 @@ def test_nothing_is_ever_unpickled(folder: Path) -> None:
 
     path = folder / "arrays.npz"
     header, arrays, _ = sealed.read_npz(path)
-    seal = sealed.write_npz(path, header, arrays | {"valid.rows": np.array([Bomb()], object)})
+    seal = sealed.write_npz(path, header, arrays | {"model.valid.rows": np.array([Bomb()], object)})
     manifest, _ = sealed.read_json(folder / "run.json")
     sealed.write_json(folder / "run.json", manifest | {"arrays": seal})
     with pytest.raises(RunError, match="damaged"):

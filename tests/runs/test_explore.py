@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -14,40 +14,43 @@ from hypothesis import strategies as st
 import horizonfree as hf
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.uniform import Uniform
-from horizonfree.runs import explore as exploration
-from horizonfree.runs.until import Goal
-from tests.store.test_store import assert_same
+from horizonfree.models.interface import Model
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.runs import drive, engines
+from horizonfree.runs.until import Until
+from tests.runs.test_store import assert_same
 
 
 @pytest.fixture(scope="module")
-def problem() -> hf.Mixture:
+def problem() -> hf.Problem:
     return hf.make("zoned-grid", size=3, zones=1, horizon=4)
 
 
 @pytest.mark.parametrize(("seconds", "block"), [(1e-9, 256), (1e9, 256), (0.25, 5)])
 def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
-    seconds: float, block: int, problem: hf.Mixture, monkeypatch: pytest.MonkeyPatch
+    seconds: float, block: int, problem: hf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = hf.explore(problem, "information", episodes=17, seed=8)
-    monkeypatch.setattr(exploration, "SECONDS", seconds)
-    monkeypatch.setattr(exploration, "BLOCK", block)
+    monkeypatch.setattr(drive, "SECONDS", seconds)
+    for module in (drive, engines):
+        monkeypatch.setattr(module, "BLOCK", block)
     assert_same(whole, hf.explore(problem, "information", episodes=17, seed=8))
 
 
-def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.Mixture) -> None:
+def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.Problem) -> None:
     first = hf.explore(problem, "information", episodes=7, seed=8)
     more = first.resume(episodes=10)
     assert_same(more, hf.explore(problem, "information", episodes=17, seed=8))
-    assert (first.episodes, more.episodes, len(more.rows["information"])) == (7, 17, 17)
+    assert (first.episodes, more.episodes, len(more.records["information"])) == (7, 17, 17)
 
 
-def test_seeds_differ_and_repeat(problem: hf.Mixture) -> None:
+def test_seeds_differ_and_repeat(problem: hf.Problem) -> None:
     runs = [hf.explore(problem, "uniform", episodes=5, seed=seed) for seed in (0, 0, 1)]
     assert_same(runs[0], runs[1])
     assert (runs[0].evidence.counts != runs[2].evidence.counts).any()
 
 
-def test_every_step_is_counted_once(problem: hf.Mixture) -> None:
+def test_every_step_is_counted_once(problem: hf.Problem) -> None:
     run = hf.explore(problem, "uniform", episodes=23)
     assert run.evidence.counts.sum() == 23 * problem.horizon
     assert run.evidence.episodes == run.episodes == 23
@@ -55,33 +58,33 @@ def test_every_step_is_counted_once(problem: hf.Mixture) -> None:
 
 @given(first=st.integers(0, 10**6), k=st.integers(0, 10**6), more=st.integers(1, 10**6))
 def test_looks_come_soon_enough_and_depend_on_the_episode_alone(first: int, k: int, more: int) -> None:
-    goal = Goal(first, first + more, until_eps=0.1)
-    k = min(first + k, goal.last)
-    look = goal.next_look(k)
-    assert max(k, 1) <= look <= goal.last
-    assert goal.next_look(look) == look  # arriving there, one looks
+    until = Until(first, first + more, until_eps=0.1)
+    k = min(first + k, until.last)
+    look = until.next_look(k)
+    assert max(k, 1) <= look <= until.last
+    assert until.next_look(look) == look  # arriving there, one looks
     if k > first:
         assert look - k <= k / 10 + 1
-        assert all(goal.next_look(j) == look for j in {k, (k + look) // 2, look})
-    assert Goal(first, goal.last).next_look(k) == goal.last
+        assert all(until.next_look(j) == look for j in {k, (k + look) // 2, look})
+    assert Until(first, until.last).next_look(k) == until.last
 
 
-def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Mixture) -> None:
+def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Problem) -> None:
     run = hf.explore(problem, "information", until_eps=0.4, seed=3, delta=0.1)
     assert run.certificate(0.1).eps <= 0.4
-    goal = run.goal
-    assert goal is not None
-    before = max(k for k in range(1, run.episodes) if goal.next_look(k) == k)
+    until = run.until
+    assert until is not None
+    before = max(k for k in range(1, run.episodes) if until.next_look(k) == k)
     assert hf.explore(problem, "information", episodes=before, seed=3).certificate(0.1).eps > 0.4
     assert run.resume(until_eps=0.4, delta=0.1).episodes == run.episodes  # it is there already
 
 
-def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Mixture) -> None:
+def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Problem) -> None:
     run = hf.explore(problem, "uniform", until_eps=0.001, episodes=12)
     assert run.episodes == 12
 
 
-def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Mixture) -> None:
+def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem) -> None:
     reward = hf.goal(problem, 8)
     run = hf.explore(problem, "ucrl-vtr", episodes=2, delta=0.2, reward=reward)
     assert (run.explorer.delta, run.explorer.budget) == (0.2, 2)
@@ -89,8 +92,8 @@ def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Mixture) -> No
     assert hf.explore(problem, "ucrl-vtr", episodes=2, budget=9, reward=reward).explorer.budget == 9
 
 
-def test_a_real_environment_is_only_stepped(problem: hf.Mixture) -> None:
-    blind = hf.Mixture(problem.known)
+def test_a_real_environment_is_only_stepped(problem: hf.Problem) -> None:
+    blind = hf.Problem(problem.model)
     run = hf.explore(problem.to_gymnasium(), "information", known=blind, episodes=6, seed=1)
     assert run.evidence.counts.sum() == 6 * problem.horizon
     assert not run.is_simulated
@@ -99,7 +102,7 @@ def test_a_real_environment_is_only_stepped(problem: hf.Mixture) -> None:
 
 
 @pytest.mark.parametrize("name", ["ucrl-vtr", "hf-ucrl-vtr+", "ucrl-vtr+"])
-def test_a_run_keeps_the_reward_it_was_given(problem: hf.Mixture, name: str) -> None:
+def test_a_run_keeps_the_reward_it_was_given(problem: hf.Problem, name: str) -> None:
     """Whatever becomes of the caller's array: a resumed run has the bits of one that was never interrupted."""
     reward = hf.occupancy(problem, 8)
     whole = hf.explore(problem, name, episodes=12, budget=12, reward=reward)
@@ -110,7 +113,7 @@ def test_a_run_keeps_the_reward_it_was_given(problem: hf.Mixture, name: str) -> 
     np.testing.assert_array_equal(again.evidence.counts, whole.evidence.counts)
 
 
-def test_numbers_of_any_kind_are_understood(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_numbers_of_any_kind_are_understood(problem: hf.Problem, tmp_path: Path) -> None:
     """Whole numbers written as 5.0, NumPy's own, and arrays of one number give the run that plain ones give."""
     plain = hf.explore(problem, "uniform", episodes=6, save_episodes=2, delta=0.05, out=tmp_path / "a")
     other = hf.explore(
@@ -120,7 +123,7 @@ def test_numbers_of_any_kind_are_understood(problem: hf.Mixture, tmp_path: Path)
     assert plain.certificate(np.array(0.05)) == other.certificate(np.float64(0.05))
     assert plain.plan(hf.goal(problem, 8), delta=np.array(0.05)).gap == plain.plan(hf.goal(problem, 8)).gap
     hf.load(tmp_path / "b").resume(until_eps=np.float32(0.9), episodes=np.int64(2))
-    assert hf.load(tmp_path / "b").goal.until_eps == pytest.approx(0.9)  # type: ignore[union-attr]
+    assert hf.load(tmp_path / "b").until.until_eps == pytest.approx(0.9)  # type: ignore[union-attr]
     assert hf.explore(problem, "hf-ucrl-rfe++", episodes=2.0).explorer.budget == 2  # type: ignore[union-attr]
     policy = np.zeros((problem.horizon, problem.num_states), int)
     assert hf.simulate(problem, policy, episodes=5.0).s.shape[0] == 5
@@ -136,7 +139,7 @@ def test_more_steps_than_can_be_counted_are_refused() -> None:
         hf.explore_many(problem, "uniform", episodes=3_000_000, seeds=1)
 
 
-def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Mixture) -> None:
+def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Problem) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
     for more in ({}, {"episodes": 1}):
         with pytest.raises(OptionError, match="reward= says what until_eps= is about"):
@@ -178,20 +181,40 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("given", "error", "words"), REFUSED)
 def test_what_cannot_be_is_refused(
-    given: dict[str, Any], error: type[Exception], words: str, problem: hf.Mixture
+    given: dict[str, Any], error: type[Exception], words: str, problem: hf.Problem
 ) -> None:
     with pytest.raises(error, match=words):
         hf.explore(problem, **given)
 
 
-def test_known_belongs_to_an_environment(problem: hf.Mixture) -> None:
+class Table(MixtureModel):
+    """Another class of models."""
+
+
+class OfTables(Uniform):
+    """An explorer for that class alone."""
+
+    learns: ClassVar[type[Model]] = Table
+
+
+def test_an_explorer_of_another_class_of_models_is_refused(problem: hf.Problem) -> None:
+    words = r"explorer OfTables\(\) learns a Table, but this problem is a MixtureModel"
+    with pytest.raises(OptionError, match=words):
+        hf.explore(problem, OfTables(), episodes=1)
+    with pytest.raises(OptionError, match=words):
+        hf.explore_many(problem, OfTables(), episodes=1, seeds=1)
+    with pytest.raises(OptionError, match=words):
+        hf.explore(problem.to_gymnasium(), OfTables(), known=problem.model, episodes=1)
+
+
+def test_known_belongs_to_an_environment(problem: hf.Problem) -> None:
     with pytest.raises(OptionError, match="carries its own known class"):
         hf.explore(problem, known=problem, episodes=1)
     with pytest.raises(OptionError, match="known=problem"):
         hf.explore(problem.to_gymnasium(), episodes=1)
 
 
-def test_exploring_changes_no_global_setting(problem: hf.Mixture) -> None:
+def test_exploring_changes_no_global_setting(problem: hf.Problem) -> None:
     before = jax.config.jax_enable_x64
     run = hf.explore(problem, "uniform", episodes=1)
     assert jax.config.jax_enable_x64 == before
@@ -205,7 +228,7 @@ def test_every_public_name_is_there_and_nothing_is_loaded_before_it_is_used() ->
     code = (
         "import sys, horizonfree as hf\n"
         "assert 'jax' not in sys.modules\n"
-        "import horizonfree.simulate, horizonfree.explorers, horizonfree.problems\n"
+        "import horizonfree.problems.truth, horizonfree.explorers, horizonfree.problems\n"
         "assert set(hf._HOME) | {'theory'} == set(hf.__all__)\n"
         "for name in hf.__all__: getattr(hf, name)\n"
         "assert all(callable(f) for f in (hf.simulate, hf.explorers, hf.problems, hf.load))\n"

@@ -17,9 +17,9 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from tests.store.test_store import assert_same
+from tests.runs.test_store import assert_same
 
-CHILD = Path(__file__).parent / "reference" / "explorer_child.py"
+CHILD = Path(__file__).parents[1] / "reference" / "explorer_child.py"
 KILLS = 50
 EPISODES = 100
 
@@ -161,12 +161,13 @@ def test_a_folder_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) 
 
 
 def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the middle: the folder holds every episode that was finished, and its rows."""
+    """Ctrl-C in the middle: the folder holds every episode that was finished, and its records."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     whole = hf.explore(problem, "information", episodes=30)
+    from horizonfree.runs import drive
     from horizonfree.runs import explore as exploration
 
-    engine, blocks = exploration._simulated, 0
+    engine, blocks = exploration.simulated, 0
 
     def interrupted(*args: Any) -> Any:
         block = engine(*args)
@@ -180,13 +181,13 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
 
         return once
 
-    monkeypatch.setattr(exploration, "_simulated", interrupted)
-    monkeypatch.setattr(exploration, "BLOCK", 3)
+    monkeypatch.setattr(exploration, "simulated", interrupted)
+    monkeypatch.setattr(drive, "BLOCK", 3)
     with pytest.raises(KeyboardInterrupt):
         hf.explore(problem, "information", episodes=30, out=tmp_path / "a")
     monkeypatch.undo()
     run = hf.load(tmp_path / "a")
-    assert 3 <= run.episodes == len(run.rows["information"]) < 30
-    assert run.goal is not None
-    assert dataclasses.asdict(run.goal)["last"] == 30
+    assert 3 <= run.episodes == len(run.records["information"]) < 30
+    assert run.until is not None
+    assert dataclasses.asdict(run.until)["last"] == 30
     assert_same(run.resume(), whole)

@@ -9,7 +9,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from horizonfree.runs import recipes
+from horizonfree.models.plain import arrays_of
+from horizonfree.runs import recipes, sealed
 
 
 def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
@@ -23,7 +24,7 @@ def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
     )
 
 
-def test_a_problem_without_a_recipe_comes_back_from_its_arrays(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_a_problem_without_a_recipe_comes_back_from_its_arrays(problem: hf.Problem, tmp_path: Path) -> None:
     own = dataclasses.replace(problem, recipe=None, name="mine")
     hf.explore(own, "uniform", episodes=2).save(tmp_path / "a")
     back = hf.load(tmp_path / "a").problem
@@ -43,7 +44,7 @@ LAYOUT = {
 
 
 @pytest.mark.parametrize("has_recipe", [False, True])
-def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Mixture, tmp_path: Path) -> None:
+def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Problem, tmp_path: Path) -> None:
     own = dataclasses.replace(problem, layout=LAYOUT, recipe=problem.recipe if has_recipe else None)
     hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
     back = dict(hf.load(tmp_path / "a").problem.layout)
@@ -67,16 +68,68 @@ def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Mixture, tm
     ],
 )
 def test_a_layout_that_cannot_be_stored_is_named(
-    layout: dict[str, object], words: str, problem: hf.Mixture, tmp_path: Path
+    layout: dict[str, object], words: str, problem: hf.Problem, tmp_path: Path
 ) -> None:
     with pytest.raises(RunError, match=words):
         hf.explore(dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Problem, tmp_path: Path) -> None:
     other = dataclasses.replace(
         problem, truth=hf.make("zoned-grid", size=3, zones=1, horizon=4, seed=9).truth
     )
     hf.explore(other, "uniform", episodes=2).save(tmp_path / "a")
     np.testing.assert_array_equal(hf.load(tmp_path / "a").problem.truth, other.truth)
+
+
+def derived(problem: hf.Problem) -> dict[str, np.ndarray]:
+    """What was computed from the rest of a model."""
+    arrays = arrays_of(problem.model)
+    return {name: x for name, x in arrays.items() if name.split(".")[0] in problem.model.derived}
+
+
+@pytest.mark.parametrize("has_recipe", [False, True])
+def test_what_is_derived_is_stored_as_it_was(has_recipe: bool, problem: hf.Problem, tmp_path: Path) -> None:
+    own = problem if has_recipe else dataclasses.replace(problem, recipe=None)
+    hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
+    _, arrays, _ = sealed.read_npz(tmp_path / "a" / "arrays.npz")
+    stored = {name.removeprefix("model."): x for name, x in arrays.items() if name.startswith("model.")}
+    kept = derived(own) if has_recipe else arrays_of(own.model)
+    assert stored.keys() == kept.keys()
+    assert "valid.basis" in stored
+    for name, x in stored.items():
+        assert (x.dtype, x.tobytes()) == (kept[name].dtype, kept[name].tobytes())
+    back = hf.load(tmp_path / "a").problem
+    for name, x in derived(back).items():
+        assert (x.dtype, x.tobytes()) == (stored[name].dtype, stored[name].tobytes())
+
+
+def test_what_is_derived_comes_from_the_folder_not_from_the_recipe(
+    problem: hf.Problem, tmp_path: Path
+) -> None:
+    """Other versions may find another basis of the same directions: a run goes on with the one it began with."""
+    hf.explore(problem, "uniform", episodes=1, out=tmp_path / "a")
+    header, arrays, _ = sealed.read_npz(tmp_path / "a" / "arrays.npz")
+    turned = arrays | {"model.valid.basis": -arrays["model.valid.basis"]}
+    seal = sealed.write_npz(tmp_path / "a" / "arrays.npz", header, turned)
+    manifest, before = sealed.read_json(tmp_path / "a" / "run.json")
+    assert "recipe" in manifest["problem"]
+    sealed.write_json(tmp_path / "a" / "run.json", manifest | {"arrays": seal})
+    _, after = sealed.read_json(tmp_path / "a" / "run.json")
+    for path in (tmp_path / "a").glob("checkpoint-*.npz"):
+        header, arrays, _ = sealed.read_npz(path)
+        assert header["run"] == before
+        sealed.write_npz(path, header | {"run": after}, arrays)
+    back = hf.load(tmp_path / "a").problem
+    np.testing.assert_array_equal(back.model.valid.basis, -problem.model.valid.basis)
+    np.testing.assert_array_equal(back.model.phi, problem.model.phi)
+    assert recipes.fingerprint(back) == recipes.fingerprint(problem)
+
+
+def test_a_random_start_belongs_to_the_fingerprint() -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
+    starts = (0, [0.5, 0.5, 0, 0], [0.4, 0.6, 0, 0], [1.0, 0, 0, 0])
+    marks = [recipes.fingerprint(hf.Mixture.from_kernels(kernels, horizon=3, start=x)) for x in starts]
+    assert len(set(marks)) == 3
+    assert marks[0] == marks[3]

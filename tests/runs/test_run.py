@@ -5,31 +5,32 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.models.mixture.confidence import proved, round_up, rounded_up
+from horizonfree.guarantees.certificate import proved, round_up, rounded_up
 from horizonfree.planning import backward as planning
 
 
 @pytest.fixture(scope="module")
-def problem() -> hf.Mixture:
+def problem() -> hf.Problem:
     return hf.make("zoned-grid", size=3, zones=3, horizon=5)
 
 
 @pytest.fixture(scope="module")
-def run(problem: hf.Mixture) -> hf.Run:
+def run(problem: hf.Problem) -> hf.Run:
     return hf.explore(problem, "information", episodes=60, seed=2)
 
 
-def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Mixture) -> None:
+def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Problem) -> None:
     reward = hf.goal(problem, 8)
     plan = run.plan(reward)
-    kernel = problem.known.kernel(plan.theta)
+    kernel = plan.kernel
+    np.testing.assert_array_equal(kernel.prob, problem.model.kernel(run.confidence().theta).prob)
     assert plan.value == pytest.approx(planning.optimal(kernel, reward).V[0, problem.start], abs=1e-12)
     assert plan.value == pytest.approx(
         planning.evaluate(kernel, reward, plan.policy)[0, problem.start], abs=1e-12
     )
 
 
-def test_no_plan_loses_more_than_was_certified(problem: hf.Mixture) -> None:
+def test_no_plan_loses_more_than_was_certified(problem: hf.Problem) -> None:
     """Three runs at delta = 1e-8, nine goals each: a false alarm has probability at most 3e-8."""
     for seed in range(3):
         run = hf.explore(problem, "information", episodes=80, seed=seed)
@@ -43,7 +44,7 @@ def test_no_plan_loses_more_than_was_certified(problem: hf.Mixture) -> None:
             assert plan.gap <= everywhere + 1e-9
 
 
-def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: hf.Mixture) -> None:
+def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: hf.Problem) -> None:
     table = np.random.default_rng(0).uniform(size=(5, 9, 4))
     one, per_step = run.plan(table / 5), run.plan(table, scale="per-step")
     np.testing.assert_array_equal(one.policy, per_step.policy)
@@ -55,13 +56,13 @@ def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: h
             or f"at most {round_up(plan.gap):.3g} is lost" in plan.certificate.words
         )
     cost = hf.rescale(problem, -3 * table)
-    kernel = problem.known.kernel(run.plan(cost).theta)
+    kernel = run.plan(cost).kernel
     best = planning.optimal(kernel, cost.table)
     total = planning.evaluate(kernel, table, best.policy)[0, problem.start]
     assert run.plan(cost).value == pytest.approx(-3 * total, abs=1e-9)
 
 
-def test_a_plan_acts_in_every_state_and_step_and_nowhere_else(run: hf.Run, problem: hf.Mixture) -> None:
+def test_a_plan_acts_in_every_state_and_step_and_nowhere_else(run: hf.Run, problem: hf.Problem) -> None:
     plan = run.plan(hf.goal(problem, 8))
     assert plan.act(4, 8) == plan.policy[4, 8]
     for h, s in ((5, 0), (0, 9), (-1, 0), (True, 0), (0.5, 0)):
@@ -77,30 +78,24 @@ def test_more_episodes_make_a_new_certificate(run: hf.Run) -> None:
     assert run.certificate() == before
 
 
-def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, problem: hf.Mixture) -> None:
+def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, problem: hf.Problem) -> None:
     plan = run.plan(hf.goal(problem, 8), model="explorer")
-    np.testing.assert_array_equal(plan.theta, run.theta_hat)
+    kernel = problem.model.kernel(run.theta_hat)
+    best = planning.optimal(kernel, hf.goal(problem, 8)).V[0, problem.start]
+    assert plan.value == pytest.approx(best, abs=1e-12)
+    earned = planning.evaluate(kernel, hf.goal(problem, 8), plan.policy)[0, problem.start]
+    assert earned == pytest.approx(best, abs=1e-12)
 
 
-def test_logged_episodes_give_the_certificate_of_the_run_that_gathered_them(problem: hf.Mixture) -> None:
-    batch = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=40, seed=3)
-    run = hf.from_episodes(problem, (batch.s, batch.a))
-    assert run.episodes == 40
-    assert run.evidence.counts.sum() == 200
-    assert hf.certify(problem, batch) == run.certificate()
-
-
-def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Mixture) -> None:
-    with pytest.raises(OptionError, match="'uniform', 'direct' or 'paper'"):
+def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Problem) -> None:
+    with pytest.raises(
+        OptionError, match="method is 'magic'; it must be one of 'uniform', 'direct', 'paper'"
+    ):
         run.certificate(method="magic")
     with pytest.raises(OptionError, match="no certificate of its own"):
         run.certificate(method="paper")
     with pytest.raises(OptionError, match="'likelihood' or 'explorer'"):
         run.plan(hf.goal(problem, 8), model="magic")
-    with pytest.raises(ShapeError, match=r"states has shape \(3, 4\)"):
-        hf.from_episodes(problem, (np.zeros((3, 4), int), np.zeros((3, 5), int)))
-    with pytest.raises(ShapeError, match="integers from 0 to 3"):
-        hf.from_episodes(problem, (np.zeros((3, 6), int), np.full((3, 5), 4)))
 
 
 def test_no_probability_is_said_to_be_one() -> None:
@@ -134,15 +129,16 @@ def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in() -> None:
     problem = hf.make("random-mixture", states=5, horizon=4)
     run = hf.explore(problem, "ucrl-rfe", episodes=3)
     reward = hf.goal(problem, 3)
-    for model in ("likelihood", "explorer"):
+    thetas = {"likelihood": run.confidence().theta, "explorer": run.theta_hat}
+    for model, theta in thetas.items():
         plan = run.plan(reward, model=model)
-        expected = planning.evaluate(problem.known.kernel(plan.theta), reward, plan.policy)[0, problem.start]
+        expected = planning.evaluate(problem.model.kernel(theta), reward, plan.policy)[0, problem.start]
         assert plan.value == pytest.approx(expected, abs=1e-12)
     values = {run.plan(reward, model=model).value for model in ("likelihood", "explorer")}
     assert len(values) == 2
 
 
-def test_plans_can_be_told_apart(run: hf.Run, problem: hf.Mixture) -> None:
+def test_plans_can_be_told_apart(run: hf.Run, problem: hf.Problem) -> None:
     plan = run.plan(hf.goal(problem, 8))
     assert plan == plan
     assert plan != run.plan(hf.goal(problem, 8))

@@ -18,16 +18,16 @@ from horizonfree.runs import sealed, store
 
 
 def assert_same(a: hf.Run, b: hf.Run) -> None:
-    """Equal to the bit: state, evidence, rows."""
+    """Equal to the bit: state, evidence, records."""
     x, y = jax.tree.leaves(a.progress), jax.tree.leaves(b.progress)
     assert len(x) == len(y)
     for left, right in zip(x, y):
         assert np.asarray(left).dtype == np.asarray(right).dtype
         assert np.asarray(left).tobytes() == np.asarray(right).tobytes()
-    assert a.rows.keys() == b.rows.keys()
-    for name in a.rows:
-        assert a.rows[name].dtype == b.rows[name].dtype
-        assert a.rows[name].tobytes() == b.rows[name].tobytes()
+    assert a.records.keys() == b.records.keys()
+    for name in a.records:
+        assert a.records[name].dtype == b.records[name].dtype
+        assert a.records[name].tobytes() == b.records[name].tobytes()
 
 
 OPTIONS = {
@@ -40,7 +40,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_run_in_three_pieces_through_a_folder_equals_a_run_in_one(
-    name: str, problem: hf.Mixture, tmp_path: Path
+    name: str, problem: hf.Problem, tmp_path: Path
 ) -> None:
     options = OPTIONS[name]
     whole = hf.explore(problem, name, episodes=12, seed=3, **options)
@@ -50,25 +50,25 @@ def test_a_run_in_three_pieces_through_a_folder_equals_a_run_in_one(
     assert_same(whole, run)
     assert_same(whole, hf.load(tmp_path / "a"))
     whole.save(tmp_path / "b")
-    assert (tmp_path / "a" / "rows.jsonl").read_bytes() == (tmp_path / "b" / "rows.jsonl").read_bytes()
+    assert (tmp_path / "a" / "records.jsonl").read_bytes() == (tmp_path / "b" / "records.jsonl").read_bytes()
     assert (tmp_path / "a" / "run.json").read_bytes() == (tmp_path / "b" / "run.json").read_bytes()
 
 
-def test_rows_are_json_lines_numbered_from_one(saved: Path) -> None:
-    lines = [json.loads(line) for line in (saved / "rows.jsonl").read_text().splitlines()]
+def test_records_are_json_lines_numbered_from_one(saved: Path) -> None:
+    lines = [json.loads(line) for line in (saved / "records.jsonl").read_text().splitlines()]
     run = hf.load(saved)
     assert [line["episode"] for line in lines] == list(range(1, 10))
-    assert [line["information"] for line in lines] == run.rows["information"].tolist()
+    assert [line["information"] for line in lines] == run.records["information"].tolist()
 
 
-def test_numbers_that_are_not_finite_survive_the_rows(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_survive_the_records(problem: hf.Problem, tmp_path: Path) -> None:
     run = hf.explore(problem, "uniform", episodes=3)
     odd = {
         "x": np.array([np.inf, -np.inf, np.nan]),
         "k": np.array([1, 2, 3], np.int32),
         "b": np.array([1, 0, 1], bool),
     }
-    dataclasses.replace(run, rows=odd).save(tmp_path / "a")
+    dataclasses.replace(run, records=odd).save(tmp_path / "a")
     back = hf.load(tmp_path / "a").rows
     for name, x in odd.items():
         np.testing.assert_array_equal(back[name], x)
@@ -82,7 +82,7 @@ def test_two_checkpoints_are_kept_and_nothing_else_is_left(saved: Path) -> None:
         "checkpoint-0000000006.npz",
         "checkpoint-0000000009.npz",
         "lock",
-        "rows.jsonl",
+        "records.jsonl",
         "run.json",
     ]
     assert list(saved.parent.iterdir()) == [saved]
@@ -101,11 +101,11 @@ def test_the_folder_says_what_was_explored_and_how(saved: Path) -> None:
     assert said == {name: text[name] for name in said}
 
 
-def test_resume_without_a_goal_finishes_what_was_asked_for(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_resume_without_a_goal_finishes_what_was_asked_for(problem: hf.Problem, tmp_path: Path) -> None:
     whole = hf.explore(problem, "uniform", episodes=20, seed=1)
     begun = hf.explore(problem, "uniform", episodes=8, seed=1)
-    asked = dataclasses.replace(begun.goal, last=20)
-    dataclasses.replace(begun, goal=asked).save(tmp_path / "a")
+    asked = dataclasses.replace(begun.until, last=20)
+    dataclasses.replace(begun, until=asked).save(tmp_path / "a")
     run = hf.load(tmp_path / "a").resume()
     assert_same(whole, run)
     assert run.resume().episodes == 20
@@ -120,9 +120,9 @@ def test_a_certified_goal_is_reached_after_the_same_episode_however_it_is_cut(
     ask = {"until_eps": 0.1, "reward": list(reward)} if is_for_some_rewards else {"until_eps": 0.6}
     whole = hf.explore(problem, "information", seed=2, delta=0.1, **ask)
     assert 2 < whole.episodes < 2_000
-    goal = whole.goal
+    until = whole.until
     cut = hf.explore(problem, "information", episodes=whole.episodes * 2 // 3, seed=2)
-    dataclasses.replace(cut, goal=goal).save(tmp_path / "a")
+    dataclasses.replace(cut, until=until).save(tmp_path / "a")
     run = hf.load(tmp_path / "a").resume()
     assert_same(whole, run)
     assert hf.load(tmp_path / "a").resume().episodes == whole.episodes
@@ -136,7 +136,7 @@ def test_a_run_that_lives_in_a_folder_goes_on_only_from_where_the_folder_stands(
     assert hf.load(folder).episodes == 10
 
 
-def test_a_folder_that_is_taken_is_left_alone(folder: Path, problem: hf.Mixture, tmp_path: Path) -> None:
+def test_a_folder_that_is_taken_is_left_alone(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="already holds a run"):
         hf.explore(problem, "uniform", episodes=1, out=folder)
     assert hf.load(folder).episodes == 9
@@ -147,7 +147,7 @@ def test_a_folder_that_is_taken_is_left_alone(folder: Path, problem: hf.Mixture,
 
 
 def test_an_empty_folder_is_filled_where_it_is(
-    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One may stand in it, or come to it through a link."""
     (tmp_path / "here").mkdir()
@@ -163,7 +163,7 @@ def test_an_empty_folder_is_filled_where_it_is(
 
 
 def test_at_no_moment_does_an_empty_folder_hold_half_a_run(
-    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a process that is killed at any of its flushes would leave."""
     run, place, copies = hf.explore(problem, "uniform", episodes=3), tmp_path / "a", []
@@ -187,7 +187,7 @@ def test_at_no_moment_does_an_empty_folder_hold_half_a_run(
 
 
 def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
-    problem: hf.Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, left = hf.explore(problem, "uniform", episodes=3), 0
 
@@ -208,14 +208,14 @@ def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
     assert_same(run, hf.load(tmp_path))
 
 
-def test_an_empty_folder_is_filled_by_one_process_at_a_time(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_an_empty_folder_is_filled_by_one_process_at_a_time(problem: hf.Problem, tmp_path: Path) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
     with sealed.locked(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
         run.save(tmp_path)
     run.save(tmp_path)
 
 
-def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Problem, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "link").symlink_to("file")
@@ -231,21 +231,21 @@ def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Mixture, t
     assert sorted(x.name for x in tmp_path.iterdir()) == ["dangling", "file", "link"]
 
 
-def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.Mixture) -> None:
+def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.Problem) -> None:
     """Else a later save would store what nobody observed."""
     run = hf.from_episodes(problem, hf.simulate(problem, np.zeros((4, 9), int), episodes=6))
     run.save(folder.parent / "logged")
     with pytest.raises(ValueError, match="read-only"):
         hf.load(folder.parent / "logged").theta_hat[:] = 0
     run = hf.load(folder)
-    for x in jax.tree.leaves((run.progress, run.valid, dict(run.rows))):
+    for x in jax.tree.leaves((run.progress, run.problem.model, dict(run.records))):
         assert not x.flags.writeable
 
 
 # Problems
 
 
-def test_logged_episodes_can_be_saved(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_logged_episodes_can_be_saved(problem: hf.Problem, tmp_path: Path) -> None:
     batch = hf.simulate(problem, np.zeros((4, 9), int), episodes=6)
     run = hf.from_episodes(problem, batch)
     run.save(tmp_path / "a")
@@ -256,7 +256,7 @@ def test_logged_episodes_can_be_saved(problem: hf.Mixture, tmp_path: Path) -> No
         back.resume(episodes=1)
 
 
-def test_a_real_environment_is_asked_for_again(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_a_real_environment_is_asked_for_again(problem: hf.Problem, tmp_path: Path) -> None:
     env = problem.to_gymnasium()
     whole = hf.explore(env, "uniform", known=problem, episodes=6, seed=4)
     hf.explore(env, "uniform", known=problem, episodes=3, seed=4, out=tmp_path / "a")
@@ -265,7 +265,7 @@ def test_a_real_environment_is_asked_for_again(problem: hf.Mixture, tmp_path: Pa
     assert_same(whole, hf.load(tmp_path / "a").resume(episodes=3, env=env))
 
 
-def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Mixture, tmp_path: Path) -> None:
+def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Problem, tmp_path: Path) -> None:
     class Nameless(Uniform):
         pass
 
@@ -273,6 +273,3 @@ def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Mixture, tmp_pat
     with pytest.raises(RunError, match="Nameless has no name in EXPLORERS"):
         run.save(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
-
-
-# Damage

@@ -1,13 +1,11 @@
 """The server of the playground: who may ask, what it refuses, and that its answers are the library's."""
 
-import asyncio
 import io
 import json
 import signal
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,35 +16,13 @@ import pytest
 import horizonfree as hf
 from horizonfree import web
 from horizonfree.errors import OptionError
-from horizonfree.explorers import make_explorer
-from horizonfree.planning import backward as planning
+from horizonfree.explorers.registry import make_explorer
+from horizonfree.planning import evaluate
 from horizonfree.runs.run import Run
 from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
-from horizonfree.web.session import KEPT, Painting, Session, drawing
+from horizonfree.web.session import PLANS, Painting, Session, drawing
 
-HOME = "http://127.0.0.1:8000"
-
-
-class Client:
-    """Requests to the application without a network."""
-
-    def __init__(self, run: Run) -> None:
-        self.app = web.app(run)
-
-    def send(self, method: str, path: str, **content: Any) -> httpx.Response:
-        async def once() -> httpx.Response:
-            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)  # type: ignore[arg-type]
-            async with httpx.AsyncClient(transport=transport, base_url=HOME) as client:
-                return await client.request(method, path, **content)
-
-        with ThreadPoolExecutor(1) as pool:  # the browser tests may have a loop running in this thread
-            return pool.submit(lambda: asyncio.run(once())).result()
-
-    def get(self, path: str, **content: Any) -> httpx.Response:
-        return self.send("GET", path, **content)
-
-    def post(self, path: str, **content: Any) -> httpx.Response:
-        return self.send("POST", path, **content)
+from .client import Client, question
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +34,6 @@ def run() -> Run:
 @pytest.fixture(scope="module")
 def client(run: Run) -> Client:
     return Client(run)
-
-
-def question(**changes: Any) -> dict[str, Any]:
-    return {"weights": [[10, 1.0], [3, 0.5]], "when": "end", "step": 2, "seed": 5} | changes
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -83,7 +55,7 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     assert answer["gap"] == plan.gap
     assert answer["words"] == plan.certificate.words
     assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
-    V = planning.evaluate(run.problem.known.kernel(plan.theta), reward, plan.policy)
+    V = evaluate(plan.kernel, reward, plan.policy)
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
 
 
@@ -153,11 +125,11 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
     for step in range(8):
         session.answer(first, step=step, start=0, seed=0)
     assert plans == [first]
-    for i in range(KEPT):
+    for i in range(PLANS):
         session.planned(Painting(((2, 0.01 * (i + 1)),), "end"))
     session.planned(first)
     assert plans.count(first) == 2
-    assert len(session._kept) == KEPT
+    assert len(session._kept) == PLANS
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
@@ -182,6 +154,7 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
         ({"step": 8}, "step is 8"),
         ({"step": -1}, "step is -1"),
         ({"start": 99}, "start is 99"),
+        ({"start": -1}, "start is -1; it must be an integer from 0 to 15"),
         ({"seed": "x"}, "seed is 'x'"),
         ({"seed": 2**40}, "seed is"),
     ],

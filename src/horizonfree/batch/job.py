@@ -28,7 +28,6 @@ from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
 from horizonfree.runs.recipes import fingerprint, versions
 
-NO_KEY: Any = None  # until members have theirs
 MEMORY = 2 * 2**30  # bytes for a chunk where the device does not say what it has
 SHARE = 0.5  # of the device's memory for a chunk
 # Members of a chunk, wide and narrow, at the most: an interruption loses one chunk.
@@ -84,7 +83,7 @@ class Job:
             model, truth, kernel, best = to_device((problem.model, problem.truth, problem.kernel(), best))
             nothing = model.nothing(self.bets)
             made += [
-                World(x, model, Sampler.of(kernel), truth, nothing, best, NO_KEY) for x in cast.explorers
+                World(x, model, Sampler.of(kernel), truth, nothing, best, None) for x in cast.explorers
             ]
         places = [cast[i] for i in members]
         which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
@@ -138,7 +137,7 @@ class Job:
         shared, own = self.worlds([min(first + i, len(self.cast) - 1) for i in range(size)])
         rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
         state = begin_many(shared, own, is_wide=self.is_wide)
-        marks, records, found, k, pace = [*self.checkpoints, K], [], [], 0, Pace()
+        marks, records, found, k, pace = [*self.checkpoints.tolist(), K], [], [], 0, Pace()
         while k < K:
             count = min(pace.count, next(x for x in marks if x > k) - k)
             began = time.perf_counter()
@@ -197,7 +196,9 @@ def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delt
         if not listed:
             raise OptionError(f"rewards is {given!r}; it must be a list of at least one reward")
         table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
-    best = tuple(space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems)
+    best = tuple(
+        problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems
+    )
     return Judge(names, table, best, delta)
 
 

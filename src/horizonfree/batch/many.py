@@ -51,7 +51,7 @@ class World(eqx.Module):
     truth: Any
     nothing: Evidence
     best: Float[Leaf, " T"]
-    key: Array
+    key: Any  # None until there are members
 
 
 def stack(trees: Sequence[Any], which: Int[np.ndarray, " N"]) -> tuple[Any, Any]:

@@ -51,8 +51,8 @@ class Answer(eqx.Module):
 
     policy: Int[Array, "H S"]
     reward: Float[Array, "H S"]
-    V: Float[Array, "H+1 S"]
-    V_hat: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
+    V_hat: Float[Array, "H1 S"]
 
 
 class State(eqx.Module):
@@ -174,7 +174,7 @@ def search(space: Space, estimate: Estimate, last: Answer, sweeps: int) -> Answe
 
 def pseudo_values(
     space: Space, estimate: Estimate, policy: Int[Array, "H S"], reward: Float[Array, "H S"], leak: float
-) -> tuple[Float[Array, "H+1 S"], Float[Array, "H+1 S"]]:
+) -> tuple[Float[Array, "H1 S"], Float[Array, "H1 S"]]:
     """V and Vhat of a policy and a reward."""
     h, s = jnp.arange(space.horizon)[:, None], jnp.arange(space.num_states)
     tables = Tables(*(x[h, s, policy] for x in estimate.tables))
@@ -193,7 +193,7 @@ def pseudo_values(
 
 def improve(
     space: Space, estimate: Estimate, reward: Float[Array, "H S"]
-) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """The policy that takes, backwards, the action of the largest Vhat, and its Vhat; leaky caps."""
     s = jnp.arange(space.num_states)
 
@@ -229,5 +229,5 @@ def _end(space: Space) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
     return jnp.zeros(space.num_states), jnp.zeros(space.num_states)
 
 
-def _with_end(V: Float[Array, "H S"]) -> Float[Array, "H+1 S"]:
+def _with_end(V: Float[Array, "H S"]) -> Float[Array, "H1 S"]:
     return jnp.concatenate([V, jnp.zeros_like(V[:1])])

@@ -60,8 +60,8 @@ class Found(eqx.Module):
     """
 
     point: Point
-    V: Float[Array, "H+1 S"]
-    V_hat: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
+    V_hat: Float[Array, "H1 S"]
     f: Float[Array, "S A n"] | Float[Array, " 0"]
     value: Float[Array, ""]
     upper: Float[Array, ""]
@@ -160,7 +160,7 @@ class HFUCRLRFE(PlugIn):
         prepared: Prepared,
         beta: Float[Array, ""],
         policy: Int[Array, "H S"],
-        U: Float[Array, "H+1 S"],
+        U: Float[Array, "H1 S"],
         last: Found,
     ) -> Found:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""

@@ -34,7 +34,7 @@ class Planned(NamedTuple):
     """A policy for a reward, and its values in the eyes of the explorer."""
 
     policy: Int[Array, "H S"]
-    V: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
 
 
 class Explorer(eqx.Module):

@@ -35,7 +35,7 @@ class State(eqx.Module):
     """Both kinds of regressions; the policy, its values and the maximisers; the smallest U so far."""
 
     policy: Int[Array, "H S"]
-    V: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
     f: Float[Array, "S A n"]
     relaxed: Float[Array, ""]
     ridge: Ridge

@@ -35,7 +35,7 @@ class State(eqx.Module):
     """The regressions [H 2] or [2], and the optimistic policy and values made from them."""
 
     policy: Int[Array, "H S"]
-    V: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
     ridge: Ridge
     episode: Int[Array, ""]
 

@@ -52,7 +52,7 @@ def occupancy(problem: HasSpace, states: int | Sequence[int]) -> Float[np.ndarra
     return table
 
 
-def suite(problem: HasSpace) -> Float[np.ndarray, "2S H S A"]:
+def suite(problem: HasSpace) -> Float[np.ndarray, "R H S A"]:
     """For every state the rewards "be there at the end" and "stay there": a test that no single reward replaces."""
     states = range(space_of(problem).num_states)
     return np.stack([goal(problem, s) for s in states] + [occupancy(problem, s) for s in states])
@@ -158,7 +158,7 @@ def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndar
     return array
 
 
-def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H+1 S"]:
+def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarray, "H1 S"]:
     """The largest total from (h, s) on over every policy and every transition of the support; exact.
 
     T_h(s) = max_a [ r_h(s,a) + max over s' in the support of T_{h+1}(s') ],   T_{H+1} = 0
@@ -177,12 +177,12 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
     return T
 
 
-def _at_best_start(space: Space, T: Float[np.ndarray, "H+1 S"]) -> float:
+def _at_best_start(space: Space, T: Float[np.ndarray, "H1 S"]) -> float:
     """The largest total from where an episode can start."""
     return float(T[0, space.starts()].max())
 
 
-def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray, "H+1 S"]) -> str:
+def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray, "H1 S"]) -> str:
     """The trajectory with the largest total, in words."""
     s, steps = int(np.where(space.starts(), T[0], -np.inf).argmax()), []
     for h in range(space.horizon):

@@ -24,7 +24,7 @@ IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the e
 class Trajectory(eqx.Module):
     """One episode, or a batch of them: states s_1..s_{H+1}, actions, and which successor slot was taken."""
 
-    s: Int[Leaf, "*batch H+1"]
+    s: Int[Leaf, "*batch H1"]
     a: Int[Leaf, "*batch H"]
     j: Int[Leaf, "*batch H"]
 

@@ -7,7 +7,7 @@ succ[s, a] = 0..S-1.
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
 """
 
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -73,6 +73,7 @@ class Space(eqx.Module):
         return _starts(self.num_states, self.initial, self.start)
 
 
+@runtime_checkable
 class HasSpace(Protocol):
     """A problem or a model: whatever has a space."""
 

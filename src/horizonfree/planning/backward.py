@@ -36,12 +36,12 @@ class Solution(NamedTuple):
     """
 
     policy: Int[np.ndarray, "*R H S"]
-    V: Float[np.ndarray, "*R H+1 S"]
+    V: Float[np.ndarray, "*R H1 S"]
 
 
 def optimal_jax(
     kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
-) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `nearly_best`."""
 
     def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -84,7 +84,7 @@ def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array,
 
 def evaluate_jax(
     kernel: Kernel, reward: Float[Array, "H S A"], policy: Int[Array, "H S"] | Float[Array, "H S A"]
-) -> Float[Array, "H+1 S"]:
+) -> Float[Array, "H1 S"]:
     """V of a policy: V_h(s) = sum_a pi_h(a|s) Q_h(s,a); traceable."""
     s = jnp.arange(kernel.num_states)
 
@@ -134,7 +134,7 @@ def _push(kernel: Kernel, d: Float[Array, "S A"]) -> Float[Array, " S"]:
 @partial(jax.jit, static_argnames="horizon")
 def _optimal(
     kernel: Kernel, reward: Float[Array, "R H|1 S A"], horizon: int
-) -> tuple[Int[Array, "H R S"], Float[Array, "H+1 R S"]]:
+) -> tuple[Int[Array, "H R S"], Float[Array, "H1 R S"]]:
     """A batch of rewards, whose values stand in the last axis: each step is one product of matrices."""
     backup = jax.vmap(partial(_backup, kernel), in_axes=-1, out_axes=-1)
 
@@ -192,7 +192,7 @@ def optimal(kernel: Kernel, reward: Any) -> Solution:
 
 
 @x64
-def evaluate(kernel: Kernel, reward: Any, policy: Any) -> Float[np.ndarray, "*R H+1 S"]:
+def evaluate(kernel: Kernel, reward: Any, policy: Any) -> Float[np.ndarray, "*R H1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
     reward = _check_reward(kernel, reward)
     finite_rewards(reward)
@@ -217,7 +217,7 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
 
 
 @eqx.filter_jit
-def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     return optimal_jax(kernel, reward)
 
 

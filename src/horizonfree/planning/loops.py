@@ -266,7 +266,7 @@ def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pr
 
 def optimal(
     kernel: Kernel, reward: Float[np.ndarray, "*R H|1 S A"], horizon: int
-) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H+1 S"]]:
+) -> tuple[Int[np.ndarray, "*R H S"], Float[np.ndarray, "*R H1 S"]]:
     """The greedy policies and V of one reward, or of a batch of them."""
     prob, reward = np.ascontiguousarray(kernel.prob, np.float64), np.ascontiguousarray(reward)
     batch, S = reward.shape[:-3], prob.shape[0]

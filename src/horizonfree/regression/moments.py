@@ -56,7 +56,7 @@ def home_jax(
 
 
 def episode_rows(
-    model: MixtureModel, V: Float[Array, "H+1 *families S"], trajectory: Trajectory, M: int
+    model: MixtureModel, V: Float[Array, "H1 *families S"], trajectory: Trajectory, M: int
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
     """phi_m = phi_{V_{h+1}^{2^m}}(s_h, a_h) and y_m = V_{h+1}^{2^m}(s_{h+1}) along an episode (line 9). Traceable."""
     succ = model.space.succ[trajectory.s[:-1], trajectory.a]

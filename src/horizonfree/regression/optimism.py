@@ -19,7 +19,7 @@ from horizonfree.regression.ridge import Ridge, times
 
 def optimistic(
     model: MixtureModel, ridge: Ridge, beta: Number, reward: Float[Array, "H S A"], cap: float
-) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """The greedy policy (lowest action of equals) and V; traceable.
 
     `ridge` is one regression for all steps, or has a leading axis H.

@@ -28,7 +28,7 @@ PAIR = 2
 def regress(
     model: MixtureModel,
     ridge: Ridge,
-    V: Float[Array, "H+1 *families S"],
+    V: Float[Array, "H1 *families S"],
     trajectory: Trajectory,
     radii: Radii,
 ) -> tuple[Ridge, Float[Array, "H *families"]]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.problems.problem import Problem
-from horizonfree.report.facts import Example, Facts, is_wide
+from horizonfree.report.facts import Example, Facts, is_wide, ringed
 from horizonfree.report.history import Moment
 from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap
 
@@ -135,7 +135,7 @@ def weights(facts: Facts) -> "Figure | None":
 
 
 def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> None:
-    """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; a start has a ring."""
+    """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; starts have rings."""
     cells = np.asarray(problem.layout["cells"])
     columns, lines = cells.max(axis=0) + 1
     image = np.full((lines, columns), np.nan)
@@ -147,9 +147,9 @@ def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> 
     ax.pcolormesh(*edges, np.ma.masked_invalid(image), **shades, **border)
     ax.set(aspect="equal", xlim=(-0.5, columns - 0.5), ylim=(lines - 0.5, -0.5))
     ax.set_axis_off()
-    for cell in cells[problem.space.starts()[: len(cells)]]:
-        size = _mark(ax, columns)
-        ax.plot(*cell, "o", markersize=size, markerfacecolor="none", color=INK, markeredgewidth=1.0)
+    rings = cells[[s for s in ringed(problem) if s < len(cells)]]
+    size = _mark(ax, columns)
+    ax.plot(*rings.T, "o", markersize=size, markerfacecolor="none", color=INK, markeredgewidth=1.0)
 
 
 def _actions(ax: Any, problem: Problem, policy: Int[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> None:

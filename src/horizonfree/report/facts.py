@@ -21,6 +21,7 @@ from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
 MOST_COLUMNS = 12  # of a map on a third of the page
+MOST_RINGS = 24  # starts that are marked one by one
 LOGGED = "logged episodes"  # instead of an explorer
 
 
@@ -92,6 +93,12 @@ class Facts:
         return "worst goal" if scored == every else f"worst of {scored} goals"
 
     @property
+    def first_state(self) -> str:
+        """Where an episode starts, in words."""
+        start = self.problem.space.start
+        return f"one of {num_starts(self.problem):,} states, drawn" if start is None else f"state {start}"
+
+    @property
     def has_truth(self) -> bool:
         """Whether the hidden truth is known, as in a simulation."""
         return self.problem.truth is not None
@@ -149,7 +156,9 @@ def samples(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H
     # The step at which a state can be reached.
     first = np.where(occupied.any(axis=0), occupied.argmax(axis=0), -1)
     near, far = (np.flatnonzero(first == math.ceil(share * first.max())) for share in (0.25, 0.5))
-    a, b = int(near[len(near) // 2]), int(far[len(far) // 2])
+    a = int(near[len(near) // 2])
+    others = far[far != a] if len(far) > 1 else far
+    b = int(others[len(others) // 2])
     return [
         (f"End in {place(problem, a)}", [a], rewards.goal(problem, a)),
         (f"End in {place(problem, b)}", [b], rewards.goal(problem, b)),
@@ -168,6 +177,18 @@ def example(
         best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
     return Example(title, states, plan.value, plan.gap, plan.certificate.words, plan.policy[0], V, best, loss)
+
+
+def num_starts(problem: Problem) -> int:
+    """In how many states an episode can start."""
+    return int(problem.space.starts().sum())
+
+
+def ringed(problem: Problem) -> list[int]:
+    """The states to mark as starts: none where that would be a great many, or every state there is."""
+    states = np.flatnonzero(problem.space.starts())
+    is_telling = len(states) == 1 or len(states) <= min(MOST_RINGS, problem.num_states - 1)
+    return states.tolist() if is_telling else []
 
 
 def is_wide(problem: Problem) -> bool:

@@ -13,7 +13,7 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import round_up, rounded_up
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
-from horizonfree.report.facts import Facts, facts
+from horizonfree.report.facts import Facts, facts, ringed
 from horizonfree.report.figures import draw_all
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
@@ -21,12 +21,15 @@ from horizonfree.runs.run import Run
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+LONG = 12  # entries of a list that is written out
+
 
 def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     """Write the report of a run at confidence 1 - delta; returns where it is."""
     found = facts(run, delta)
     images = {name: theme.inline_svg(figure, name) for name, figure in draw_all(found).items()}
-    text = _environment().get_template("report.html").render(facts=found, figures=images, meanings=MEANINGS)
+    told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
+    text = _environment().get_template("report.html").render(figures=images, **told)
     return _write(path, text)
 
 
@@ -135,7 +138,9 @@ def sentence(words: str) -> str:
 
 
 def setting(x: Any) -> str:
-    """The value of an option; arrays by their shape."""
+    """The value of an option; arrays by their shape, long lists by their length."""
+    if isinstance(x, (list, tuple)) and len(x) > LONG:
+        return f"list of {len(x)}"
     return f"array {list(x.shape)}" if isinstance(x, np.ndarray) else str(x)
 
 

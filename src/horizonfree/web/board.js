@@ -8,12 +8,12 @@ const SMALL = 13; // pixels of a cell below which it holds no arrow
 const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLeft: [-1, 0] };
 
 export function makeBoard(canvas, problem, events) {
-  const { cells, actions, start } = problem;
+  const { cells, actions, start, reachable } = problem;
   const [columns, lines] = cells.reduce(([a, b], [x, y]) => [Math.max(a, x + 1), Math.max(b, y + 1)], [1, 1]);
   const stateAt = new Int32Array(columns * lines).fill(-1);
   cells.forEach(([x, y], s) => (stateAt[y * columns + x] = s));
   const context = canvas.getContext("2d");
-  let size = 0, cursor = Math.max(start, 0), last = null, shown = null, colors = palette();
+  let size = 0, cursor = start < 0 ? reachable[0] : start, last = null, shown = null, colors = palette();
 
   function fit() {
     const room = canvas.parentElement.clientWidth;
@@ -39,7 +39,7 @@ export function makeBoard(canvas, problem, events) {
       if (view.weights[s] > 0) paint(x, y, view.weights[s]);
       if (view.policy && size >= SMALL && view.values[s] > 1e-9) action(x, y, actions[view.policy[s]], share);
     });
-    if (view.start >= 0) mark(cells[view.start], 0.34, colors.ink);
+    view.starts.forEach((s) => mark(cells[s], 0.34, colors.ink));
     if (view.path) trail(view.path, view.at);
     if (document.activeElement === canvas) {
       const [x, y] = cells[cursor];

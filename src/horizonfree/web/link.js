@@ -44,7 +44,7 @@ export function read(fragment, { states, horizon, start: home }) {
     weights,
     when: one("when", (value) => value === "end" || value === "along", "end"),
     step: Number(one("step", below(horizon), 0)),
-    start: Number(one("start", below(states), home)),
+    start: Number(one("start", (value) => value === String(home) || below(states)(value), home)),
   };
   return { found, misfits };
 }

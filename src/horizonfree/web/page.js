@@ -197,10 +197,17 @@ function controls() {
   $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
   $("start").value = painted.start;
   const isHome = painted.start === problem.start;
-  $("start-is").textContent = painted.start < 0 ? "drawn, as the problem says" : world.place(painted.start) + (isHome ? " (the start)" : "");
+  $("start-is").textContent = isDrawn()
+    ? `one of ${count(problem.num_starts, "state")}, drawn`
+    : world.place(painted.start) + (isHome ? " (the start)" : "");
   $("start").setAttribute("aria-valuetext", $("start-is").textContent);
+  $("ring").hidden = !starts().length;
+  $("ring-is").textContent = isDrawn() ? "possible start" : "start";
   $("start-note").textContent = isHome ? "" : "Value and episode from here, in the estimated world. What is proved is about the problem's own start.";
 }
+
+const isDrawn = () => painted.start < 0;
+const starts = () => (isDrawn() ? problem.starts : [painted.start]); // those to mark
 
 // Colours run from the lowest value to the highest, or from 0 where these are nearly equal.
 function scale() {
@@ -212,7 +219,7 @@ function draw() {
   const { low, high } = scale();
   const shade = (s) => (high > 0 ? (answer.values[s] - low) / (high - low) : 0);
   const path = position === null || !answer ? null : answer.episode;
-  world.draw({ ...painted, shade, values: answer?.values, policy: answer?.policy, path, at: position ?? 0 });
+  world.draw({ ...painted, starts: starts(), shade, values: answer?.values, policy: answer?.policy, path, at: position ?? 0 });
   tell();
 }
 
@@ -237,7 +244,8 @@ function show() {
   $("proof").textContent = proof();
   $("truth").textContent =
     answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
-  $("episode").textContent = `This episode collects ${number(collected())}.`;
+  const from = isDrawn() ? ` starts in ${world.place(answer.episode[0])} and` : "";
+  $("episode").textContent = `This episode${from} collects ${number(collected())}.`;
 }
 
 function proof() {

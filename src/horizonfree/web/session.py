@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree._x64 import leaf
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import simulate_kernel, true_gap
-from horizonfree.report.facts import as_known, explorer_of, saw_reward
+from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
 from horizonfree.runs.run import Plan, Run
 
 PLANS = 16  # plans that are remembered: moving a slider plans nothing again
@@ -39,7 +40,7 @@ class Planned(NamedTuple):
     """A plan, its values in the world that it was made for, and what it really loses where that is known."""
 
     plan: Plan
-    V: Float[np.ndarray, "H+1 S"]
+    V: Float[np.ndarray, "H1 S"]
     loss: float | None
 
 
@@ -105,7 +106,7 @@ class Session:
         loss = None if problem.truth is None else max(0.0, true_gap(problem, reward, plan.policy))
         return Planned(plan, V, loss)
 
-    def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H+1"]:
+    def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
         """The states of one episode: of the simulated truth where there is one, else of the estimated world."""
         problem = self.run.problem
         kernel = plan.kernel if problem.truth is None else problem.kernel()
@@ -163,6 +164,8 @@ def drawing(problem: Problem) -> dict[str, Any]:
         "states": problem.num_states,
         "horizon": problem.horizon,
         "start": home(problem),
+        "starts": ringed(problem),
+        "num_starts": num_starts(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
         "cells": None if cells is None else np.asarray(cells).tolist(),
     }
@@ -174,8 +177,13 @@ def home(problem: Problem) -> int:
 
 
 def _beginning(space: Space, start: int) -> Space:
-    """The space with episodes from one state, or from where they are drawn."""
-    return space if start == DRAWN else dataclasses.replace(space, initial=None, start=start)
+    """The space with episodes from one state, or from where they are drawn.
+
+    A state is a sure draw, so that a slider of starts compiles nothing anew.
+    """
+    if start == DRAWN:
+        return space
+    return dataclasses.replace(space, initial=leaf(np.eye(space.num_states)[start]), start=None)
 
 
 def index(value: Any, size: int, what: str, least: int = 0) -> int:

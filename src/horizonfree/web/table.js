@@ -47,7 +47,7 @@ export function makeTable(list, problem, events) {
     view = now;
     for (const { s, line, input, value, action } of inputs) {
       if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
-      line.classList.toggle("start", s === now.start);
+      line.classList.toggle("start", now.starts.includes(s));
       line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
       value.textContent = now.values ? number(now.values[s]) : "";
       value.style.setProperty("--share", `${100 * now.shade(s)}%`);

@@ -5,24 +5,23 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from horizonfree.likelihood_set import likelihood_set
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.spatial import ConvexHull
 
 import horizonfree as hf
-from horizonfree._x64 import x64
+from horizonfree._x64 import to_device, x64
 from horizonfree.errors import ModelError, OptionError
-from horizonfree.guarantees.trajectories import TINY
-from horizonfree.models.mixture import confidence as ct
+from horizonfree.mdp.space import Kernel
+from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
-from horizonfree.models.mixture.model import Kernel
-from horizonfree.models.mixture.valid import valid_set
+from horizonfree.models.mixture.steps import ALL_BUT_EXCLUDED
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
+from tests.reference.likelihood_set import likelihood_set
 
 DELTA = 0.1
 PROBLEMS = {
@@ -31,6 +30,7 @@ PROBLEMS = {
     "corner": small.corner,
     "slips": small.slips,
     "three": lambda: small.slips(rates=(0.2, 0.35, 0.3)),
+    "drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3]),
 }
 
 
@@ -38,14 +38,18 @@ class Case:
     """One problem with evidence of one seed, its confidence, and the set of the bet that was chosen."""
 
     def __init__(self, problem, episodes, seed=0):
-        self.problem, self.known, self.valid = problem, problem.known, valid_set(problem.known)
+        self.problem, self.model, self.space = problem, problem.model, problem.space
+        self.valid = self.model.valid
         self.evidence = small.pick(small.gather(problem, episodes, [seed]), 0)
-        self.confidence = ct.confidence(self.known, self.valid, self.evidence, delta=DELTA)
+        self.confidence = certify.confidence(self.model, self.evidence, delta=DELTA)
         self.U = likelihood_set(self.valid, self.evidence, int(self.confidence.bet), delta=DELTA)
 
     def direct(self, **options):
         counts = self.evidence.since[self.confidence.bet]
-        return direct(self.known, self.valid, counts, self.confidence.ball, self.confidence.step, **options)
+        return direct(self.space, self.valid, counts, self.confidence.ball, self.confidence.step, **options)
+
+    def certificate(self, method="direct"):
+        return certify.uniform(self.model, self.evidence, self.confidence, method)
 
     def edge(self, way):
         """The last parameter of U from theta_hat in a direction of Z, by bisection."""
@@ -64,16 +68,16 @@ class Case:
         P~ is P_theta_hat without the rows that it all but excludes and theta may exclude.
         """
         ball, row_of = self.confidence.ball, self.valid.row_of
-        is_out = self.valid.free & (ball.p < TINY) & (ball.below >= 1)
-        kernel = self.known.kernel(self.confidence.theta)
+        is_out = self.valid.free & (ball.p < ALL_BUT_EXCLUDED) & (ball.below >= 1)
+        kernel = self.model.kernel(self.confidence.theta)
         prob = np.where(np.append(is_out, False)[row_of], 0.0, kernel.prob)
         P = Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()
-        Q, H, (S, A) = self.known.kernel(theta).dense(), self.known.horizon, P.shape[:2]
+        Q, H, (S, A) = self.model.kernel(theta).dense(), self.space.horizon, P.shape[:2]
         reward = np.zeros((H, S, A))
         reward[:-1] = [
-            [ref.kl(P[s, a], Q[s, a]) if self.valid.reachable[s] else 0.0 for a in range(A)] for s in range(S)
+            [ref.kl(P[s, a], Q[s, a]) if self.space.reachable[s] else 0.0 for a in range(A)] for s in range(S)
         ]
-        return optimal(P, reward)[1][0, self.known.start]
+        return self.space.at_start(optimal(P, reward)[1][0])
 
     def ways(self, count, seed=0):
         return np.random.default_rng(seed).normal(size=(count, self.valid.num_free)) @ self.valid.basis.T
@@ -150,8 +154,8 @@ def test_every_polytope_on_the_way_is_a_bound(case):
 @pytest.mark.parametrize("name", list(PROBLEMS))
 def test_the_direct_certificate_is_never_above_the_uniform_one(name, episodes):
     case = make(name, episodes)
-    first = ct.uniform(case.confidence)
-    found = ct.directly(case.known, case.valid, case.evidence, case.confidence)
+    first = case.certificate("uniform")
+    found = case.certificate()
     assert found.eps <= first.eps
     if found.method == "direct":
         kappa, hit = found.parts["kappa"], found.parts["hit"]
@@ -161,20 +165,20 @@ def test_the_direct_certificate_is_never_above_the_uniform_one(name, episodes):
         assert found == first
 
 
-@pytest.mark.parametrize("name", ["dense", "slips"])
+@pytest.mark.parametrize("name", ["dense", "slips", "drawn start"])
 def test_the_strongest_adversary_stays_below_the_direct_certificate(name):
     """Linear programmes find the rewards that fool the plan most for some theta of U; none beats the certificate."""
     case = make(name, 400)
-    H, S, A = case.known.horizon, case.known.num_states, case.known.num_actions
-    eps = ct.directly(case.known, case.valid, case.evidence, case.confidence).eps
+    H, S, A = case.space.sizes
+    eps = case.certificate().eps
     P_hat, support = case.confidence.step.kernel.dense(), np.zeros((S, A, S), bool)
-    for s, a, j in np.argwhere(case.known.support):
-        support[s, a, case.known.succ[s, a, j]] = True
+    for s, a, j in np.argwhere(case.space.support):
+        support[s, a, case.space.succ[s, a, j]] = True
     rng, losses = np.random.default_rng(0), []
     for way in case.ways(6):
         first, theta = rng.uniform(size=(H, S, A)) / H, case.edge(way)
-        P = case.known.kernel(theta).dense()
-        losses.append(ref.worst_reward(P_hat, P, support, first, case.known.start)[2])
+        P = case.model.kernel(theta).dense()
+        losses.append(ref.worst_reward(P_hat, P, support, first, case.problem.start)[2])
     assert 0.01 < max(losses) <= eps + 1e-7
 
 
@@ -192,15 +196,17 @@ def test_the_zoned_grid_gains():
 def test_many_unknowns_are_refused_in_words_and_none_need_nothing():
     case = Case(small.tabular(), 20)
     with pytest.raises(OptionError, match="at most 5 unknown directions, here are 12"):
-        ct.directly(case.known, case.valid, case.evidence, case.confidence)
+        case.certificate()
+    with pytest.raises(OptionError, match="method is 'best'; for this class there are 'uniform', 'direct'"):
+        case.certificate("best")
     P = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 2))
     case = Case(hf.Mixture.from_kernels([P], horizon=4, weights=[1.0]), 2)
-    assert ct.directly(case.known, case.valid, case.evidence, case.confidence).eps == 0
+    assert case.certificate().eps == 0
 
 
 def test_the_support_function_bounds_every_parameter_of_U_and_is_attained(case):
     edges = [case.edge(way) for way in case.ways(50)]
-    for direction in np.random.default_rng(1).normal(size=(4, case.known.dim)):
+    for direction in np.random.default_rng(1).normal(size=(4, case.model.dim)):
         value, theta = case.U.support(direction)
         assert case.U.excess(theta) <= 0
         assert value >= max(direction @ x for x in edges)
@@ -210,7 +216,7 @@ def test_the_support_function_bounds_every_parameter_of_U_and_is_attained(case):
 def test_the_support_function_agrees_with_a_general_solver():
     case = make("dense", 400)
     Z, theta_hat = case.valid.basis, case.U.theta
-    for direction in np.random.default_rng(2).normal(size=(4, case.known.dim)):
+    for direction in np.random.default_rng(2).normal(size=(4, case.model.dim)):
         result = minimize(
             lambda y, c=direction: -c @ (theta_hat + Z @ y),
             np.zeros(2),
@@ -221,10 +227,15 @@ def test_the_support_function_agrees_with_a_general_solver():
         assert case.U.support(direction)[0] == pytest.approx(-result.fun, abs=1e-5)
 
 
+@x64
+def excess(case, theta):
+    return ev.excess(*to_device((case.valid, case.evidence, theta)), DELTA)
+
+
 def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):
     bet = int(case.confidence.bet)
     for theta in small.inside(case.valid, np.random.default_rng(0), 5):
-        wanted = float(x64(ev.excess)(case.valid, case.evidence, theta, DELTA)[bet])
+        wanted = float(excess(case, theta)[bet])
         assert case.U.excess(theta) == pytest.approx(wanted, abs=2e-4)  # the gap of the fit
     poor = ev.Evidence(**{**vars(case.evidence), "loss": case.evidence.loss - 1e4})
     with pytest.raises(ModelError, match="empty"):

@@ -8,26 +8,30 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from horizonfree import simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.mdp.rollout import Sampler, Trajectory, simulate
+from horizonfree.guarantees.bets import Bets, ladder
+from horizonfree.mdp.rollout import Sampler, Trajectory
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.likelihood import predict
-from horizonfree.models.mixture.valid import valid_set
 from tests.reference import small
 
 
 def uniform_policy(problem):
-    shape = (problem.horizon, problem.num_states, problem.num_actions)
-    return np.full(shape, 1.0 / problem.num_actions)
+    return np.full(problem.space.sizes, 1.0 / problem.num_actions)
+
+
+def bets(starts, weights):
+    return Bets(np.array(starts, np.int32), np.array(weights))
 
 
 def replay(valid, trajectories, starts, weights):
     """Evidence after each episode."""
     with jax.enable_x64(True):
         valid = to_device(valid)
-        step = jax.jit(ev.update)
-        history = [ev.init(valid, starts, weights)]
+        step = jax.jit(ev.learn)
+        history = [ev.nothing(valid, bets(starts, weights))]
         for k in range(len(trajectories.a)):
             history.append(step(valid, history[-1], to_device(small.pick(trajectories, k))))
         return [to_numpy(x) for x in history]
@@ -40,7 +44,7 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
     Training on an episode before predicting it, or a predictor outside Theta, would break this.
     """
     problem = small.PROBLEMS[name]()
-    valid, known = valid_set(problem.known), problem.known
+    valid, space = problem.model.valid, problem.space
     H = 2  # two episodes of two steps
     policy = np.ones((2, H, problem.num_states), int)  # action 1 is never deterministic
 
@@ -49,8 +53,8 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
             yield [s], []
             return
         a = policy[k, h, s]
-        for j in np.flatnonzero(known.support[s, a]):
-            for states, slots in outcomes(known.succ[s, a, j], k, h + 1):
+        for j in np.flatnonzero(space.support[s, a]):
+            for states, slots in outcomes(space.succ[s, a, j], k, h + 1):
                 yield [s, *states], [j, *slots]
 
     pairs = list(product(*(list(outcomes(problem.start, k, 0)) for k in range(2))))
@@ -60,10 +64,10 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
     assert len(pairs) >= 16
 
     with jax.enable_x64(True):
-        valid_, first = to_device(valid), ev.init(to_device(valid), [0, 1], [0.5, 0.5])
+        valid_, first = to_device(valid), ev.nothing(to_device(valid), bets([0, 1], [0.5, 0.5]))
 
         def both(trajectories):
-            last = jax.lax.scan(lambda e, t: (ev.update(valid_, e, t), None), first, trajectories)[0]
+            last = jax.lax.scan(lambda e, t: (ev.learn(valid_, e, t), None), first, trajectories)[0]
             return last.loss, last.table_loss
 
         losses, table = to_numpy(jax.jit(jax.vmap(both))(to_device(Trajectory(s, a, j))))
@@ -76,14 +80,14 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
 
 def test_each_loss_is_that_of_the_predictor_before_the_episode():
     problem = small.slips()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     data = simulate(problem, uniform_policy(problem), episodes=12, seed=3)
     starts, weights = [0, 5], [0.7, 0.3]
     history = replay(valid, data, starts, weights)
     losses = np.zeros(2)
     for k, (before, after) in enumerate(pairwise(history)):
         p = np.array(
-            [problem.known.phi[s, a, j] @ before.theta for s, a, j in zip(data.s[k], data.a[k], data.j[k])]
+            [problem.model.phi[s, a, j] @ before.theta for s, a, j in zip(data.s[k], data.a[k], data.j[k])]
         )
         losses += (k >= np.array(starts)) * -np.log(p).sum()
         np.testing.assert_allclose(after.loss, losses, rtol=1e-12)
@@ -91,7 +95,7 @@ def test_each_loss_is_that_of_the_predictor_before_the_episode():
 
 def test_counts_are_what_was_seen_and_bets_count_from_their_start():
     problem = small.dense()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     data = simulate(problem, uniform_policy(problem), episodes=9, seed=1)
     last = replay(valid, data, [0, 4, 20], [0.5, 0.25, 0.25])[-1]
     counts, rows = np.zeros_like(last.counts), np.zeros((3, len(valid.rows)), int)
@@ -101,19 +105,19 @@ def test_counts_are_what_was_seen_and_bets_count_from_their_start():
             rows[0, valid.row_of[s, a, j]] += 1
             rows[1, valid.row_of[s, a, j]] += k >= 4
     np.testing.assert_array_equal(last.counts, counts)
-    np.testing.assert_array_equal(last.rows, rows[0])
+    np.testing.assert_array_equal(last.row_counts, rows[0])
     np.testing.assert_array_equal(last.since, rows)
     assert (last.episodes, last.impossible, last.loss[2]) == (9, 0, 0)
 
 
 def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
     problem = small.slips()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     data = simulate(problem, uniform_policy(problem), episodes=6, seed=0)
     history = replay(valid, data, [0], [1.0])
     with jax.enable_x64(True):
         for before, after in pairwise(history):
-            expected = predict(*to_device((valid, after.rows, before.theta)))
+            expected = predict(*to_device((valid, after.row_counts, before.theta)))
             np.testing.assert_allclose(after.theta, expected, atol=1e-12)
     p = valid.rows[valid.free] @ np.stack([x.theta for x in history]).T
     assert (p > 0).all()
@@ -123,7 +127,7 @@ def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
 @pytest.mark.parametrize("j", [-1, 99])
 def test_a_slot_that_does_not_exist_is_an_impossible_transition(j):
     problem = small.slips()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     data = simulate(problem, uniform_policy(problem), episodes=1, seed=0)
     bad = Trajectory(data.s, data.a, np.where(np.arange(problem.horizon) == 2, j, data.j).astype(np.int32))
     assert replay(valid, bad, [0], [1.0])[-1].impossible == 1
@@ -131,7 +135,7 @@ def test_a_slot_that_does_not_exist_is_an_impossible_transition(j):
 
 def test_padding_and_rows_that_are_always_zero_are_impossible_transitions():
     problem = small.slips()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     s, a, j = np.argwhere(valid.row_of == len(valid.rows))[0]
     H = problem.horizon
     bad = Trajectory(
@@ -145,19 +149,22 @@ def test_padding_and_rows_that_are_always_zero_are_impossible_transitions():
 DELTA, SEEDS, EPISODES = 0.2, 2000, 40
 
 
-@pytest.mark.parametrize("name", ["dense", "corner", "slips"])
+PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3])}
+
+
+@pytest.mark.parametrize("name", ["dense", "corner", "slips", "drawn start"])
 def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(name):
     """Ville: P(exists n, j: theta_star not in U_j) <= delta. Fails wrongly with probability <= 1e-6 (binomial)."""
-    problem = small.PROBLEMS[name]()
+    problem = PROBLEMS[name]()
     with jax.enable_x64(True):
-        valid = to_device(valid_set(problem.known))
+        valid, space = to_device((problem.model.valid, problem.space))
         sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
         policy = jnp.asarray(uniform_policy(problem))
-        first = ev.init(valid, *ev.ladder(EPISODES))
+        first = ev.nothing(valid, ladder(EPISODES))
 
         def leaves(key):
             def step(evidence, key):
-                evidence = ev.update(valid, evidence, sampler.episode(key, policy, problem.start))
+                evidence = ev.learn(valid, evidence, sampler.episode(key, policy, space))
                 return evidence, (ev.excess(valid, evidence, truth, DELTA) > 0).any()
 
             return jax.lax.scan(step, first, jax.random.split(key, EPISODES))[1].any()
@@ -169,12 +176,12 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
 
 def test_excess_is_the_log_loss_against_the_bets():
     problem = small.dense()
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     evidence = small.pick(small.gather(problem, 10, [0]), 0)
     with jax.enable_x64(True):
         found = np.asarray(ev.excess(*to_device((valid, evidence)), jnp.asarray(problem.truth), 0.1))
     p = valid.rows @ problem.truth
-    for j in range(evidence.num_bets):
+    for j in range(len(evidence.starts)):
         literal = (
             -(evidence.since[j] * np.log(p)).sum()
             - evidence.loss[j]
@@ -183,13 +190,22 @@ def test_excess_is_the_log_loss_against_the_bets():
         assert found[j] == pytest.approx(literal)
 
 
-def test_bets_are_declared_with_weights_that_sum_to_at_most_one():
-    valid = valid_set(small.dense().known)
-    for budget in (None, 3, 1000):
-        starts, weights = ev.ladder(budget)
-        assert starts[0] == 0
-        assert (np.diff(starts) > 0).all()
-        assert weights.sum() <= 1 + 1e-12
-    for starts, weights in (([0, 5], [0.6, 0.6]), ([0], [0.0]), ([0, 1], [1.0]), ([-1], [1.0]), ([], [])):
-        with jax.enable_x64(True), pytest.raises(OptionError):
-            ev.init(valid, np.array(starts), np.array(weights))
+def test_bets_that_are_none_are_refused():
+    valid = small.dense().model.valid
+    with jax.enable_x64(True), pytest.raises(OptionError, match="they must be positive and sum to at most 1"):
+        ev.nothing(valid, bets([0, 5], [0.6, 0.6]))
+
+
+def test_the_model_learns_as_its_evidence_does():
+    problem = small.slips()
+    data = simulate(problem, uniform_policy(problem), episodes=3, seed=0)
+    expected = replay(problem.model.valid, data, [0], [1.0])[-1]
+    with jax.enable_x64(True):
+        model = to_device(problem.model)
+        found = model.nothing(bets([0], [1.0]))
+        for k in range(3):
+            found = model.learn(found, to_device(small.pick(data, k)))
+        assert found.visits.sum() == 3 * problem.horizon
+        np.testing.assert_allclose(model.estimate(found).prob, model.kernel(found.theta).prob)
+    for x, y in zip(jax.tree.leaves(to_numpy(found)), jax.tree.leaves(expected)):
+        np.testing.assert_allclose(x, y, rtol=1e-12)

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.models.mixture.likelihood import PSEUDO_COUNT, log_loss, maximum_likelihood, predict
-from horizonfree.models.mixture.model import Mixture
-from horizonfree.models.mixture.valid import valid_set
 from tests.reference import small
 
-VALID = {name: valid_set(make().known) for name, make in small.PROBLEMS.items()}
+VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
 _fit, _predict = jax.jit(maximum_likelihood), jax.jit(predict)
 
 
@@ -87,7 +86,7 @@ def test_a_tabular_fit_is_the_empirical_distribution():
 def test_an_optimum_on_the_boundary_is_reached_with_its_multiplier():
     """One pair with two successors, N times the first: p = (1, 0), and the multiplier of p_2 >= 0 is N."""
     problem = Mixture.from_tabular(np.array([[[0.5, 0.5]], [[0.0, 1.0]]]), horizon=2)
-    valid, N = valid_set(problem.known), 40
+    valid, N = problem.model.valid, 40
     first = valid.row_of[0, 0, 0]
     counts = np.where(np.arange(len(valid.rows)) == first, N, 0)
     found = fit(valid, counts)
@@ -100,7 +99,7 @@ def test_an_optimum_on_the_boundary_is_reached_with_its_multiplier():
 
 def test_kernels_that_coincide_do_no_harm():
     P, Q = np.random.default_rng(3).dirichlet(np.ones(3), size=(2, 3, 2))
-    once, twice = (valid_set(Mixture.from_kernels(k, horizon=4).known) for k in ([P, Q], [P, Q, Q]))
+    once, twice = (Mixture.from_kernels(k, horizon=4).model.valid for k in ([P, Q], [P, Q, Q]))
     rng = np.random.default_rng(0)
     slot_counts = rng.integers(0, 30, once.row_of.shape)
     fits = []
@@ -117,7 +116,7 @@ def test_rows_of_unreachable_states_do_not_restrict_the_fit():
     kernels = np.zeros((3, 3, 1, 3))
     kernels[:2, 0, 0, 0] = kernels[2, 0, 0, 1] = kernels[:, 1, 0, 1] = 1.0
     kernels[0, 2, 0, 0] = kernels[1, 2, 0, 1] = kernels[2, 2, 0, 2] = 1.0
-    valid = valid_set(Mixture.from_kernels(kernels, horizon=3).known)
+    valid = Mixture.from_kernels(kernels, horizon=3).model.valid
     assert valid.num_free == 1
     stay, leave = valid.row_of[0, 0, 0], valid.row_of[0, 0, 1]
     counts = np.zeros(len(valid.rows), int)
@@ -127,9 +126,9 @@ def test_rows_of_unreachable_states_do_not_restrict_the_fit():
 
 
 def test_with_nothing_to_learn_the_fit_is_the_centre():
-    valid = valid_set(
-        Mixture.from_kernels(np.random.default_rng(0).dirichlet(np.ones(3), size=(1, 3, 2)), horizon=3).known
-    )
+    valid = Mixture.from_kernels(
+        np.random.default_rng(0).dirichlet(np.ones(3), size=(1, 3, 2)), horizon=3
+    ).model.valid
     counts = np.full(len(valid.rows), 5)
     found = fit(valid, counts)
     assert found.gap == 0

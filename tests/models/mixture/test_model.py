@@ -1,4 +1,4 @@
-"""The known class: storage, features, kernels, norms, refusals."""
+"""The class of mixtures: storage, features, kernels, norms, refusals."""
 
 import itertools
 
@@ -9,9 +9,10 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from horizonfree import Mixture
 from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
 from horizonfree.models.mixture import features
-from horizonfree.models.mixture.model import Mixture
+from tests.reference.episodes import full_features
 
 
 def random_features(seed: int, S: int = 5, A: int = 2, d: int = 3, successors: int = 2) -> np.ndarray:
@@ -27,12 +28,8 @@ def random_features(seed: int, S: int = 5, A: int = 2, d: int = 3, successors: i
     return phi
 
 
-def dense_phi(known) -> np.ndarray:
-    S, A, _n, d = known.phi.shape
-    table = np.zeros((S, A, S, d))
-    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
-    np.add.at(table, (s, a, known.succ), known.phi)
-    return table * known.unit
+def dense_phi(model) -> np.ndarray:
+    return full_features(model) * model.unit
 
 
 @settings(max_examples=30, deadline=None)
@@ -40,22 +37,22 @@ def dense_phi(known) -> np.ndarray:
 def test_padded_lists_hold_exactly_the_dense_features(seed, successors):
     phi = random_features(seed, successors=successors)
     problem = Mixture.from_features(phi, horizon=3, bound=2.0, theta=np.ones(3))
-    np.testing.assert_allclose(dense_phi(problem.known), phi, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(dense_phi(problem.model), phi, rtol=1e-14, atol=1e-15)
     np.testing.assert_allclose(problem.kernel().dense(), phi.sum(-1), atol=1e-14)
-    assert problem.known.is_dense == (problem.known.succ.shape[2] == 5)
+    assert problem.space.is_dense == (problem.space.succ.shape[2] == 5)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-3, 3), st.floats(-3, 3))
 def test_phi_V_is_linear_in_V_and_batches(seed, x, y):
     rng = np.random.default_rng(seed)
-    known = Mixture.from_features(random_features(seed), horizon=3, bound=2.0).known
+    model = Mixture.from_features(random_features(seed), horizon=3, bound=2.0).model
     V, U = rng.random((2, 5))
     with jax.enable_x64(True):
-        batch = np.asarray(known.phi_V(np.stack([V, U, x * V + y * U])))
+        batch = np.asarray(model.phi_V(np.stack([V, U, x * V + y * U])))
         np.testing.assert_allclose(batch[2], x * batch[0] + y * batch[1], atol=1e-12)
-        np.testing.assert_allclose(batch[0], np.asarray(known.phi_V(V)), atol=1e-15)
-    expected = np.einsum("sapd,p->sad", dense_phi(known) / known.unit, V)
+        np.testing.assert_allclose(batch[0], np.asarray(model.phi_V(V)), atol=1e-15)
+    expected = np.einsum("sapd,p->sad", dense_phi(model) / model.unit, V)
     np.testing.assert_allclose(batch[0], expected, atol=1e-13)
 
 
@@ -82,11 +79,11 @@ def test_kernels_as_arrays_lists_and_sparse_matrices_agree():
     w = [0.2, 0.5, 0.3]
     dense = Mixture.from_kernels(kernels, horizon=3, weights=w)
     sparse = Mixture.from_kernels([sp.csr_array(k.reshape(12, 6)) for k in kernels], horizon=3, weights=w)
-    np.testing.assert_array_equal(dense.known.phi, sparse.known.phi)
-    np.testing.assert_array_equal(dense.known.succ, sparse.known.succ)
+    np.testing.assert_array_equal(dense.model.phi, sparse.model.phi)
+    np.testing.assert_array_equal(dense.space.succ, sparse.space.succ)
     np.testing.assert_allclose(dense.kernel().dense(), np.tensordot(w, kernels, 1), atol=1e-14)
     # phi_i = P_i / sqrt(d), theta = sqrt(d) w, B = sqrt(d)
-    assert dense.known.bound == pytest.approx(np.sqrt(3))
+    assert dense.model.bound == pytest.approx(np.sqrt(3))
     np.testing.assert_allclose(dense.truth, np.sqrt(3) * np.array(w))
 
 
@@ -99,9 +96,9 @@ def brute_force_norm(phi: np.ndarray) -> float:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_after_normalisation_no_value_function_has_a_feature_longer_than_one(seed):
-    known = Mixture.from_features(random_features(seed), horizon=3, bound=2.0).known
-    assert brute_force_norm(dense_phi(known) / known.unit) <= 1 + 1e-12
-    assert known.bound == pytest.approx(2.0 * known.unit)
+    model = Mixture.from_features(random_features(seed), horizon=3, bound=2.0).model
+    assert brute_force_norm(dense_phi(model) / model.unit) <= 1 + 1e-12
+    assert model.bound == pytest.approx(2.0 * model.unit)
 
 
 def test_the_norm_bound_is_exact_for_non_negative_features():
@@ -112,9 +109,9 @@ def test_the_norm_bound_is_exact_for_non_negative_features():
 
 def test_features_that_meet_the_norm_rule_are_left_as_they_are():
     phi = random_features(4) / 100
-    known = Mixture.from_features(phi, horizon=3, bound=1e3, theta=100 * np.ones(3)).known
-    assert known.unit == 1.0
-    np.testing.assert_array_equal(dense_phi(known), phi)
+    model = Mixture.from_features(phi, horizon=3, bound=1e3, theta=100 * np.ones(3)).model
+    assert model.unit == 1.0
+    np.testing.assert_array_equal(dense_phi(model), phi)
 
 
 def test_a_tabular_problem_has_one_coordinate_per_possible_transition():
@@ -123,15 +120,15 @@ def test_a_tabular_problem_has_one_coordinate_per_possible_transition():
     P[:, :, 3] = 0
     P /= P.sum(-1, keepdims=True)
     full = Mixture.from_tabular(P, horizon=3)
-    known_support = Mixture.from_tabular(P, horizon=3, support=P > 0)
+    with_support = Mixture.from_tabular(P, horizon=3, support=P > 0)
     only_support = Mixture.from_tabular(None, horizon=3, support=P > 0)
-    assert full.known.dim == 32
-    assert known_support.known.dim == 24
+    assert full.model.dim == 32
+    assert with_support.model.dim == 24
     assert only_support.truth is None
-    for problem in (full, known_support):
+    for problem in (full, with_support):
         np.testing.assert_allclose(problem.kernel().dense(), P, atol=1e-15)
-        assert np.linalg.norm(problem.truth) <= problem.known.bound
-        assert brute_force_norm(dense_phi(problem.known) / problem.known.unit) <= 1 + 1e-12
+        assert np.linalg.norm(problem.truth) <= problem.model.bound
+        assert brute_force_norm(dense_phi(problem.model) / problem.model.unit) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("is_dense", [True, False])
@@ -141,32 +138,32 @@ def test_numbers_in_numbers_out_in_double_precision(is_dense):
     if not is_dense:
         P = np.broadcast_to(np.eye(9)[:, None], (2, 9, 2, 9))
     problem = Mixture.from_kernels(P, horizon=2, weights=[0.25, 0.75])
-    known, kernel, S = problem.known, problem.kernel(), P.shape[1]
-    assert known.is_dense == is_dense
+    model, kernel, S = problem.model, problem.kernel(), P.shape[1]
+    assert problem.space.is_dense == is_dense
     V = np.random.default_rng(1).random((3, S))
-    phi_V = known.phi_V(V)
+    phi_V = model.phi_V(V)
     assert isinstance(phi_V, np.ndarray)
     assert phi_V.dtype == np.float64
     np.testing.assert_allclose(phi_V @ problem.truth, np.einsum("sat,bt->bsa", kernel.dense(), V), atol=1e-14)
     np.testing.assert_allclose(kernel.expect(V[0]), kernel.dense() @ V[0], atol=1e-14)
-    for call in (known.phi_V, kernel.expect):
+    for call in (model.phi_V, kernel.expect):
         with pytest.raises(ShapeError, match=rf"V has shape \(10,\); its last axis must be the {S} states"):
             call(np.ones(10))
     with pytest.raises(ShapeError, match=r"theta has shape \(3,\); it must be \(2,\)"):
-        known.kernel(np.ones(3))
+        model.kernel(np.ones(3))
 
 
 def test_coordinates_may_have_states_actions_and_features_that_nothing_names():
     coordinates = ([0, 1], [0, 0], [0, 1], [0, 0], [1.0, 1.0])
     problem = Mixture.from_features(coordinates, horizon=2, bound=2.0, shape=(2, 1, 3), theta=[1.0, 0.5, 0])
-    assert (problem.num_states, problem.num_actions, problem.known.dim) == (2, 1, 3)
+    assert (problem.num_states, problem.num_actions, problem.model.dim) == (2, 1, 3)
 
 
-def test_the_known_part_holds_nothing_of_the_truth():
+def test_the_model_holds_nothing_of_the_truth():
     phi = random_features(0)
     with_truth = Mixture.from_features(phi, horizon=3, bound=2.0, theta=np.ones(3))
     without = Mixture.from_features(phi, horizon=3, bound=2.0)
-    for x, y in zip(jax.tree.leaves(with_truth.known), jax.tree.leaves(without.known)):
+    for x, y in zip(jax.tree.leaves(with_truth.model), jax.tree.leaves(without.model)):
         np.testing.assert_array_equal(x, y)
     with pytest.raises(SimulationError, match="known=problem"):
         without.kernel()
@@ -312,7 +309,7 @@ BAD = {
     "a start that does not exist": (
         lambda: Mixture.from_kernels([EYE], horizon=2, start=3),
         ShapeError,
-        "start is 3; it must be a state, 0 to 2",
+        "start is 3; it must be a state, 0 to 2, or a distribution over them",
     ),
     "a horizon of zero": (
         lambda: Mixture.from_kernels([EYE], horizon=0),

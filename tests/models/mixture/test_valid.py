@@ -1,4 +1,4 @@
-"""The valid parameters: free directions, reachable states, centre."""
+"""The valid parameters: free directions, centre, refusals."""
 
 import tracemalloc
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from horizonfree import Mixture
 from horizonfree.errors import FeatureError
-from horizonfree.models.mixture.model import Mixture
-from horizonfree.models.mixture.valid import DROWNED, reachable_states, valid_set
+from horizonfree.models.mixture.programmes import DROWNED
 from tests.reference.odd_features import odd_features
 
 
@@ -24,8 +24,7 @@ def random_kernels(seed, d=3, S=4, A=2):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_basis_is_orthonormal_keeps_row_sums_and_moves_probabilities(seed):
-    known = mixture_of(random_kernels(seed)).known
-    valid = valid_set(known)
+    valid = mixture_of(random_kernels(seed)).model.valid
     Z = valid.basis
     assert valid.num_free == 2  # three weights that sum to one
     np.testing.assert_allclose(Z.T @ Z, np.eye(2), atol=1e-12)
@@ -36,10 +35,10 @@ def test_the_basis_is_orthonormal_keeps_row_sums_and_moves_probabilities(seed):
 
 def test_kernels_that_coincide_leave_fewer_directions_to_learn():
     P, Q, _ = random_kernels(0)
-    assert valid_set(mixture_of([P, Q]).known).num_free == 1
-    assert valid_set(mixture_of([P, Q, Q]).known).num_free == 1
-    assert valid_set(mixture_of([P, P]).known).num_free == 0
-    assert valid_set(mixture_of([P]).known).num_free == 0
+    assert mixture_of([P, Q]).model.valid.num_free == 1
+    assert mixture_of([P, Q, Q]).model.valid.num_free == 1
+    assert mixture_of([P, P]).model.valid.num_free == 0
+    assert mixture_of([P]).model.valid.num_free == 0
 
 
 def test_directions_that_change_unreachable_rows_only_do_not_count():
@@ -47,35 +46,31 @@ def test_directions_that_change_unreachable_rows_only_do_not_count():
     P[0, 0, 1] = P[1, 0, 1] = P[2, 0, 2] = 1.0  # state 2 is never reached
     Q = P.copy()
     Q[2, 0] = [1.0, 0.0, 0.0]
-    known = mixture_of([P, Q]).known
-    np.testing.assert_array_equal(reachable_states(known), [True, True, False])
-    assert valid_set(known).num_free == 0
-    assert valid_set(mixture_of([P, Q], start=2).known).num_free == 1
-
-
-def test_a_state_first_entered_after_the_last_action_is_not_reachable():
-    P = np.zeros((3, 1, 3))
-    P[0, 0, 1] = P[1, 0, 2] = P[2, 0, 2] = 1.0
-    np.testing.assert_array_equal(reachable_states(mixture_of([P], horizon=2).known), [True, True, False])
-    np.testing.assert_array_equal(reachable_states(mixture_of([P], horizon=3).known), [True, True, True])
+    problem = mixture_of([P, Q])
+    np.testing.assert_array_equal(problem.space.reachable, [True, True, False])
+    assert problem.model.valid.num_free == 0
+    assert problem.model.num_unknown == 0
+    assert mixture_of([P, Q], start=2).model.valid.num_free == 1
+    assert mixture_of([P, Q], start=[0.9, 0.0, 0.1]).model.valid.num_free == 1
+    assert mixture_of([P, Q], start=[0.9, 0.1, 0.0]).model.valid.num_free == 0
 
 
 def test_every_slot_names_its_own_row():
-    known = mixture_of(random_kernels(1)).known
-    valid = valid_set(known)
-    np.testing.assert_allclose(valid.rows[valid.row_of], known.phi, atol=1e-12)
+    model = mixture_of(random_kernels(1)).model
+    valid = model.valid
+    np.testing.assert_allclose(valid.rows[valid.row_of], model.phi, atol=1e-12)
 
 
 def test_padding_has_a_row_number_of_its_own():
     P = np.zeros((5, 1, 5))
     P[:, 0, 0] = 1.0
     P[0, 0] = [0.5, 0.5, 0, 0, 0]
-    valid = valid_set(mixture_of([P]).known)
+    valid = mixture_of([P]).model.valid
     assert (valid.row_of == len(valid.rows)).sum() == 4
 
 
 def test_the_centre_has_the_largest_smallest_probability():
-    valid = valid_set(mixture_of(random_kernels(2)).known)
+    valid = mixture_of(random_kernels(2)).model.valid
     scaled = valid.rows / valid.sizes[:, None]  # probabilities relative to the size of their features
     best = (scaled @ valid.center).min()
     rng = np.random.default_rng(0)
@@ -86,7 +81,7 @@ def test_the_centre_has_the_largest_smallest_probability():
 
 def test_membership_follows_the_definition():
     problem = mixture_of(random_kernels(3), weights=[1.0, 0.0, 0.0])
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     assert valid.contains(problem.truth)
     assert not valid.contains(1.01 * problem.truth)  # rows sum to 1.01
     for direction in (*valid.basis.T, *-valid.basis.T):  # Theta is bounded: some probability turns negative
@@ -96,16 +91,15 @@ def test_membership_follows_the_definition():
 def test_features_that_are_never_a_kernel_are_refused():
     phi = np.zeros((2, 1, 2, 1))
     phi[:, 0, 0, 0], phi[:, 0, 1, 0] = 2.0, -1.0  # sums to one, but one entry is negative for every theta
-    known = Mixture.from_features(phi, horizon=3, bound=2.0).known
     with pytest.raises(FeatureError, match="no parameter makes these features a transition kernel"):
-        valid_set(known)
+        Mixture.from_features(phi, horizon=3, bound=2.0)
 
 
 def test_rows_that_are_zero_for_every_parameter_are_equalities():
     """theta = (x, y, z), rows x + y, z, -z: z is forced to 0, and x - y is free but changes nothing."""
     phi = np.zeros((3, 1, 3, 3))
     phi[:, 0, 0, :2], phi[:, 0, 1, 2], phi[:, 0, 2, 2] = 1.0, 1.0, -1.0
-    valid = valid_set(Mixture.from_features(phi, horizon=3, bound=2.0).known)
+    valid = Mixture.from_features(phi, horizon=3, bound=2.0).model.valid
     assert abs(valid.center[2]) < 1e-12
     assert valid.contains(valid.center)
     assert valid.affine.shape[1] == 1
@@ -116,7 +110,7 @@ def test_rows_that_are_zero_for_every_parameter_are_equalities():
 def test_forced_rows_leave_the_others_strictly_positive():
     phi = np.zeros((4, 1, 4, 4))
     phi[:, 0, 0, 0], phi[:, 0, 1, 1], phi[:, 0, 2, 2:], phi[:, 0, 3, 2:] = 1.0, 1.0, [1.0, 1.0], [-1.0, -1.0]
-    valid = valid_set(Mixture.from_features(phi, horizon=3, bound=2.0).known)
+    valid = Mixture.from_features(phi, horizon=3, bound=2.0).model.valid
     p = np.sort(valid.rows @ valid.center)
     assert p[:2] == pytest.approx([0, 0], abs=1e-12)
     assert p[2] > 1e-3
@@ -128,7 +122,7 @@ def test_rows_of_any_size_keep_their_own_directions():
     tail = 10.0 ** -np.arange(0, 15, 2.0)
     p, q = tail / tail.sum(), tail * np.arange(1, 9) / (tail * np.arange(1, 9)).sum()
     kernels = [np.broadcast_to(row, (8, 1, 8)) for row in (p, q)]
-    valid = valid_set(Mixture.from_kernels(kernels, horizon=3, weights=[0.4, 0.6]).known)
+    valid = Mixture.from_kernels(kernels, horizon=3, weights=[0.4, 0.6]).model.valid
     assert valid.num_free == 1
     assert valid.positive.all()
     assert valid.rows.shape[0] == 8  # no two of them are one
@@ -141,7 +135,7 @@ def test_rounded_kernels_keep_every_direction_and_the_truth(seed):
     """Rows that miss 1 by rounding of the input are mended: taken literally they would tell parameters apart."""
     kernels = np.random.default_rng(seed).dirichlet(np.ones(5), size=(3, 5, 2)).round(9)
     problem = Mixture.from_kernels(kernels, horizon=3, weights=[0.333333333] * 3)
-    valid = valid_set(problem.known)
+    valid = problem.model.valid
     assert valid.num_free == 2
     assert valid.contains(problem.truth, tolerance=1e-12)
     np.testing.assert_allclose(problem.kernel().dense(), kernels.mean(axis=0), atol=1e-8)
@@ -152,7 +146,7 @@ def test_one_row_that_misses_one_does_not_certify_what_is_unknown():
     P[:, 1, :, 1] = P[:, 2, :, 2] = 1
     P[:, 0, 0], P[:, 0, 1] = [[0, 0.1, 0.9], [0, 0.9, 0.1]], [0, 0.5, 0.5]
     P[1, 2, 0, 2] += 9e-9
-    assert valid_set(Mixture.from_kernels(P, horizon=2).known).num_free == 1
+    assert Mixture.from_kernels(P, horizon=2).model.valid.num_free == 1
 
 
 def test_many_distinct_row_sums_need_no_square_matrix():
@@ -162,7 +156,7 @@ def test_many_distinct_row_sums_need_no_square_matrix():
     s, a = np.divmod(np.arange(2 * S), 2)
     coordinates = tuple(np.repeat(x, 4) for x in (s, a, s)) + (np.tile(np.arange(4), 2 * S), sums.ravel())
     tracemalloc.start()
-    valid = valid_set(Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).known)
+    valid = Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).model.valid
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert valid.num_free == 0
@@ -187,14 +181,14 @@ def gamble(unit=1.0, small=1.0):
 
 @pytest.mark.parametrize("unit", [1e6, 1e-3, 1e-8, 1e-12])
 def test_units_of_the_features_change_nothing(unit):
-    first, other = valid_set(gamble().known), valid_set(gamble(unit).known)
+    first, other = gamble().model.valid, gamble(unit).model.valid
     assert other.num_free == first.num_free == 1
     np.testing.assert_allclose(other.rows @ other.center, first.rows @ first.center, atol=1e-9)
 
 
 def test_coordinates_in_small_units_keep_their_direction_or_are_refused():
     for small in (1e-3, 1e-6):
-        assert valid_set(gamble(small=small).known).num_free == 1
+        assert gamble(small=small).model.valid.num_free == 1
     with pytest.raises(
         FeatureError, match="feature 1 is at most 5e-10 but feature 0 reaches 1; multiply the small ones"
     ):
@@ -220,7 +214,7 @@ def test_a_row_that_can_hardly_be_positive_does_not_make_others_impossible():
     P[4, :, 1], P[4, :, 2], P[4, 2, 1], P[4, 2, 2] = c - be, be, b2, e * (c - be)
     P[5, :, 1], P[5, :, 2] = c - b2, b2
     problem = Mixture.from_features(P, horizon=2, bound=10.0, theta=[1, 0.9, 1 - e / 2, 0.5, 1 - e * e / 2])
-    assert valid_set(problem.known).num_free == 1
+    assert problem.model.valid.num_free == 1
 
 
 @pytest.mark.parametrize("share", [1e-15, 1e-13, 1e-11, 1e-10, 1e-8, 1e-7, 1e-6])
@@ -229,12 +223,12 @@ def test_nearly_equal_kernels_are_equal_or_different_or_refused(seed, share):
     """Where they are accepted, the truth is the centre plus directions that can be learnt, to all digits that count."""
     K = np.random.default_rng(seed).dirichlet(np.full(3, 0.6), size=(3, 3, 2))
     K[1] = K[0] + share * (K[1] - K[0])
-    problem = Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
     if 1e-12 < share < 1e-9:
         with pytest.raises(FeatureError, match="drowns in rounding"):
-            valid_set(problem.known)
+            Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
         return
-    valid = valid_set(problem.known)
+    problem = Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
+    valid = problem.model.valid
     assert valid.num_free == (2 if share > 1e-9 else 1)
     assert valid.contains(valid.center)
     assert (valid.rows @ valid.center > 0).all()
@@ -254,19 +248,19 @@ def test_what_is_known_is_known_to_all_digits_that_certificates_count():
     phi[1, :, 1], phi[0, :, 0], phi[0, :, 1] = 1, 1 - p, p
     phi[0, 1, 1, 1] += c
     phi[0, 1, 0, 1] -= c
-    for problem in (
-        Mixture.from_kernels(P, horizon=2),
-        Mixture.from_features(phi, horizon=100, bound=900.0),
+    for build in (
+        lambda: Mixture.from_kernels(P, horizon=2),
+        lambda: Mixture.from_features(phi, horizon=100, bound=900.0),
     ):
         with pytest.raises(FeatureError, match="drowns in rounding, yet it changes probabilities by up to"):
-            valid_set(problem.known)
+            build()
 
 
 def test_features_whose_squares_vanish_count_as_zero():
     tail = np.array([[[1 - 1e-160, 1e-160]] * 2] * 2)
     problem = Mixture.from_kernels([tail, np.full((2, 2, 2), 0.5)], horizon=3)
-    assert not problem.known.phi[..., 1, 0].any()
-    assert valid_set(problem.known).num_free == 1
+    assert not problem.model.phi[..., 1, 0].any()
+    assert problem.model.valid.num_free == 1
 
 
 def test_directions_that_drown_in_rounding_but_reach_far_are_refused():
@@ -282,9 +276,8 @@ def test_directions_that_drown_in_rounding_but_reach_far_are_refused():
     weak[0, 0, 2], weak[0, 0, 3] = [0.5, 0.5 * c], [0.5, -0.5 * c]
     weak[1, :, 2], weak[1, :, 3] = [0.5, 0.5 * 9e-4 * c], [0.5, -0.5 * 9e-4 * c]
     for features, bound in ((many, 1e8), (alike, 4 * 2.0**35), (weak, 2 / c)):
-        known = Mixture.from_features(features, horizon=3, bound=bound).known
         with pytest.raises(FeatureError, match="drowns in rounding, yet it changes probabilities by up to"):
-            valid_set(known)
+            Mixture.from_features(features, horizon=3, bound=bound)
 
 
 def test_a_probability_too_small_to_be_told_from_zero_decides_nothing():
@@ -301,9 +294,8 @@ def test_a_probability_too_small_to_be_told_from_zero_decides_nothing():
     phi[0, 0], phi[0, 0, 0] = 0, 1
     phi[0, 0, 1, i], phi[0, 0, 2, i], phi[0, 0, 2, j] = 1, -1, tiny
     phi[0, 0, 0, j] -= tiny
-    known = Mixture.from_features(phi, horizon=2, bound=480.0).known
     with pytest.raises(FeatureError, match="by so little that it cannot be told from 0"):
-        valid_set(known)
+        Mixture.from_features(phi, horizon=2, bound=480.0)
 
 
 @pytest.mark.parametrize("first", [*range(0, 500, 100), 1700])
@@ -314,14 +306,13 @@ def test_whatever_the_features_theta_is_represented_or_refused(first):
         phi, theta, bound = odd_features(seed)
         try:
             problem = Mixture.from_features(phi, horizon=3, bound=bound, theta=theta)
-            valid = valid_set(problem.known)
         except FeatureError:
             continue
-        accepted += 1
+        accepted, valid = accepted + 1, problem.model.valid
         assert valid.contains(valid.center, 1e-8), seed
         assert (valid.rows[valid.free] @ valid.center > 0).all(), seed
         off = problem.truth - valid.center
         off -= valid.basis @ (valid.basis.T @ off)
-        reached = np.isin(np.arange(len(valid.rows)), valid.row_of[valid.reachable])
+        reached = np.isin(np.arange(len(valid.rows)), valid.row_of[problem.space.reachable])
         assert np.abs(valid.rows[reached] @ off).max() <= 1e-9, seed
     assert accepted >= 50

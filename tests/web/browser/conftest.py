@@ -13,6 +13,7 @@ import horizonfree as hf
 from horizonfree import report, web
 from horizonfree.runs.run import Run
 from horizonfree.web.server import warm_up
+from tests.report.worlds import drawn
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,7 +27,7 @@ FLAGS = [
 ]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 MISSING = "no Chromium found; install it with: apt-get install -y --no-install-recommends chromium"
-SCREENSHOTS = Path(__file__).parents[2] / "out" / "screenshots"
+SCREENSHOTS = Path(__file__).parents[3] / "out" / "screenshots"
 
 
 class Playground(NamedTuple):
@@ -113,6 +114,12 @@ def page_of_report(grid: Playground, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def mixture() -> Iterator[Playground]:
     yield from _served(hf.explore(hf.make("random-mixture"), "uniform", episodes=30, progress=False))
+
+
+@pytest.fixture(scope="session")
+def lake() -> Iterator[Playground]:
+    """A map whose first state is drawn."""
+    yield from _served(drawn((1, 8)))
 
 
 def _served(run: Run) -> Iterator[Playground]:

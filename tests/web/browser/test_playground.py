@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.planning import backward as planning
+from horizonfree.planning import evaluate
 
 from .conftest import Playground, settled, until
 
@@ -186,9 +186,7 @@ def test_two_tabs_keep_their_own_rewards(grid: Playground, visit: Visit) -> None
 def test_the_step_slider_shows_the_policy_of_that_step(grid: Playground, visit: Visit) -> None:
     page = visit(f"{grid.address}#when=end&paint=27&step=18")
     found = plan(grid, [27])
-    V = planning.evaluate(
-        grid.run.problem.known.kernel(found.theta), hf.goal(grid.run.problem, 27), found.policy
-    )
+    V = evaluate(found.kernel, hf.goal(grid.run.problem, 27), found.policy)
     for s in (19, 26, 28, 35):
         page.mouse.move(*cell(page, s))
         said = page.inner_text("#here")
@@ -207,9 +205,7 @@ def test_another_start_shows_its_value_and_says_what_the_proof_is_about(
 ) -> None:
     page = visit(f"{grid.address}#when=end&paint=27&start=28")
     found = plan(grid, [27])
-    V = planning.evaluate(
-        grid.run.problem.known.kernel(found.theta), hf.goal(grid.run.problem, 27), found.policy
-    )
+    V = evaluate(found.kernel, hf.goal(grid.run.problem, 27), found.policy)
     assert value(page) == pytest.approx(V[0, 28], rel=6e-3)
     assert "the problem's own start" in page.inner_text("#start-note")
     page.focus("#start")

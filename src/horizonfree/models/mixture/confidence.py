@@ -36,7 +36,7 @@ class MixtureConfidence(Confidence):
     step: Steps
     divergence: Divergence
     bet: Int[Leaf, ""]
-    slacks: Float[Leaf, " J+1"]  # of each bet; last, of the table against the class
+    slacks: Float[Leaf, " J1"]  # of each bet; last, of the table against the class
     starts: Int[Leaf, " J"]
     num_seen: Int[Leaf, ""]
     episodes: Int[Leaf, ""]

@@ -94,8 +94,7 @@ class Separation:
         """f = L(theta) - L(theta_hat); infinite where a row that was seen has no probability."""
         seen = self.N > 0
         with np.errstate(divide="ignore"):
-            f: np.ndarray = -(np.log1p(np.maximum(x[..., seen], -1.0)) @ self.N[seen])
-            return f
+            return np.asarray(-(np.log1p(np.maximum(x[..., seen], -1.0)) @ self.N[seen]))
 
     def leave(self, v: Float[np.ndarray, "m q"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """The share of the way from theta_hat to each v at which L, and at which a bound of a row, is reached."""

@@ -65,7 +65,7 @@ def curvature(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
 def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The x >= 0 with psi(x) = c, from above: Newton on a convex increasing function, started above the root."""
 
-    def newton(_: int, x: Array) -> Array:
+    def newton(_: Array, x: Array) -> Array:
         return x - (psi(x) - c) * (1 + x) / jnp.maximum(x, 1e-300)
 
     start = c + jnp.sqrt(c * (c + 2))  # as psi(x) >= x^2 / (2 (1 + x))
@@ -78,7 +78,7 @@ def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     # psi(-a) >= a^2 / 2, and -log(1 - a) = c + a <= c + 1
     a = jnp.minimum(jnp.sqrt(2 * c), -jnp.expm1(-1 - c))
 
-    def newton(_: int, a: Array) -> Array:
+    def newton(_: Array, a: Array) -> Array:
         is_inside = (a > 0) & (a < 1)
         b = jnp.where(is_inside, a, 0.5)
         return jnp.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
@@ -117,7 +117,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     above = jnp.where(is_seen, jnp.minimum(above, rho), above)
     below = jnp.where(is_seen, jnp.minimum(below, rho), below)
 
-    def tighten(_: int, bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def tighten(_: Array, bounds: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         below, above, _white = bounds
         F = gram(z, N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2)  # (2)
         F = (1 - SHARE) * F + SHARE * box

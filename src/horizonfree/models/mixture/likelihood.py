@@ -122,7 +122,7 @@ def _multipliers(
     weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
     Gram = (at.z * weight[:, None]).T @ at.z
 
-    def closer(_: int, lam: Array) -> Array:
+    def closer(_: Array, lam: Array) -> Array:
         return jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
 
     lam = jax.lax.fori_loop(0, 3, closer, lam)

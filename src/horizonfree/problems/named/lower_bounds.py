@@ -18,7 +18,7 @@ Dim = Annotated[int, Between(2, 14, "d; there are 2^(d-1) actions")]
 Episodes = Annotated[int, Between(1, 10**15, "K, the number of episodes the instance is hard for")]
 
 
-def sign_vectors(dim: int) -> Float[np.ndarray, "A d-1"]:
+def sign_vectors(dim: int) -> Float[np.ndarray, "A {dim-1}"]:
     """Every vector of {-1, 1}^(d-1), in the order of the actions."""
     bits = np.arange(2 ** (dim - 1))[:, None] >> np.arange(dim - 1) & 1
     return 2.0 * bits - 1

@@ -13,7 +13,7 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, Seed, problem
 
 
-def input_models(num: int, low: float, high: float, most: int) -> Float[np.ndarray, "d most+1"]:
+def input_models(num: int, low: float, high: float, most: int) -> Float[np.ndarray, "{num} {most+1}"]:
     """Poisson distributions with means spread from low to high; `most` takes the mass beyond it."""
     mean = np.linspace(low, high, num)[:, None]
     tail = poisson.sf(most - 1, mean)

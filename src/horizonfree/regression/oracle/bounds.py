@@ -24,7 +24,7 @@ from horizonfree.regression.oracle.objective import Prepared
 from horizonfree.regression.pseudo import STATES_LAST, optimism
 
 
-def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """U_h(s) = max_a [ubar(s,a) + 2 beta ||phi_{U_{h+1}}||_hat + <phi_{U_{h+1}}, theta>]_{[0,1]}, and its policy.
 
     ubar(s,a) = min{1, beta max_{f in [0,1]^S} ||phi_f(s,a)||_tilde}.
@@ -37,14 +37,14 @@ def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[
     return _induct(prepared, beta, later)
 
 
-def upper_bound(prepared: Prepared, beta: Scalar) -> Float[Array, "H+1 S"]:
+def upper_bound(prepared: Prepared, beta: Scalar) -> Float[Array, "H1 S"]:
     """W_h(s) = max_a min{1, ubar(s,a) + max over z in [0, W_{h+1}] of 2 beta ||phi_z||_hat + <phi_z, theta>}."""
     return _induct(prepared, beta, lambda w: _box_optimism(prepared, w, beta))[1]
 
 
 def _induct(
     prepared: Prepared, beta: Scalar, later: Callable[[Array], Array]
-) -> tuple[Int[Array, "H S"], Float[Array, "H+1 S"]]:
+) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """Backward induction with stage term ubar and a continuation; zero at the last step and after it."""
     S = prepared.succ.shape[2]
     ubar = jnp.minimum(1, beta * prepared.box_tilde)

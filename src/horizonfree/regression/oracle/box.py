@@ -85,7 +85,7 @@ def _climb(F: Float[Array, "*batch m n"]) -> BoxMax:
     best = nearly_best(value, -1).argmax(axis=-1)[..., None, None]
     f = jnp.take_along_axis(starts, best, axis=-2)[..., 0, :]
 
-    def climb(_: int, f: Array) -> Array:
+    def climb(_: Array, f: Array) -> Array:
         y = (F * f[..., None, :]).sum(-1)
         return significant((F * y[..., None]).sum(-2), -1) > 0
 

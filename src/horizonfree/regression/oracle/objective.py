@@ -20,7 +20,7 @@ values use 0.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Scalar
+from jaxtyping import Array, Bool, Float, Int, Scalar, Shaped
 
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel
@@ -87,7 +87,7 @@ def _factor(phi: Float[Array, "S A n d"], inv: Float[Array, "d d"]) -> Float[Arr
     return jnp.linalg.qr(X, mode="r") if X.shape[-1] < X.shape[-2] else X
 
 
-def _states_last(x: Float[Array, "S A *rest"]) -> Float[Array, "*rest A S"]:
+def _states_last(x: Shaped[Array, "S A *rest"]) -> Shaped[Array, "*rest A S"]:
     return jnp.moveaxis(x, (0, 1), (-1, -2))
 
 
@@ -116,8 +116,8 @@ class Path(eqx.Module):
     """What a backward pass leaves: the policy and its values; raw is Vhat before the outer cap."""
 
     policy: Int[Array, "H S"]
-    V: Float[Array, "H+1 S"]
-    V_hat: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
+    V_hat: Float[Array, "H1 S"]
     raw: Float[Array, "H S"]
 
 
@@ -178,7 +178,9 @@ def adjoint(prepared: Prepared, path: Path, beta: Scalar, leak: float) -> Weight
     states = jnp.arange(S)
     by_action = (prepared.succ, prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_slope)
 
-    def step(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Weights]:
+    def step(
+        carry: tuple[Array, Array], x: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         w_V, w_V_hat = carry
         a, V, V_hat, k_raw = x
         succ, p, F_tilde, F_hat, slope = (table[..., a, states] for table in by_action)
@@ -189,11 +191,11 @@ def adjoint(prepared: Prepared, path: Path, beta: Scalar, leak: float) -> Weight
         by_V_hat = k_raw * (2 * beta * d_hat + p)
         both = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
         total = significant(jnp.zeros((S, 2)).at[succ].add(both), 0)
-        return (total[:, 0], total[:, 1]), Weights(w_V, w_V_hat)
+        return (total[:, 0], total[:, 1]), carry
 
     k_raw = jnp.where(path.raw < 1, 1.0, leak).at[0].set(1.0)  # the value itself is not capped
     first = (jnp.zeros(S), _initial(prepared.space))
-    return jax.lax.scan(step, first, (path.policy, path.V[1:], path.V_hat[1:], k_raw))[1]
+    return Weights(*jax.lax.scan(step, first, (path.policy, path.V[1:], path.V_hat[1:], k_raw))[1])
 
 
 def _initial(space: Space) -> Float[Array, " S"]:

@@ -31,8 +31,8 @@ class OracleResult(eqx.Module):
     """
 
     point: Point
-    V: Float[Array, "H+1 S"]
-    V_hat: Float[Array, "H+1 S"]
+    V: Float[Array, "H1 S"]
+    V_hat: Float[Array, "H1 S"]
     value: Float[Array, ""]
     raw: Float[Array, ""]
     upper: Float[Array, ""]

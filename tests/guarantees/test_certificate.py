@@ -1,0 +1,58 @@
+"""Certificates say no less than what is proved, in words that stay true."""
+
+import numpy as np
+import pytest
+
+from horizonfree.guarantees.certificate import Certificate, claim, in_units, proved, round_up, rounded_up
+
+
+@pytest.mark.parametrize(
+    "eps", [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)]
+)
+def test_what_is_said_is_never_less_than_what_is_proved(eps):
+    said = float(rounded_up(eps))
+    assert said >= eps * (1 - 1e-9)
+    assert said <= eps * 1.01 + 1e-300
+    assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)
+
+
+def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
+    assert round_up(0.12301) == pytest.approx(0.124)
+    assert round_up(0.123) == pytest.approx(0.123)
+    assert round_up(0.12301, finest=0.05) == pytest.approx(0.15)
+    assert round_up(-1e-17) == 0
+    assert round_up(np.inf) == np.inf
+
+
+def test_the_probability_is_never_said_to_be_one():
+    assert proved(0.123, 0.05) == "at most 0.123 is lost, with probability 0.95"
+    assert proved(0.123, 1e-9) == "at most 0.123 is lost, with probability 1 - 1e-09"
+
+
+def test_words_follow_the_units_of_the_reward_and_eps_does_not():
+    certificate = Certificate(0.5, 0.1, "uniform", "", {})
+    scaled = in_units(certificate, 40.0)
+    assert scaled.words == "at most 20 is lost, with probability 0.9"
+    assert scaled.eps == 0.5
+    assert in_units(certificate, 1.0) is certificate
+    for nothing in (
+        Certificate(1.0, 0.1, "uniform", "vacuous", {}),
+        Certificate(1.0, 0.1, "rejected", "no", {}, True),
+    ):
+        assert in_units(nothing, 40.0) is nothing
+
+
+def test_an_algorithms_own_claim_says_something_with_the_constants_of_its_paper_only():
+    proven = claim(0.25, 0.1, "paper", "4U", {"V": 0.1})
+    assert (proven.eps, proven.method, proven.parts) == (0.25, "paper constants, 4U", {"V": 0.1})
+    assert proven.words == (
+        "at most 0.25 is lost, with probability 0.9, by plans in the explorer's own model"
+    )
+    far = claim(7.0, 0.1, "paper", "4U", {})
+    assert far.eps == 1
+    assert far.words == "vacuous: the paper's constants need far more episodes"
+    scaled = claim(0.25, 0.1, "scaled", "4U", {})
+    assert scaled.words == "no guarantee: 0.25 with scaled constants, which no theorem backs"
+    void = claim(0.25, 0.1, "paper", "4U", {}, why_void="no budget was declared")
+    assert (void.eps, void.words) == (1.0, "vacuous: no budget was declared")
+    assert claim(0.25, 0.1, "scaled", "4U", {}, why_void="no budget").words == scaled.words

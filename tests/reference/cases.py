@@ -1,0 +1,98 @@
+"""Small problems with evidence and confidences, and parameters of the set U that the evidence leaves possible."""
+
+from functools import cache
+
+import numpy as np
+
+from horizonfree.models import certify
+from horizonfree.planning.backward import best_plan
+from tests.reference import small
+
+DELTA, EPISODES, SEEDS = 0.1, 60, 12
+START = (0.5, 0.0, 0.0, 0.2, 0.0, 0.3)
+PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
+
+
+class Case:
+    """A problem with evidence of some seeds; U is sampled from its definition, not from the library's ball."""
+
+    def __init__(self, problem, episodes=EPISODES, seeds=SEEDS, delta=DELTA):
+        self.problem, self.model, self.space = problem, problem.model, problem.space
+        self.valid, self.start = self.model.valid, problem.start
+        evidence = small.gather(problem, episodes, range(seeds))
+        self.evidence = [small.pick(evidence, i) for i in range(seeds)]
+        self.confidences = [certify.confidence(self.model, x, delta=delta) for x in self.evidence]
+        self.P_star = problem.kernel().dense()
+
+    def counts(self, i):
+        return self.evidence[i].since[self.confidences[i].bet]
+
+    def level(self, i):
+        """Lq + log(1/(delta w)) of the bet that was chosen."""
+        evidence, bet = self.evidence[i], int(self.confidences[i].bet)
+        return evidence.loss[bet] - np.log(float(self.confidences[i].delta) * evidence.weights[bet])
+
+    def excess(self, i, theta):
+        """L(theta) - Lq - log(1/(delta w)) on the free rows; the others cancel."""
+        free = self.valid.free & (self.counts(i) > 0)
+        p = self.valid.rows[free] @ theta
+        if (p <= 0).any():
+            return np.inf
+        fixed = ~self.valid.free & (self.counts(i) > 0)
+        known = self.counts(i)[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center)
+        return -self.counts(i)[free] @ np.log(p) - known - self.level(i)
+
+    def points_of_U(self, i, rng, count):
+        """Parameters of U: on the way from theta_hat to random points of Theta, half of them on the boundary of U."""
+        theta_hat, points = self.confidences[i].theta, []
+        for k, other in enumerate(small.inside(self.valid, rng, count)):
+            inside, outside = 0.0, 1.0
+            if self.excess(i, other) <= 0:
+                inside = 1.0
+            else:
+                for _ in range(50):
+                    middle = (inside + outside) / 2
+                    is_in = self.excess(i, theta_hat + middle * (other - theta_hat)) <= 0
+                    inside, outside = (middle, outside) if is_in else (inside, middle)
+            points.append(theta_hat + inside * (1.0 if k % 2 else rng.uniform()) * (other - theta_hat))
+        return points
+
+    def kernel(self, theta):
+        return self.model.kernel(theta).dense()
+
+    def slots(self, x):
+        """An array over rows as a table over [S, A, S]."""
+        S, A, n = self.space.succ.shape
+        table = np.zeros((S, A, S, *x.shape[1:]))
+        values = np.concatenate([x, np.zeros_like(x[:1])])[self.valid.row_of]
+        for s, a, j in np.ndindex(S, A, n):
+            table[s, a, self.space.succ[s, a, j]] += values[s, a, j]
+        return table
+
+    def uniform(self, i):
+        return certify.uniform(self.model, self.evidence[i], self.confidences[i])
+
+    def plan(self, i, reward):
+        """The policy that is best under the estimate."""
+        return best_plan(self.confidences[i].kernel, reward).policy
+
+    def for_reward(self, i, reward, policy):
+        return certify.for_reward(self.model, self.confidences[i], reward, policy)
+
+
+@cache
+def case_of(name):
+    """The case of a problem by name, once for all files of tests."""
+    return Case(PROBLEMS[name]())
+
+
+def random_reward(rng, H, S, A):
+    """A reward whose total is at most one on every trajectory; often sparse."""
+    kind = rng.integers(3)
+    if kind == 0:
+        return rng.uniform(size=(H, S, A)) / H
+    if kind == 1:
+        reward = np.zeros((H, S, A))
+        reward[rng.integers(H), rng.integers(S)] = 1.0
+        return reward
+    return np.where(rng.uniform(size=(H, S, A)) < 0.2, 1.0 / H, 0.0)

@@ -1,0 +1,164 @@
+"""The page of a report: it says what matters and stands alone."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import horizonfree as hf
+from horizonfree import report
+from horizonfree.explorers.registry import make_explorer
+from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.report import history
+from horizonfree.report.page import bound, number
+from horizonfree.runs.run import Run
+
+from .reading import Page, stands_alone
+from .worlds import RIVER, grid, known_world, logged, rejected, unlabelled
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(0.0, "0"), (0.5614, "0.561"), (12.345, "12.3"), (1234.5, "1,234"), (3.0, "3"), (6.98e-5, "0.00007")]
+    + [(1e-9, "under 0.000001"), (float("nan"), "–"), (None, "–"), (0.001, "0.00100"), (99.96, "100.0")],
+)
+def test_numbers_are_written_for_people(x: float | None, text: str) -> None:
+    assert number(x) == text
+
+
+@pytest.mark.parametrize(
+    "x", [0.0, 2.001e-11, 1e-9, 9.995e-7, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0]
+)
+def test_bounds_are_never_rounded_down(x: float) -> None:
+    assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6 if x >= 1e-6 else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (grid, ["no plan loses more than", "really lost at the worst goal", "End in column", "zoned-grid"]),
+        (known_world, ["Nothing had to be learnt", "loses at most"]),
+        (rejected, ["The data contradict the model", "model rejected", "if the model were right"]),
+        (logged, ["river", "What 50 logged episodes taught", "Its episodes were logged"]),
+        (unlabelled, ["For all rewards at once nothing is proved yet", "random-mixture", "uniform"]),
+    ],
+)
+def test_a_report_says_what_matters_and_stands_alone(
+    tmp_path: Path, make: Callable[[], Run], said: list[str]
+) -> None:
+    run = make()
+    path = report.write_report(run, tmp_path / "deep" / "report.html")
+    text = path.read_text(encoding="utf-8")
+    page = stands_alone(text)
+    for words in [
+        *said,
+        f"What {run.episodes} ",
+        "Settings and versions",
+        "numpy",
+        "Plans for three rewards",
+    ]:
+        assert words in page.text
+    assert list(path.parent.iterdir()) == [path]
+    if not run.is_simulated:
+        assert "really lost" not in page.text
+        assert "truth" not in page.text
+        assert "without a reward" not in page.text
+        assert "never saw" not in page.text
+        assert "known while exploring" not in page.text
+
+
+def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:
+    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    lead = Page(text[: text.index("<h2>")]).text
+    assert f"no plan loses more than {bound(run.certificate().eps)} " in lead
+    assert "With probability 0.95" in lead
+
+
+def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path: Path, run: Run) -> None:
+    guided = replace(run, explorer=make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3)))
+    text = report.write_report(guided, tmp_path / "r.html").read_text(encoding="utf-8")
+    page = stands_alone(text)
+    assert "A reward guided it" in page.text
+    assert "never saw" not in page.text
+    assert "without a reward" not in page.text
+    assert "array [8, 16, 4]" in page.text
+
+
+def test_every_part_of_the_certificate_is_explained_and_nothing_else(tmp_path: Path, run: Run) -> None:
+    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    words = text[text.index("The words on this page") : text.index("</details>")]
+    explained = set(re.findall(r"<dt>(\w+)</dt>", words))
+    assert set(run.certificate().parts) <= explained
+    assert "attained" not in explained
+    assert set(run.certificate(method="direct").parts) <= set(MEANINGS)
+
+
+def test_a_reconstruction_is_called_one(tmp_path: Path, run: Run) -> None:
+    chen = replace(run, explorer=make_explorer("chen2022"))
+    for path in (
+        report.write_report(chen, tmp_path / "r.html"),
+        report.write_comparison({"a": chen}, tmp_path / "c.html"),
+    ):
+        text = path.read_text(encoding="utf-8")
+        assert "chen2022 (reconstruction)" in text
+        assert "chen2022" not in text.replace("chen2022 (reconstruction)", "")
+    assert report.compare({"a": chen})[0]["explorer"] == "chen2022 (reconstruction)"
+
+
+def test_thinned_goals_are_counted_where_the_worst_is_told(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> tuple[str, str, str]:
+        page, both = tmp_path / "r.html", tmp_path / "c.html"
+        report.write_report(run, page)
+        report.write_comparison({"one": run, "two": run}, both)
+        texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
+        return *texts, report.figures(run)["gap"].axes[1].get_title(loc="left")
+
+    page, both, title = told()
+    assert "really lost at the worst goal;" in page
+    assert "really lost, worst goal " in both
+    assert title == "really lost, at the worst goal"
+    assert "were scored" not in page + both
+    monkeypatch.setattr(history, "GOALS", 5)
+    page, both, title = told()
+    assert "really lost at the worst of 5 goals;" in page
+    assert "(5 of 16 were scored, evenly spread)" in page
+    assert "really lost, worst of 5 goals " in both
+    assert both.count("5 of 16 goals were scored") == 2
+    assert title == "really lost, at the worst of 5 goals"
+    other = hf.explore(RIVER, "uniform", episodes=5, progress=False)  # four goals
+    report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
+    mixed = Page((tmp_path / "mixed.html").read_text(encoding="utf-8")).text
+    assert "really lost, worst goal scored " in mixed
+    assert mixed.count("goals were scored") == 1
+    assert [row["goals_scored"] for row in report.compare({"a": run, "b": other, "c": logged()})] == [
+        5,
+        4,
+        None,
+    ]
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path, run: Run) -> None:
+    first, second = (report.write_report(run, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
+    assert first == second
+
+
+def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
+    run = known_world()
+    run = replace(run, problem=replace(run.problem, name="<script>alert(1)</script>"))
+    stands_alone(report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8"))
+    text = report.write_comparison({"<img src=x>": run}, tmp_path / "c.html").read_text(encoding="utf-8")
+    assert "img" not in stands_alone(text).tags
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, run: Run) -> None:
+    target = tmp_path / "report.html"
+    target.mkdir()
+    for path in (target, tmp_path):
+        with pytest.raises(IsADirectoryError) as refused:
+            report.write_report(run, path)
+        assert refused.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == [target]

@@ -1,0 +1,115 @@
+"""What a report says and marks where the first state is drawn."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree import report
+from horizonfree.planning import evaluate
+from horizonfree.report import facts as ft
+from horizonfree.report import history
+from horizonfree.report.page import setting
+from horizonfree.runs.run import Run
+
+from .reading import Page, stands_alone
+from .worlds import drawn, unlabelled
+
+
+@pytest.fixture(scope="module")
+def two() -> Run:
+    return drawn((1, 8))
+
+
+@pytest.fixture(scope="module")
+def every() -> Run:
+    return drawn(range(16))
+
+
+def page_of(run: Run, folder: Path) -> Page:
+    return stands_alone(report.write_report(run, folder / "r.html").read_text(encoding="utf-8"))
+
+
+def rings(run: Run, name: str) -> list[list[float]]:
+    """The cells with a ring in the first map of a figure."""
+    (marks,) = (x for x in report.figures(run)[name].axes[0].lines if x.get_marker() == "o")
+    return np.asarray(marks.get_xydata()).tolist()
+
+
+@pytest.mark.parametrize("name", ["states", "plan-1"])
+def test_every_possible_start_has_a_ring(two: Run, name: str) -> None:
+    assert rings(two, name) == [[1, 0], [0, 2]]
+
+
+def test_rings_that_say_nothing_are_left_out(every: Run) -> None:
+    assert rings(every, "states") == []
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_great_many_rings_are_left_out(two: Run, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ft, "MOST_RINGS", most)
+    assert ft.ringed(two.problem) == ([1, 8] if most == 2 else [])
+
+
+def test_a_fixed_start_has_its_ring_however_few_states_there_are(run: Run) -> None:
+    assert rings(run, "states") == [[0, 0]]
+    alone = hf.Mixture.from_kernels(np.ones((1, 1, 1, 1)), horizon=1)
+    assert ft.ringed(alone) == [0]
+
+
+def test_the_page_says_where_episodes_start(two: Run, every: Run, run: Run, tmp_path: Path) -> None:
+    text = page_of(two, tmp_path).text
+    assert "Rings are where an episode can start; empty places cannot be reached" in text
+    assert "first state one of 2 states, drawn " in text
+    assert "The ring is the start" not in text
+    text = page_of(every, tmp_path).text
+    assert "An episode starts in one of 16 states, drawn. Empty places cannot be reached" in text
+    assert "Rings" not in text
+    text = page_of(run, tmp_path).text
+    assert "The ring is the start; empty places cannot be reached" in text
+    assert "first state state 0 " in text
+    assert "drawn." not in text
+
+
+def test_states_without_places_have_a_sentence_instead_of_rings(tmp_path: Path) -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(4), (2, 4, 2))
+    problem = hf.Mixture.from_kernels(kernels, horizon=3, weights=[0.5, 0.5], start=[0.5, 0.5, 0, 0])
+    text = page_of(hf.explore(problem, "uniform", episodes=5, progress=False), tmp_path).text
+    assert "An episode starts in one of 2 states, drawn. " in text
+    assert "places cannot be reached" not in text
+    assert "An episode starts in" not in page_of(unlabelled(), tmp_path).text
+
+
+def test_values_are_means_over_the_starts(two: Run) -> None:
+    kernel = two.problem.kernel()
+    for x, (_, _, table) in zip(ft.facts(two).examples, ft.samples(two.problem)):
+        assert x.value == pytest.approx(x.V[[1, 8]].mean())
+        assert x.best is not None
+        assert x.loss is not None
+        true = evaluate(kernel, table, two.plan(table).policy)[0, [1, 8]].mean()
+        assert x.loss == pytest.approx(max(0.0, x.best - true), abs=1e-12)
+
+
+def test_the_worst_true_gap_is_a_mean_over_the_starts(two: Run) -> None:
+    goals = history.goals(two)
+    gaps = [hf.true_gap(two.problem, goal, two.plan(goal).policy) for goal in goals]
+    assert history.moments(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
+
+
+def test_examples_differ_where_every_state_is_a_start(every: Run) -> None:
+    near, far, stay = (states for _, states, _ in ft.samples(every.problem))
+    assert near == stay != far
+
+
+@pytest.mark.parametrize(
+    ("x", "text"), [([0.5] * 16, "list of 16"), ([1, 2], "[1, 2]"), (np.zeros((2, 3)), "array [2, 3]")]
+)
+def test_a_long_setting_is_told_by_its_length(x: object, text: str) -> None:
+    assert setting(x) == text
+
+
+def test_the_start_of_a_recipe_is_not_written_out(two: Run, tmp_path: Path) -> None:
+    text = page_of(two, tmp_path).text
+    assert "start list of 16 " in text
+    assert "0.0, 0.5" not in text

@@ -1,0 +1,161 @@
+"""Runs whose first state is drawn: explored by everyone, planned, certified, stored, and many at once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import ShapeError
+from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.planning import evaluate, optimal
+from tests.runs.test_store import assert_same
+
+START = np.array([0.5, 0.0, 0.3, 0.2])
+H, S, A, K = 3, 4, 2, 6
+SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2, "budget": K, "scale": 0.2}
+
+
+def kernels(d: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.ones(S), size=(d, S, A))
+
+
+WEIGHTS = np.array([0.5, 0.3, 0.2])
+
+
+def drawn(start: Any = START) -> hf.Problem:
+    return hf.Mixture.from_kernels(kernels(), horizon=H, start=start, weights=WEIGHTS)
+
+
+def with_a_state_that_draws() -> hf.Problem:
+    """The same with a fixed start: one more state, in which every action leads to the draw."""
+    longer = np.zeros((3, S + 1, A, S + 1))
+    longer[:, :S, :, :S] = kernels()
+    longer[:, S, :, :S] = START
+    return hf.Mixture.from_kernels(longer, horizon=H + 1, start=S, weights=WEIGHTS)
+
+
+def reward(seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(size=(H, S, A)) / H
+
+
+def options(name: str) -> dict[str, Any]:
+    given = SMALL | {"reward": reward()}
+    return {key: x for key, x in given.items() if key in EXPLORERS[name].options}
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_everyone_explores_it_and_through_a_folder_the_bits_are_the_same(name: str, tmp_path: Path) -> None:
+    problem = drawn()
+    whole = hf.explore(problem, name, episodes=K, seed=2, **options(name))
+    assert all(np.isfinite(x).all() for x in whole.records.values())
+    hf.explore(problem, name, episodes=K - 2, seed=2, out=tmp_path / "a", **options(name))
+    again = hf.load(tmp_path / "a").resume(episodes=2)
+    assert_same(whole, again)
+    back = hf.load(tmp_path / "a")
+    assert_same(whole, back)
+    np.testing.assert_array_equal(back.problem.start, START)
+    assert back.problem.space.start is None
+
+    plan = whole.plan(reward(), model="explorer")
+    if hasattr(whole.explorer, "theta_hat"):
+        kernel = problem.model.kernel(whole.theta_hat)
+        assert plan.value == pytest.approx(START @ optimal(kernel, reward()).V[0], abs=1e-12)
+    assert 0 < whole.certificate().eps <= 1
+    claim = whole.explorer.claim(problem.model, whole.progress.state)  # type: ignore[union-attr]
+    assert claim is None or 0 < claim.eps <= 1
+
+
+def test_a_value_is_the_mean_over_the_start_and_so_is_what_is_lost() -> None:
+    problem, table = drawn(), reward()
+    run = hf.explore(problem, "information", episodes=40)
+    plan = run.plan(table)
+    assert plan.value == pytest.approx(START @ evaluate(plan.kernel, table, plan.policy)[0], abs=1e-12)
+    assert plan.value == pytest.approx(START @ optimal(plan.kernel, table).V[0], abs=1e-12)
+    lost = optimal(problem.kernel(), table).V[0] - evaluate(problem.kernel(), table, plan.policy)[0]
+    assert hf.true_gap(problem, table, plan.policy) == pytest.approx(START @ lost, abs=1e-12)
+
+
+def test_certificates_are_those_of_a_state_that_draws_the_start() -> None:
+    """Logged episodes of both problems, one step longer in the second: the draw is known and costs nothing."""
+    problem, longer = drawn(), with_a_state_that_draws()
+    seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=400, seed=5)
+    column = np.full((400, 1), S)
+    run = hf.from_episodes(problem, seen)
+    other = hf.from_episodes(longer, (np.hstack([column, seen.s]), np.hstack([0 * column, seen.a])))
+    for method in ("uniform", "direct"):
+        mine, theirs = run.certificate(method=method), other.certificate(method=method)
+        assert mine.method == theirs.method
+        assert mine.eps == pytest.approx(theirs.eps, rel=1e-6)
+        assert not mine.is_vacuous
+    for seed in range(3):
+        table = np.zeros((H + 1, S + 1, A))
+        table[1:, :S] = reward(seed)
+        mine, theirs = run.plan(reward(seed)), other.plan(table)
+        assert mine.value == pytest.approx(theirs.value, rel=1e-6)
+        assert mine.gap == pytest.approx(theirs.gap, rel=1e-6)
+        np.testing.assert_array_equal(mine.policy, theirs.policy[1:, :S])
+
+
+def test_no_plan_loses_more_than_was_certified() -> None:
+    """Three runs at delta = 1e-8, eight rewards each, and each run's own claim: false alarm 3e-8."""
+    problem = drawn()
+    for seed in range(3):
+        run = hf.explore(problem, "information", episodes=150, seed=seed)
+        everywhere = run.certificate(1e-8, method="direct").eps
+        assert everywhere < 1
+        for state in range(S):
+            for table in (hf.goal(problem, state), hf.occupancy(problem, state)):
+                plan = run.plan(table, delta=1e-8)
+                lost = hf.true_gap(problem, table, plan.policy)
+                assert -1e-12 <= lost <= min(plan.gap, everywhere) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["ucrl-rfe", "ucrl-rfe+", "hf-ucrl-rfe++"])
+def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> None:
+    """At its first episode nothing is known: U is 1 in all states. Later it is a mean of values in [0, 1]."""
+    problem = drawn()
+    given = {key: x for key, x in options(name).items() if key not in ("scale", "budget")}
+    run = hf.explore(problem, name, episodes=3, budget=3, constants="paper", **given)
+    claim = run.certificate(method="paper")
+    assert claim.method.startswith("paper constants")
+    assert claim.eps == 1.0
+    assert "vacuous" in claim.words
+    if name == "ucrl-rfe+":
+        assert claim.parts["V"] == pytest.approx(START @ run.progress.state.V[0], abs=1e-12)
+    small = hf.explore(problem, name, episodes=3, scale=1e-3, **given)
+    relaxed = small.certificate(method="paper").parts["relaxed"]
+    assert 0 <= relaxed < 1
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("name", ["information", "uniform", "hf-ucrl-rfe++"])
+def test_many_at_once_have_the_numbers_that_each_has_alone(
+    name: str, is_wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other to the bit; side by side, as on a GPU, to rounding."""
+    from horizonfree.batch import explore as batch_explore
+
+    monkeypatch.setattr(batch_explore, "is_wide", lambda: is_wide)
+    batch = hf.explore_many(drawn(), name, episodes=K, seeds=3, **options(name))
+    for run in batch:
+        alone = hf.explore(drawn(), name, episodes=K, seed=run.seed, **options(name))
+        if not is_wide:
+            assert_same(run, alone)
+        np.testing.assert_array_equal(run.evidence.counts, alone.evidence.counts)
+        for column in alone.records:
+            np.testing.assert_allclose(run.records[column], alone.records[column], rtol=1e-9, atol=1e-9)
+
+
+def test_the_problems_of_a_batch_may_start_differently_and_each_is_judged_by_its_own() -> None:
+    problems = [drawn(), drawn([0.1, 0.9, 0.0, 0.0])]
+    tables = [reward(0), reward(1)]
+    batch = hf.explore_many(problems, "uniform", episodes=K, seeds=1, checkpoints=[K], rewards=tables)
+    for i, run in enumerate(batch):
+        for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
+            lost = [hf.true_gap(run.problem, r, run.plan(r, model=model).policy) for r in tables]
+            assert batch.curves[name][i, 0] == pytest.approx(max(lost), abs=1e-9)
+        assert batch.curves["eps"][i, 0] == pytest.approx(run.certificate().eps, abs=1e-9)
+    with pytest.raises(ShapeError, match="problem 1 has start 0, problem 0 has None"):
+        hf.explore_many([drawn(), drawn(0)], "uniform", episodes=1, seeds=1)

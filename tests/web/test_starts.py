@@ -1,0 +1,91 @@
+"""The playground where the first state is drawn: -1 stands for the draw."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.planning import evaluate
+from horizonfree.runs.run import Run
+from horizonfree.web.session import drawing
+from tests.report.worlds import drawn
+
+from .client import Client
+
+STARTS = [1, 8]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return drawn(STARTS)
+
+
+@pytest.fixture(scope="module")
+def client(run: Run) -> Client:
+    return Client(run)
+
+
+def asked(client: Client, **changes: Any) -> dict[str, Any]:
+    question = {"weights": [[14, 1.0]], "when": "end"} | changes
+    answer: dict[str, Any] = client.post("/api/plan", json=question).json()
+    return answer
+
+
+def test_the_page_is_told_that_the_start_is_drawn_and_from_where(client: Client) -> None:
+    told = client.get("/api/problem").json()
+    assert (told["start"], told["starts"], told["num_starts"]) == (-1, STARTS, 2)
+    assert set(STARTS) <= set(told["reachable"])
+
+
+def test_a_great_many_starts_are_counted_and_not_listed() -> None:
+    told = drawing(hf.from_gymnasium("FrozenLake-v1", horizon=8, start=[1 / 16] * 16))
+    assert (told["start"], told["starts"], told["num_starts"]) == (-1, [], 16)
+    told = drawing(hf.make("zoned-grid", size=3, zones=1, horizon=4))
+    assert (told["start"], told["starts"], told["num_starts"]) == (0, [0], 1)
+
+
+@pytest.mark.parametrize("start", [{}, {"start": -1}])
+def test_the_value_is_the_mean_over_the_starts(client: Client, run: Run, start: dict[str, int]) -> None:
+    reward = hf.goal(run.problem, 14)
+    plan = run.plan(reward)
+    V = evaluate(plan.kernel, reward, plan.policy)[0]
+    answer = asked(client, **start)
+    assert answer["value"] == pytest.approx(V[STARTS].mean())
+    assert answer["value"] == pytest.approx(plan.value)
+    assert answer["gap"] == plan.gap
+    assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
+
+
+@pytest.mark.parametrize("start", [0, 8, 15])
+def test_a_state_can_be_chosen_instead(client: Client, run: Run, start: int) -> None:
+    reward = hf.goal(run.problem, 14)
+    plan = run.plan(reward)
+    answer = asked(client, start=start)
+    assert answer["value"] == pytest.approx(evaluate(plan.kernel, reward, plan.policy)[0, start])
+    assert answer["episode"][0] == start
+    assert answer["gap"] == plan.gap
+
+
+def test_every_episode_draws_its_start(client: Client) -> None:
+    """That twenty draws agree has probability 2^-19; the seeds are fixed."""
+    first = [asked(client, seed=seed)["episode"][0] for seed in range(20)]
+    assert set(first) == set(STARTS)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_an_episode_from_a_fixed_start_is_the_same_chosen_or_not(seed: int) -> None:
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=6)
+    client = Client(hf.explore(problem, "uniform", episodes=5, progress=False))
+    question = {"weights": [[8, 1.0]], "seed": seed}
+    answer = asked(client, **question)
+    assert answer == asked(client, start=0, **question)
+    plan = hf.explore(problem, "uniform", episodes=5, progress=False).plan(hf.goal(problem, 8))
+    assert answer["episode"] == np.asarray(hf.simulate(problem, plan.policy, seed=seed).s[0]).tolist()
+
+
+@pytest.mark.parametrize("start", [-2, 16, -1.0, True, "-1", None])
+def test_what_is_neither_a_state_nor_the_draw_is_refused(client: Client, start: Any) -> None:
+    response = client.post("/api/plan", json={"weights": [[14, 1]], "when": "end", "start": start})
+    assert response.status_code == 422
+    assert "it must be an integer from -1 to 15" in response.json()["error"]
