@@ -63,7 +63,6 @@ def test_from_a_drawn_start_both_bounds_are_the_mean_over_the_states(seed, x64):
         for bound in (largest_hit, lambda *x: largest_sum(*x[:2], step.cost, x[2])):
             each = np.array([bound(space, step, stop) for space in fixed])
             assert float(bound(drawn, step, stop)) == pytest.approx(each @ initial, rel=1e-12)
-            assert each.max() > 0 or not (step.leak.any() or stop.any())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree.errors import OptionError, ShapeError
 from horizonfree import Mixture
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.regression import moments, radius, theory
 from horizonfree.regression.moments import home, powers
+from horizonfree.regression.radius import Sizes
 from horizonfree.regression.ridge import Ridge
 from tests.reference import home as reference
 
@@ -54,7 +55,7 @@ def test_sigma_bar_lies_between_its_bounds(seed, M, beta):
 def test_before_any_data_the_variance_bound_is_two():
     """theta = 0, so Var = 0; with the paper's radius 789 and ||phi|| = 0.5 both parts of E are capped at 1."""
     d, H, B, M = 4, 10, 2.0, 3
-    alpha, gamma, lam = radius.parameters(d, H, B)
+    alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
     beta = theory.beta(1, d, H, B, 0.1)
     phi = np.full((M, d), 0.25)
     Sigma = np.broadcast_to(lam * np.eye(d), (M, d, d))
@@ -119,9 +120,9 @@ class World:
         self.rng, self.H, self.S, self.A, self.d = rng, H, S, A, d
         kernels = rng.dirichlet(np.ones(S), size=(d, S, A))
         self.problem = Mixture.from_kernels(kernels, horizon=H, weights=rng.dirichlet(np.ones(d)))
-        self.known, self.theta_star = self.problem.known, self.problem.truth
-        self.phi = np.asarray(self.known.phi)  # dense: [S, A, S, d]
-        assert self.known.is_dense
+        self.model, self.theta_star = self.problem.model, self.problem.truth
+        self.phi = np.asarray(self.model.phi)  # dense: [S, A, S, d]
+        assert self.problem.space.is_dense
         self.P = self.problem.kernel().dense()
 
     def values(self):
@@ -137,14 +138,14 @@ class World:
 
     def rows(self, V, s, a, M):
         """phi [H, 2, M, d] and y [H, 2, M], as an explorer builds them."""
-        return _rows(self.known, V, s, a, M)
+        return _rows(self.model, V, s, a, M)
 
 
 @partial(jax.jit, static_argnums=4)
-def _rows(known, V, s, a, M):
+def _rows(model, V, s, a, M):
     V_next = powers(V[:, 1:], M)  # [2, H, M, S]
     steps = jnp.arange(len(a))
-    return known.phi_V(V_next)[:, steps, :, s[:-1], a], V_next[:, steps, :, s[1:]]
+    return model.phi_V(V_next)[:, steps, :, s[:-1], a], V_next[:, steps, :, s[1:]]
 
 
 @jax.jit
@@ -159,7 +160,7 @@ def _distances(ridge, theta_star):
 def test_regress_is_algorithm_1_line_by_line(x64, seed, M):
     """Six episodes of both families, every matrix, vector and weight."""
     world = World(seed)
-    beta, (alpha, gamma, lam) = 0.2, radius.parameters(world.d, world.H, 2.0)
+    beta, (alpha, gamma, lam) = 0.2, radius.parameters(Sizes(world.d, world.H, 2.0))
     ridge = Ridge.init(lam, world.d, (2, M))
     hat, tilde = (reference.Family.init(M, world.d, lam) for _ in range(2))
     for _ in range(6):
@@ -212,13 +213,13 @@ def test_theta_star_stays_in_every_ball_of_the_paper(x64):
         world = World(seed)
         d, H, B = world.d, world.H, float(np.sqrt(world.d))
         M = radius.moment_orders(K, H)
-        alpha, gamma, lam = radius.parameters(d, H, B)
+        alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
         ridge = Ridge.init(lam, d, (2, M))
         for k in range(1, K + 1):
             distance = _distances(ridge, world.theta_star)
-            beta_k = radius.beta_hf(k, d, H, B, delta, M=M)
+            beta_k = radius.beta_hf(k, Sizes(d, H, B), delta, M=M)
             assert (distance <= beta_k).all()
-            small = radius.beta_hf(k, d, H, B, delta, M=M, scale=5e-4, bias_scale=0.0)
+            small = 5e-4 * (beta_k - np.sqrt(lam) * B)
             is_outside_small_ball |= bool((distance > small).any())
             s, a = world.episode()
             phi, y = world.rows(world.values(), s, a, M)

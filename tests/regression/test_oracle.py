@@ -8,15 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from horizonfree import Mixture, Problem
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
-from horizonfree import Mixture
 from horizonfree.problems.named.lower_bounds import hard_instance
 from horizonfree.regression import oracle
 from horizonfree.regression.oracle import variance
 from horizonfree.regression.oracle.box import ONE_BY_ONE
-from horizonfree.regression.oracle.objective import adjoint, backup, cap
+from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.oracle.variance import SLACK, penalised_max
+from horizonfree.regression.pseudo import cap
+from tests.reference.episodes import full_features
 from tests.reference.oracle import policy_value, pseudo_values, true_pseudo_values
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -26,16 +28,15 @@ HARD = "hard"
 class Draw(eqx.Module):
     """A random oracle problem: a mixture with its truth as the model, two covariances, a radius."""
 
-    problem: Mixture
+    problem: Problem
     Sigma_tilde: np.ndarray
     Sigma_hat: np.ndarray
     beta: float
 
     @property
     def inputs(self):
-        known = self.problem.known
         return (
-            known,
+            self.problem.model,
             self.problem.truth,
             np.linalg.inv(self.Sigma_tilde),
             np.linalg.inv(self.Sigma_hat),
@@ -43,16 +44,12 @@ class Draw(eqx.Module):
 
     @property
     def prepared(self):
-        return oracle.prepare(to_device(self.problem.known), *self.inputs[1:])
+        return oracle.prepare(*to_device(self.inputs))
 
     @property
     def phi(self):
         """Features [S, A, S, d], unpacked."""
-        known = self.problem.known
-        full = np.zeros((known.num_states, known.num_actions, known.num_states, known.dim))
-        for s, a, j in np.ndindex(known.succ.shape):
-            full[s, a, known.succ[s, a, j]] += known.phi[s, a, j]
-        return full
+        return full_features(self.problem.model)
 
 
 def sparse_mixture(rng, S, A, H, d, n):
@@ -64,13 +61,13 @@ def sparse_mixture(rng, S, A, H, d, n):
     return Mixture.from_kernels(kernels, horizon=H, weights=rng.dirichlet(np.ones(d)))
 
 
-def covariance(rng, known):
+def covariance(rng, model):
     """I plus 1 to 1000 random regression vectors phi_V(s, a), weighted."""
-    N = int(10 ** rng.uniform(0, 3))
-    s, a = rng.integers(known.num_states, size=N), rng.integers(known.num_actions, size=N)
-    V = rng.uniform(size=(N, known.num_states)) * (rng.uniform(size=(N, known.num_states)) < 0.5)
-    x = np.einsum("kn,knd->kd", np.take_along_axis(V, known.succ[s, a], 1), known.phi[s, a])
-    return np.eye(known.dim) + (x.T * rng.uniform(0.5, 5, N)) @ x
+    N, (_, S, A) = int(10 ** rng.uniform(0, 3)), model.space.sizes
+    s, a = rng.integers(S, size=N), rng.integers(A, size=N)
+    V = rng.uniform(size=(N, S)) * (rng.uniform(size=(N, S)) < 0.5)
+    x = np.einsum("kn,knd->kd", np.take_along_axis(V, model.space.succ[s, a], 1), model.phi[s, a])
+    return np.eye(model.dim) + (x.T * rng.uniform(0.5, 5, N)) @ x
 
 
 def draw(rng, sizes, beta=None):
@@ -78,7 +75,7 @@ def draw(rng, sizes, beta=None):
         problem = hard_instance(dim=sizes[1], episodes=3 * sizes[1] ** 2, horizon=5, seed=rng.integers(99))
     else:
         problem = sparse_mixture(rng, *sizes)
-    Sigmas = covariance(rng, problem.known), covariance(rng, problem.known)
+    Sigmas = covariance(rng, problem.model), covariance(rng, problem.model)
     return Draw(problem, *Sigmas, 10 ** rng.uniform(-1.3, 0.3) if beta is None else beta)
 
 
@@ -127,7 +124,7 @@ def fork(diagonal):
     phi = np.zeros((3, 1, 3, 4))
     phi[0, 0, 1, 0] = phi[0, 0, 2, 1] = phi[1, 0, 1, 2] = phi[2, 0, 2, 3] = 1
     problem = Mixture.from_features(phi, horizon=3, bound=2.0, theta=[0.5, 0.5, 1, 1])
-    unit = problem.known.unit  # phi was divided by it; so are the covariances, by its square
+    unit = problem.model.unit  # phi was divided by it; so are the covariances, by its square
     both = np.array([1.0, 1, 0, 0])
     Sigma_hat = np.eye(4) + 1e8 * np.outer(both, both)
     return Draw(problem, np.diag(diagonal) / unit**2, Sigma_hat / unit**2, 10.0)
@@ -158,7 +155,7 @@ def test_adjoint_weights_are_the_derivatives(sizes):
         for h in reversed(range(H)):
             Q, raw = backup(prepared, V, V_hat, reward[h], x.beta, leak)
             V, raw = Q[policy[h], jnp.arange(S)], raw[policy[h], jnp.arange(S)]
-            V_hat = cap(raw, leak) + nudge[h]
+            V_hat = cap(raw, 1.0, leak) + nudge[h]
         return V_hat[x.problem.start]
 
     nudge = 1e-3 * rng.uniform(size=(H, S))  # away from Vhat = 0, where the norm has no derivative
@@ -322,9 +319,9 @@ def test_one_step_leaves_nothing_to_explore():
 def good_event(rng, sizes):
     """A draw whose theta_star differs from theta, with beta just large enough for ||theta - theta_star|| <= 2 beta."""
     x = draw(rng, sizes)
-    known = x.problem.known
-    theta_star = known.bound * rng.dirichlet(np.ones(known.dim))  # kernels are mixed with unit * weights
-    theta_star = theta_star / known.bound * known.unit
+    model = x.problem.model
+    theta_star = model.bound * rng.dirichlet(np.ones(model.dim))  # kernels are mixed with unit * weights
+    theta_star = theta_star / model.bound * model.unit
     gap = theta_star - x.problem.truth
     beta = max(np.sqrt(gap @ Sigma @ gap) for Sigma in (x.Sigma_tilde, x.Sigma_hat)) / 2
     return eqx.tree_at(lambda x: x.beta, x, beta), theta_star
