@@ -99,7 +99,8 @@ def draw() -> str:
             f'<rect x="{left}" y="{y}" width="{width}" height="{height}" rx="6" fill="#eef3f8" stroke="#3b6ea5"/>',
             f'<text x="{left + 12}" y="{y + 22}" font-weight="bold" fill="#16324f">{name}/</text>',
             f'<text x="{left + 112}" y="{y + 22}" fill="#333" font-size="11.5">{NOTES[name]}</text>',
-            f'<text x="{left + width - 8}" y="{y + 22}" text-anchor="end" fill="#777" font-size="10">{files[name]}</text>',
+            f'<text x="{left + width - 8}" y="{y + 22}" text-anchor="end" fill="#777" font-size="10">'
+            f"{files[name]}</text>",
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"
 

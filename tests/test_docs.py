@@ -31,7 +31,7 @@ def test_the_page_on_problems_and_rewards_runs(capsys):
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(example, scope)
     printed = capsys.readouterr().out.splitlines()
-    for shown in ("25 4 4 12 0", "5", "3 500 300", "6.0 -12.0"):
+    for shown in ("25 4 4 12 0", "5", "3 500 300", "0.5 2", "6.0 -12.0"):
         assert shown in printed
         assert re.search(rf"print\(.*# {re.escape(shown)}$", text, re.MULTILINE)
     shop, walk, same, sparse = (scope[name] for name in ("shop", "walk", "same", "sparse"))

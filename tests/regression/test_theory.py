@@ -196,13 +196,13 @@ def _kl(p, q):
 
 
 def test_table_has_every_quantity_and_survives_json():
-    rows = theory.table(0.1, 0.1, **SIZES)
-    values = json.loads(json.dumps({row.name: row.value for row in rows}))
+    lines = theory.table(0.1, 0.1, **SIZES)
+    values = json.loads(json.dumps({line.name: line.value for line in lines}))
     assert values["sample_complexity"] == values["K"] == theory.sample_complexity(0.1, 0.1, **SIZES)
     assert values["suboptimality"] <= 0.1
     assert values["beta"] == theory.beta(values["K"], 2, 10, 1.5, 0.1, values["M"])
-    assert len(values) == len(rows)
-    at_1000 = {row.name: row.value for row in theory.table(0.1, 0.1, **SIZES, K=1000)}
+    assert len(values) == len(lines)
+    at_1000 = {line.name: line.value for line in theory.table(0.1, 0.1, **SIZES, K=1000)}
     assert at_1000["suboptimality"] == theory.suboptimality(1000, 0.1, **SIZES)
     assert at_1000["suboptimality_mended"] == theory.suboptimality(1000, 0.1, **SIZES, mended=True)
     assert values["sample_complexity_mended"] == theory.sample_complexity(0.1, 0.1, **SIZES, mended=True)
@@ -245,5 +245,5 @@ def test_every_number_is_finite_at_the_ends_of_every_range(scale):
     ends = [limits["eps"], (limits["delta"][0], 0.999), (1, 10**15), (1, 10**15), limits["B"]]
     for corner in itertools.product(*ends):
         for K in (None, *limits["K"]):
-            values = [row.value for row in theory.table(*corner, K=K, scale=scale)]
+            values = [line.value for line in theory.table(*corner, K=K, scale=scale)]
             assert all(math.isfinite(x) for x in values if x != scale), (corner, K)

@@ -33,8 +33,8 @@ from horizonfree.runs.until import Until
 class Batch:
     """Explorations of a cast of members. batch[i] is an ordinary run; member i has row i of every array.
 
-    `records` [N, K] holds what the explorer reports after every episode, `curves` [N, C] what `explore_many` computed at
-    the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
+    `records` [N, K] holds what the explorer reports after every episode, `curves` [N, C] what `explore_many` computed
+    at the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
     """
 
     cast: Cast

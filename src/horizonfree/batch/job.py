@@ -28,11 +28,11 @@ from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
 from horizonfree.runs.recipes import fingerprint, versions
 
-MEMORY = 2 * 2**30  # bytes for a chunk where the device does not say what it has
-SHARE = 0.5  # of the device's memory for a chunk
+CHUNK_BYTES = 2 * 2**30  # bytes for a chunk where the device does not say what it has
+DEVICE_SHARE = 0.5  # of the device's memory for a chunk
 # Members of a chunk, wide and narrow, at the most: an interruption loses one chunk.
 MOST_MEMBERS = {True: 16_384, False: 256}
-FEW = 16  # members that are compiled for, to learn what one takes
+FEW_MEMBERS = 16  # members that are compiled for, to learn what one takes
 JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 SUITE = 2**30  # bytes of rewards that are made without being asked for
 
@@ -57,7 +57,7 @@ class Job:
     checkpoints: Int[np.ndarray, " C"]
     judge: Judge
     is_wide: bool
-    memory: int = MEMORY
+    memory: int = CHUNK_BYTES
 
     def settings(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -82,9 +82,7 @@ class Job:
         for problem, best in zip(cast.problems, self.judge.best):
             model, truth, kernel, best = to_device((problem.model, problem.truth, problem.kernel(), best))
             nothing = model.nothing(self.bets)
-            made += [
-                World(x, model, Sampler.of(kernel), truth, nothing, best, None) for x in cast.explorers
-            ]
+            made += [World(x, model, Sampler.of(kernel), truth, nothing, best, None) for x in cast.explorers]
         places = [cast[i] for i in members]
         which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
         shared, own = stack(made, which)
@@ -105,7 +103,7 @@ class Job:
         own, state = self.one()
         each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK)
         N, most = len(self.cast), MOST_MEMBERS[self.is_wide]
-        if self.is_wide and min(N, most) > FEW:
+        if self.is_wide and min(N, most) > FEW_MEMBERS:
             each += self.workspace()
         if self.memory < each:
             raise OptionError(f"memory is {self.memory}; one member takes about {each} bytes")
@@ -114,12 +112,12 @@ class Job:
 
     def workspace(self) -> int:
         """Bytes for the intermediate results of one member among others, as the compiler counts them."""
-        shared, own = self.worlds(range(FEW))
+        shared, own = self.worlds(range(FEW_MEMBERS))
         state = begin_many(shared, own, is_wide=True)
         count, size = jnp.int32(1), min(BLOCK, self.episodes)
         lowered = simulate_many.lower(shared, own, state, count, size, is_wide=True)  # type: ignore[attr-defined]
         program = lowered.compile()
-        return int(program.compiled.memory_analysis().temp_size_in_bytes) // FEW
+        return int(program.compiled.memory_analysis().temp_size_in_bytes) // FEW_MEMBERS
 
     def judged(self) -> int | None:
         """How many members can be judged side by side, if they are: each takes a plan and values for every reward."""
@@ -172,7 +170,7 @@ def room(memory: int | None) -> int:
     if memory is not None:
         return whole(memory, "memory", 1, LARGEST, "a whole number of bytes, at least 1")
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
-    return MEMORY if limit is None else int(SHARE * limit)
+    return CHUNK_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
 
 def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delta: float) -> Judge:

@@ -5,7 +5,7 @@ Paper: X. Chen, J. Hu, L. Yang, L. Wang 2022, "Near-optimal reward-free explorat
     (arXiv 2303.10165) says of it: one model per step, rewards in [0, 1], weights from estimated variances of order two,
     a pseudo value maximised over policy, model and reward, and planning by any solver in the learnt model.
 Algorithm: (pi_k, r_k) maximise Vhat_1(s_1) in a model theta_k inside its confidence sets; then two series of
-    regressions per step, on V and on Vhat, with variance weights (regression/weighted.py). On the scale of rewards in [0, 1],
+    regressions per step, on V and on Vhat, with variance weights (regression/weighted.py). With rewards in [0, 1],
         V_h    = r_h + <phi_{V_{h+1}}, theta_h>,                           u_h = min{H, beta ||phi_{V_{h+1}}||_V}
         Vhat_h = min{H, u_h + 2 beta ||phi_{Vhat_{h+1}}||_Vhat + <phi_{Vhat_{h+1}}, theta_h>}.
 Symbols: axis of series: PLAIN (V), PSEUDO (Vhat). lam = 1/B^2.
@@ -131,8 +131,7 @@ class Chen2022(PlugIn):
             "smallest_sigma_sq": sigma_sq.min(),
             "largest_sigma_sq": sigma_sq.max(),
         }
-        radii = self.radii(model, episode + 1)
-        ball = Ball(ridge, jnp.stack([radii.hat, radii.tilde]))
+        ball = Ball(ridge, weighted.radii_of_pair(self.radii(model, episode + 1)))
         return State(state.answer, ridge, episode), Info(numbers, (ball,))
 
     def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:

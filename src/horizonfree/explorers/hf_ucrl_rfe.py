@@ -223,10 +223,9 @@ class HFUCRLRFE(PlugIn):
             "ball_ratio": float(best.ball_ratio),
             "episode": float(best.episode),
         }
-        why = radius.beyond(self.budget, int(state.episode))
-        if best.ball_ratio > 1:
-            why = why or "theta_k left its confidence balls"
-        return claim(4 * float(best.relaxed), self.delta, self.constants, "4U", parts, why_void=why)
+        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
+        why = "theta_k left its confidence balls" if best.ball_ratio > 1 else None
+        return claim(4 * float(best.relaxed), parts, "4U", episodes=int(state.episode), why_void=why, **asked)
 
     def orders(self, model: MixtureModel) -> int:
         """M."""

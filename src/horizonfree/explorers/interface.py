@@ -24,7 +24,7 @@ class Ball(NamedTuple):
 
 
 class Info(eqx.Module):
-    """What a reader wants to see of an episode: numbers by name, and balls that should hold the truth, for who knows it."""
+    """What a reader wants to see of an episode: numbers by name, and balls that should hold the truth."""
 
     numbers: dict[str, Array]
     balls: tuple[Ball, ...] = ()

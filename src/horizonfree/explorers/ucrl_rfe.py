@@ -1,8 +1,8 @@
 """UCRL-RFE: reward-free exploration by the largest norm over a box.
 
 Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394.
-Algorithm: UCRL-RFE and its module PLAN (regression/optimism.py). One regression for all steps; its targets are the maximisers u of
-    ||phi_u|| themselves.
+Algorithm: UCRL-RFE and its module PLAN (regression/optimism.py). One regression for all steps; its targets are the
+    maximisers u of ||phi_u|| themselves.
 Symbols: values and rewards on the paper's scale, r_h in [0, 1] and V in [0, H]; lam = 1/B^2; steps count from 1.
 Guarantee: with constants="paper" and probability 1 - delta, the paper's plans are optimistic and need H^5 d^2/eps^2
     episodes up to logarithms. Plans made in `theta_hat` lose at most 2 U_k for rewards of total at most 1: U_k,
@@ -11,8 +11,7 @@ Guarantee: with constants="paper" and probability 1 - delta, the paper's plans a
 Departures:
     1. The exploration reward has no square root around the norm: printed in (4.2), but the proofs use the plain norm.
     2. Above 8 successors the maximiser is found by ascent and the reward uses a certified bound above it.
-    3. `theta_hat` is the regression projected on the valid parameters in the Sigma norm, which brings it no further from
-       theta_star; the library plans in it without a bonus, the paper with one.
+    3. `theta_hat` is the regression projected on the valid parameters in the Sigma norm: no further from theta_star; the library plans in it without a bonus, the paper with one.
 """
 
 import equinox as eqx
@@ -93,14 +92,8 @@ class UCRLRFE(PlugIn):
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
         parts = {"relaxed": float(state.relaxed), "V": float(state.value)}
-        return claim(
-            2 * parts["relaxed"],
-            self.delta,
-            self.constants,
-            "2U",
-            parts,
-            why_void=radius.beyond(self.budget, int(state.episode)),
-        )
+        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
+        return claim(2 * parts["relaxed"], parts, "2U", episodes=int(state.episode), **asked)
 
     def beta(self, model: MixtureModel) -> Float[Array, ""]:
         """The radius, the same in every episode."""

@@ -91,7 +91,7 @@ class UCRLRFEPlus(PlugIn):
             "largest_nu": nu.max(),
         }
         new = State(state.policy, state.V, state.f, state.relaxed, ridge, own, state.episode + 1)
-        balls = (Ball(ridge, beta), Ball(own, jnp.stack([radii.hat, radii.tilde])))
+        balls = (Ball(ridge, beta), Ball(own, weighted.radii_of_pair(radii)))
         return new, Info(numbers, balls)
 
     def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
@@ -101,14 +101,8 @@ class UCRLRFEPlus(PlugIn):
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
         parts = {"relaxed": float(state.relaxed), "V": float(model.space.at_start(state.V[0]))}
-        return claim(
-            2 * parts["relaxed"],
-            self.delta,
-            self.constants,
-            "2U",
-            parts,
-            why_void=radius.beyond(self.budget, int(state.episode)),
-        )
+        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
+        return claim(2 * parts["relaxed"], parts, "2U", episodes=int(state.episode), **asked)
 
     def radii(self, model: MixtureModel) -> tuple[Radii, Float[Array, ""]]:
         """Three radii to explore with, and beta to plan with; the same in every episode."""

@@ -82,8 +82,7 @@ class UCRLVTRPlus(PlugIn):
             "smallest_sigma_sq": sigma_sq.min(),
             "largest_sigma_sq": sigma_sq.max(),
         }
-        radii = self.radii(model, episode + 1)
-        ball = Ball(ridge, jnp.stack([radii.hat, radii.tilde]))
+        ball = Ball(ridge, weighted.radii_of_pair(self.radii(model, episode + 1)))
         return State(state.policy, state.V, ridge, episode), Info(numbers, (ball,))
 
     def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:

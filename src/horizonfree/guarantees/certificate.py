@@ -58,18 +58,23 @@ def in_units(certificate: Certificate, factor: float) -> Certificate:
 
 def claim(
     eps: float,
+    parts: Mapping[str, float],
+    bound: str,
+    *,
     delta: float,
     constants: str,
-    bound: str,
-    parts: Mapping[str, float],
-    *,
+    episodes: int,
+    budget: int | None,
     why_void: str | None = None,
 ) -> Certificate:
     """An algorithm's own guarantee: `bound` names it, e.g. 4U. It says something with the paper's constants only.
 
-    why_void: what the theorem needs and this run does not have.
+    Its radii are those of a budget: after more episodes they say nothing. why_void: what else the theorem needs and
+    this run does not have.
     """
     eps = min(1.0, eps)
+    if episodes > (budget or 0):
+        why_void = f"{episodes} episodes, but the radius is that of a budget of {budget}"
     if constants == "paper" and why_void is not None:
         return Certificate(1.0, delta, f"paper constants, {bound}", f"vacuous: {why_void}", parts)
     if constants == "scaled":

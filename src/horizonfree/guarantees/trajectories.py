@@ -54,7 +54,7 @@ def largest_sum(
 
 
 def largest_hit(space: Space, step: Steps, stop: Bool[Array, "S A"]) -> Float[Array, ""]:
-    """max over pi of the probability under the estimate of the bad set or of what was left out, from above; traceable."""
+    """max over pi of the estimate's probability of the bad set or of what was left out, from above; traceable."""
 
     def back(after: Array, _: None) -> tuple[Array, None]:
         return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after)).max(-1), None

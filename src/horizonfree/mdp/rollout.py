@@ -45,7 +45,7 @@ class Sampler(eqx.Module):
         return cls(kernel.succ, jnp.where(later > 0, cumulative / cumulative[..., -1:], 1.0))
 
     def episode(self, key: Array, policy: Array, space: Space) -> Trajectory:
-        """One episode under a policy, from where episodes of the space start; traceable, vmap over keys (and policies)."""
+        """One episode under a policy, from the start of the space; traceable, vmap over keys (and policies)."""
         key_next, key_action = jax.random.split(key)
         horizon = policy.shape[0]
         u_next = jax.random.uniform(key_next, (horizon,), jnp.float64)

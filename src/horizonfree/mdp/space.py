@@ -27,8 +27,8 @@ LONGEST = 10**6  # steps of an episode
 class Space(eqx.Module):
     """States, actions and possible transitions of episodes of H steps.
 
-    `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the distribution of
-    the first state, None where it is always `start`; `start` is None where it is drawn.
+    `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
+    distribution of the first state, None where it is always `start`; `start` is None where it is drawn.
     """
 
     succ: Int[Leaf, "S A n"]

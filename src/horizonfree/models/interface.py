@@ -1,8 +1,8 @@
 """What every class of models can do: learn from episodes, plan, and say how far it may be wrong.
 
 A class (linear mixtures, tables, linear MDPs) is a folder beside this file. It supplies a `Model`, what a learner may
-know before the first episode, and a `Confidence`, what episodes add to that at a confidence of 1 - delta. Everything else
-in the library, from the episode loop to the report, knows classes by these two alone.
+know before the first episode, and a `Confidence`, what episodes add to that at a confidence of 1 - delta. Everything
+else in the library, from the episode loop to the report, knows classes by these two alone.
 """
 
 import abc
@@ -17,8 +17,8 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
 
-# A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A] and `impossible` [], how many transitions no
-# parameter explains.
+# A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A], `impossible` [] (transitions that no
+# parameter explains), and `starts`, `weights` of its bets.
 Evidence = Any
 
 

@@ -104,7 +104,7 @@ def evaluate_jax(
 def visits_jax(
     kernel: Kernel, policy: Int[Array, "H S"] | Float[Array, "H S A"], initial: Float[Array, " S"]
 ) -> Float[Array, "H S A"]:
-    """d_h(s,a), the probability that step h is taken in s with a, from the distribution of the first state; traceable."""
+    """d_h(s,a), the probability that step h is taken in s with a, from an initial distribution; traceable."""
     A = kernel.num_actions
 
     def step(mass: Array, pi: Array) -> tuple[Array, Array]:

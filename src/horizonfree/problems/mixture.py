@@ -14,7 +14,7 @@ from horizonfree.problems.problem import Problem
 
 
 class Mixture:
-    """Ways to build a problem of this class. start: a state, or a distribution over states that the first is drawn from."""
+    """Ways to build a problem of this class. start: a state, or a distribution from which the first state is drawn."""
 
     @staticmethod
     def from_kernels(

@@ -1,1 +1,1 @@
-"""The estimators of the papers: ridge regressions, their weights and radii, optimistic values, the oracle, the theory."""
+"""The estimators of the papers: ridge regressions, weights and radii, optimistic values, the oracle, the theory."""

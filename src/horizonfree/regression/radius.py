@@ -1,8 +1,8 @@
 """Confidence radii: how far a ridge estimate may be from theta_star, one function per theorem.
 
 Every radius is the noise part of a self-normalised martingale inequality, of Bernstein's kind where rows are weighed
-by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. The functions `scaled_*`
-at the end give radii of no theorem, for those who explore without one.
+by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. The functions
+`scaled_*` at the end give radii of no theorem, for those who explore without one.
 
 Papers: [APS] Abbasi-Yadkori, Pal, Szepesvari 2011 (NeurIPS); [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT);
 [ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS); [ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023
@@ -70,13 +70,6 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
         if not 0 <= value <= MOST_SCALE:
             raise OptionError(f"{name} is {value}; it must lie between 0 and {MOST_SCALE:g}")
     share(delta, "delta")
-
-
-def beyond(budget: int | None, episodes: int) -> str | None:
-    """Why a radius made for a budget says nothing after more episodes; None while it does."""
-    if episodes <= (budget or 0):
-        return None
-    return f"{episodes} episodes, but the radius is that of a budget of {budget}"
 
 
 def parameters(sizes: Sizes) -> Parameters:

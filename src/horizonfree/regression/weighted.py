@@ -54,3 +54,8 @@ def first(ridge: Ridge) -> Ridge:
     axis = ridge.log_det.ndim - 1
     firsts: Ridge = jax.tree.map(lambda x: jax.lax.index_in_dim(x, HAT, axis, keepdims=False), ridge)
     return firsts
+
+
+def radii_of_pair(radii: Radii) -> Float[Array, " 2"]:
+    """The radius of each regression of a pair."""
+    return jnp.stack([radii.hat, radii.tilde])

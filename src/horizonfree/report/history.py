@@ -15,7 +15,7 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.runs.run import Run
 
 GOALS = 64  # the most goal rewards that the true gap is measured on
-MEMORY = 2**27  # bytes that their tables may take
+GOAL_BYTES = 2**27  # bytes that their tables may take
 
 
 class Moment(NamedTuple):
@@ -71,7 +71,7 @@ def goal_states(run: Run) -> GoalStates:
     space = run.problem.space
     states = np.flatnonzero(occupied_states(space)[-1])
     size = 8 * int(np.prod(space.sizes))
-    most = max(1, min(GOALS, MEMORY // size, len(states)))
+    most = max(1, min(GOALS, GOAL_BYTES // size, len(states)))
     return GoalStates(states, states[np.linspace(0, len(states) - 1, most).round().astype(int)])
 
 

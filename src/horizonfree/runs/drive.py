@@ -1,4 +1,4 @@
-"""From one episode to the last: blocks of compiled episodes, a checkpoint now and then, a certificate when it is due."""
+"""From one episode to the last: blocks of compiled episodes, checkpoints now and then, certificates when due."""
 
 import dataclasses
 import time
@@ -28,7 +28,7 @@ class Saving:
 
 
 def drive(run: Run, until: Until, engine: Engine, saving: Saving, progress: bool | None) -> Run:
-    """Explore to the end that was asked for. Whatever interrupts it, what was explored is saved, and nothing is lost."""
+    """Explore to the end that was asked for. Whatever interrupts it, what was explored is saved."""
     now, pace = _Growing(run), Pace()
     with writing(run) as write, meter(run.episodes, until, progress) as show:
         saver = _Saver(write, saving, run.episodes)
@@ -91,8 +91,8 @@ class _Growing:
         state, records = self._so_far
         if any(x.keys() != records[0].keys() for x in records):
             raise RunError(
-                f"the explorer now reports {sorted(records[-1])}, but the run so far has {sorted(records[0])}; go on with "
-                "the version of the library that began it"
+                f"the explorer now reports {sorted(records[-1])}, but the run so far has {sorted(records[0])}; "
+                "go on with the version of the library that began it"
             )
         joined = {
             name: np.concatenate([x[name] for x in records]) for name in (records[0] if records else ())

@@ -162,7 +162,8 @@ def build_explorer(
         kind = make_explorer(explorer, **options, **{key: x for key, x in given.items() if key in fields})
     if not isinstance(problem.model, kind.learns):
         raise OptionError(
-            f"explorer {explorer!r} learns a {kind.learns.__name__}, but this problem is a {type(problem.model).__name__}"
+            f"explorer {explorer!r} learns a {kind.learns.__name__}, but this problem has a "
+            f"{type(problem.model).__name__}; choose another explorer"
         )
     return kind
 

@@ -11,7 +11,7 @@ import numpy as np
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.runs.until import MOST_EPISODES, Until
 
-SECONDS = 5.0  # between two plain lines
+BETWEEN = 5.0  # seconds from one plain line to the next
 SHOWN: dict[str, Callable[[Any], str]] = {
     "V_hat": "V_hat {:.3f}".format,
     "information": "information {:.3g}".format,
@@ -67,7 +67,7 @@ def _live(first: int, until: Until) -> Iterator[Meter]:
 
 
 def _plain(first: int, until: Until) -> Meter:
-    """A line every SECONDS and one at the end."""
+    """A line every BETWEEN seconds and one at the end."""
     began = last = time.perf_counter()
     told, end = None, _last(until)
     compiled: tuple[int, float] | None = None  # the episode and the time at which the first block was done
@@ -81,7 +81,7 @@ def _plain(first: int, until: Until) -> Meter:
         now = time.perf_counter()
         compiled = compiled or (episode, now)
         is_over = until.is_reached(episode, eps)
-        if now - last < SECONDS and not is_over:
+        if now - last < BETWEEN and not is_over:
             return
         last = now
         of_end = "" if end is None else f" of {end}"

@@ -30,8 +30,9 @@ from horizonfree.runs.until import Until
 class Plan:
     """The answer to one reward. Value and gap are in the units of the reward as it was given.
 
-    `value` is the policy's value in the model it was planned in; `gap` is what it loses at most against the best policy,
-    with probability 1 - certificate.delta. `kernel` is the maximum-likelihood estimate that the certificate speaks of.
+    `value` is the policy's value in the model it was planned in; `gap` is what it loses at most against the best
+    policy, with probability 1 - certificate.delta. `kernel` is the maximum-likelihood estimate that the certificate
+    speaks of.
     """
 
     policy: Int[np.ndarray, "H S"]
@@ -52,8 +53,8 @@ class Plan:
 class Run:
     """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
 
-    `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False when a
-    real environment was stepped.
+    `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
+    when a real environment was stepped.
     """
 
     problem: Problem

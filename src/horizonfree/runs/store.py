@@ -1,14 +1,14 @@
 """Run folders: everything about a run, in files that survive a crash at any moment.
 
     run.json                what is explored and how: problem, explorer with all its options, seed, versions
-    arrays.npz              the arrays that belong to it: what was derived of the model, all of it without a recipe, a reward
+    arrays.npz              its arrays: what was derived of the model (all of it without a recipe), a reward
     records.jsonl           one line per episode
     checkpoint-<k>.npz      the run after k episodes, its end, and the length and CRC-32 of records.jsonl; two are kept
     lock                    held while someone explores into the folder
 
-A checkpoint is written after the records that it speaks of. Records beyond it are cut off by the next one, so a run that was
-killed goes on from its last checkpoint as if nothing had happened. Each episode draws from its own random key, so it
-ends with the same bits as a run that was never stopped.
+A checkpoint is written after the records that it speaks of. Records beyond it are cut off by the next one, so a run
+that was killed goes on from its last checkpoint as if nothing had happened. Each episode draws from its own random
+key, so it ends with the same bits as a run that was never stopped.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """Linear mixture MDPs: an unknown combination of known features or kernels.
 
-In the order of the data: `features` and `row_sums` bring input to successor lists, `valid` finds the parameters that are
-kernels, `evidence` counts and bets with the predictor of `likelihood`; `ellipsoid` bounds what the bets leave possible,
-`steps`, `direct` and `tangent` what plans lose by that. `confidence` puts it together, `model` is the class as a whole.
+In the order of the data: `features` and `row_sums` bring input to successor lists, `valid` finds the parameters that
+are kernels, `evidence` counts and bets with the predictor of `likelihood`; `ellipsoid` bounds what the bets leave
+possible, `steps`, `direct` and `tangent` what plans lose by that. `confidence` puts it together, `model` is the class
+as a whole.
 """

@@ -34,8 +34,8 @@ ZERO = 1e-9  # the probability of a row that is not free and below this is zero:
 class Evidence(eqx.Module):
     """Counts and bets after some episodes.
 
-    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `loss` [J] is Lq_j.
-    `theta` is the predictor for the next episode. `impossible` counts transitions that no parameter explains.
+    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `loss` [J] is
+    Lq_j. `theta` is the predictor for the next episode. `impossible` counts transitions that no parameter explains.
     `table_loss` is the loss of the table; infinite where it was not kept, and then the class is not tested.
     """
 

@@ -22,8 +22,8 @@ _predict = eqx.filter_jit(predict)
 def earlier(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
     """The evidence at the starts of the bets that lie in the past.
 
-    Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode m_j
-    is the difference of the two:
+    Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode
+    m_j is the difference of the two:
 
         N_i(m_j) = N_i - N_j,      Lq_i(m_j) = Lq_i - Lq_j          for m_i < m_j
 

@@ -14,7 +14,7 @@ The inner maxima are bounded from above by branch and bound. Proofs in docs/orac
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from horizonfree._x64 import x64
 from horizonfree.regression.oracle.bounds import upper_bound
