@@ -15,7 +15,8 @@ def rows(sweep: dict, entry: tuple[str, dict]) -> list[dict]:
     import horizonfree as hf
     from horizonfree.batch.compare import compare
 
-    problem = hf.make(**sweep["problem"])
+    made = dict(sweep["problem"])
+    problem = hf.make(made.pop("name"), **made)
     return compare(
         problem,
         dict([entry]),

@@ -48,7 +48,9 @@ class Question:
     def __init__(self, problem: dict, algorithm: dict, sweep: dict) -> None:
         import horizonfree as hf
 
-        self.problem, self.algorithm, self.sweep = hf.make(**problem), algorithm, sweep
+        made = dict(problem)
+        self.problem = hf.make(made.pop("name"), **made)
+        self.algorithm, self.sweep = algorithm, sweep
         options = hf.explorers()[algorithm["explorer"]]["options"]
         self.has_radius = "constants" in options
         self.reward = hf.goal(self.problem, self.problem.num_states - 1) if "reward" in options else None

@@ -26,7 +26,7 @@ def rows(task: tuple[str, dict, int]) -> list[dict]:
     table, truth, at_start = suite(problem), problem.kernel(), problem.space.at_start
 
     @jax.jit
-    def worst(kernel):
+    def worst(truth, kernel):
         policy, _ = jax.vmap(lambda r: optimal_jax(kernel, r))(table)
         value = jax.vmap(lambda r, pi: at_start(evaluate_jax(truth, r, pi)[0]))(table, policy)
         best = jax.vmap(lambda r: at_start(optimal_jax(truth, r)[1][0]))(table)
@@ -43,8 +43,8 @@ def rows(task: tuple[str, dict, int]) -> list[dict]:
         else:
             run = run.resume(episodes=k - run.episodes, progress=False)
         with jax.enable_x64(True):
-            gap_own = float(worst(problem.model.kernel(run.theta_hat)))
-            gap_likelihood = float(worst(run.confidence().kernel))
+            gap_own = float(worst(truth, problem.model.kernel(run.theta_hat)))
+            gap_likelihood = float(worst(truth, run.confidence().kernel))
         last = {key: float(x[-1]) for key, x in run.records.items()}
         out.append(
             {

@@ -11,7 +11,8 @@ Guarantee: with constants="paper" and probability 1 - delta, the paper's plans a
 Departures:
     1. The exploration reward has no square root around the norm: printed in (4.2), but the proofs use the plain norm.
     2. Above 8 successors the maximiser is found by ascent and the reward uses a certified bound above it.
-    3. `theta_hat` is the regression projected on the valid parameters in the Sigma norm: no further from theta_star; the library plans in it without a bonus, the paper with one.
+    3. `theta_hat` is the regression projected on the valid parameters in the Sigma norm: no further from
+       theta_star; the library plans in it without a bonus, the paper with one.
 """
 
 import equinox as eqx
@@ -22,7 +23,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, claim
+from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
@@ -92,8 +93,8 @@ class UCRLRFE(PlugIn):
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
         parts = {"relaxed": float(state.relaxed), "V": float(state.value)}
-        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
-        return claim(2 * parts["relaxed"], parts, "2U", episodes=int(state.episode), **asked)
+        terms = Terms(self.delta, self.constants, self.budget)
+        return claim(2 * parts["relaxed"], parts, "2U", terms, int(state.episode))
 
     def beta(self, model: MixtureModel) -> Float[Array, ""]:
         """The radius, the same in every episode."""

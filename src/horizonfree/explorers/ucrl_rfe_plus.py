@@ -19,7 +19,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, claim
+from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
@@ -101,8 +101,8 @@ class UCRLRFEPlus(PlugIn):
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
         parts = {"relaxed": float(state.relaxed), "V": float(model.space.at_start(state.V[0]))}
-        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
-        return claim(2 * parts["relaxed"], parts, "2U", episodes=int(state.episode), **asked)
+        terms = Terms(self.delta, self.constants, self.budget)
+        return claim(2 * parts["relaxed"], parts, "2U", terms, int(state.episode))
 
     def radii(self, model: MixtureModel) -> tuple[Radii, Float[Array, ""]]:
         """Three radii to explore with, and beta to plan with; the same in every episode."""

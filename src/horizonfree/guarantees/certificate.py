@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,28 @@ def in_units(certificate: Certificate, factor: float) -> Certificate:
     return replace(certificate, words=proved(factor * certificate.eps, certificate.delta))
 
 
+class Terms(NamedTuple):
+    """What the radii of an algorithm refer to: failure probability, "paper" or "scaled" constants, episodes K."""
+
+    delta: float
+    constants: str
+    budget: int | None
+
+
 def claim(
     eps: float,
     parts: Mapping[str, float],
     bound: str,
-    *,
-    delta: float,
-    constants: str,
+    terms: Terms,
     episodes: int,
-    budget: int | None,
     why_void: str | None = None,
 ) -> Certificate:
     """An algorithm's own guarantee: `bound` names it, e.g. 4U. It says something with the paper's constants only.
 
-    Its radii are those of a budget: after more episodes they say nothing. why_void: what else the theorem needs and
-    this run does not have.
+    After more episodes than the budget the radii say nothing. why_void: what else the theorem needs and this run does
+    not have.
     """
+    delta, constants, budget = terms
     eps = min(1.0, eps)
     if episodes > (budget or 0):
         why_void = f"{episodes} episodes, but the radius is that of a budget of {budget}"
