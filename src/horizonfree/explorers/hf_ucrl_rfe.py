@@ -223,9 +223,9 @@ class HFUCRLRFE(PlugIn):
             "ball_ratio": float(best.ball_ratio),
             "episode": float(best.episode),
         }
-        asked = {"delta": self.delta, "constants": self.constants, "budget": self.budget}
         why = "theta_k left its confidence balls" if best.ball_ratio > 1 else None
-        return claim(4 * float(best.relaxed), parts, "4U", episodes=int(state.episode), why_void=why, **asked)
+        terms = Terms(self.delta, self.constants, self.budget)
+        return claim(4 * float(best.relaxed), parts, "4U", terms, int(state.episode), why)
 
     def orders(self, model: MixtureModel) -> int:
         """M."""
