@@ -1,11 +1,14 @@
 """64-bit arithmetic inside a scope, and the border between NumPy and JAX.
 
-Neither importing nor using the library changes a global setting. Trees of arrays (models, evidence, states) are
-NumPy's between calls and JAX's inside them: a public function moves them once, on its way in and out. Everything that
+Neither importing nor using the library changes a global setting of JAX, and none of them changes the library's numbers:
+inside the scope the settings that episodes and shapes depend on are always the same.
+
+Trees of arrays (models, evidence, states) are NumPy's between calls and JAX's inside them: a public function moves them once, on its way in and out. Everything that
 is traced is typed `Array`, everything on the host `np.ndarray`; only the fields of such trees are a `Leaf`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -22,12 +25,25 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
+@contextmanager
+def scope() -> Iterator[None]:
+    """64 bits, one generator of random numbers, and the usual rules of promotion, whatever the caller has set."""
+    with (
+        jax.enable_x64(True),
+        jax.default_prng_impl("threefry2x32"),
+        jax.threefry_partitionable(True),
+        jax.numpy_rank_promotion("allow"),
+        jax.numpy_dtype_promotion("standard"),
+    ):
+        yield
+
+
 def x64(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Run a public function in JAX's 64-bit scope."""
+    """Run a public function in the scope."""
 
     @wraps(function)
     def scoped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with jax.enable_x64(True):
+        with scope():
             return function(*args, **kwargs)
 
     return scoped

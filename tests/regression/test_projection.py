@@ -100,7 +100,7 @@ def test_pooled_regressions_agree_on_the_parameter_that_is_nearest_to_all(batch)
     x, y, w = rng.normal(size=(9, *batch, 4)), rng.normal(size=(9, *batch)), rng.uniform(1, 5, (9, *batch))
     ridge = Ridge.init(0.5, 4, batch).extend(*map(jnp.asarray, (x, y, w)))
     theta = np.asarray(jax.jit(pooled)(to_device(valid), ridge))
-    centers, Sigmas = np.reshape(ridge.theta, (-1, 4)), np.reshape(ridge.Sigma, (-1, 4, 4))
+    centers, Sigmas = np.asarray(ridge.theta).reshape(-1, 4), np.asarray(ridge.Sigma).reshape(-1, 4, 4)
 
     def distance(theta):
         return sum((theta - c) @ Sigma @ (theta - c) for c, Sigma in zip(centers, Sigmas))

@@ -155,6 +155,25 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
     return initial / initial.sum(), None
 
 
+def check_space(space: Space) -> None:
+    """Refuse a space that `make_space` could not have made, where it comes from a file."""
+    succ, support = np.asarray(space.succ), np.asarray(space.support)
+    if succ.ndim != 3 or 0 in succ.shape or not np.issubdtype(succ.dtype, np.integer):
+        raise ShapeError(
+            f"succ has shape {succ.shape} and type {succ.dtype}; it must be whole numbers [S, A, n]"
+        )
+    if succ.min() < 0 or succ.max() >= len(succ):
+        raise ShapeError(f"succ names states from {succ.min()} to {succ.max()}; there are {len(succ)}")
+    if support.shape != succ.shape or support.dtype != bool:
+        raise ShapeError(
+            f"support has shape {support.shape} and type {support.dtype}; it must be bools like succ"
+        )
+    start = space.start if space.initial is None else np.asarray(space.initial)
+    again = make_space(succ, support, bool(space.is_dense), space.horizon, start)
+    if again.start != space.start or not np.array_equal(again.reachable, np.asarray(space.reachable)):
+        raise ShapeError("start and reachable states do not fit the lists of successors")
+
+
 def start_distribution(start: Any, S: int) -> Float[np.ndarray, " S"]:
     """The distribution of the first state, of a state or a distribution."""
     initial, first = _start(start, S)

@@ -93,6 +93,10 @@ class Model(eqx.Module):
         """q, how many numbers there are to learn."""
 
     @abc.abstractmethod
+    def check(self) -> None:
+        """Refuse a model that could not have been built, where it comes from a file."""
+
+    @abc.abstractmethod
     def kernel(self, parameter: Any) -> Kernel:
         """The transition probabilities of one parameter; NumPy in, NumPy out, or traced."""
 

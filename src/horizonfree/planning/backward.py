@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._inputs import finite_rewards, numbers, real
-from horizonfree._x64 import to_device, x64
+from horizonfree._x64 import scope, to_device, x64
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.rollout import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -164,7 +164,6 @@ def _visits(kernel: Kernel, policy: Array, initial: Array, policies: bool) -> Ar
     return jax.vmap(visits_jax, in_axes=(None, 0, None))(kernel, policy, initial)
 
 
-@x64
 def optimal(kernel: Kernel, reward: Any) -> Solution:
     """The best policy and its values for a reward [H, S, A], or for each of a batch [R, H, S, A].
 
@@ -181,7 +180,8 @@ def optimal(kernel: Kernel, reward: Any) -> Solution:
 
         policy, V = loops.optimal(kernel, reward, horizon)
     else:
-        tables = _optimal(kernel, reward if is_batch else reward[None], horizon)
+        with scope():
+            tables = _optimal(kernel, reward if is_batch else reward[None], horizon)
         policy, V = (np.asarray(x).swapaxes(0, 1) if is_batch else np.asarray(x)[:, 0] for x in tables)
     if not math.isfinite(np.maximum.reduce(V, axis=None)):  # cheaper than a look at the rewards
         finite_rewards(reward)

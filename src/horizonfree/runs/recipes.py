@@ -64,6 +64,8 @@ def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: 
         problem = Problem(model, arrays.get("truth"), said["name"], None, layout)
         if problem.truth is not None:
             check_kernel(problem.kernel(), "P_theta of the stored truth")
+    if arrays:
+        problem.model.check()
     if fingerprint(problem) != said["fingerprint"]:
         raise RunError(
             f"problem {problem.name!r} is no longer the one that was explored; use the versions that it was made with: "

@@ -2,13 +2,15 @@
 
 Writing goes to a temporary file that is flushed to the disk and then renamed, so a file is the old one or the new one
 at every moment. Every file carries the SHA-256 of all its other bytes: JSON as its first entry, npz as the comment of
-the archive (NumPy reads such a file as any other). Links are not followed and nothing is ever unpickled.
+the archive (NumPy reads such a file as any other). The seal tells accidents, it is no signature: whoever can write the
+file can seal it anew. So what is read is checked as input is, links are not followed and nothing is ever unpickled.
 """
 
 import errno
 import hashlib
 import io
 import json
+import math
 import os
 import secrets
 import shutil
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from horizonfree.errors import RunError
 
@@ -118,14 +121,40 @@ def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     if seal.encode() != data[-_HEX:]:
         raise damaged(path)
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = _unpacked(data)
         header = json.loads(arrays.pop(HEADER).tobytes())
-    except (ValueError, KeyError, OSError, MemoryError, EOFError, RecursionError, zipfile.BadZipFile):
+    except Exception:  # a seal is no signature: whoever made a new one may have put anything under it
         raise damaged(path) from None
-    for array in arrays.values():
-        array.flags.writeable = False
+    if not isinstance(header, dict):
+        raise damaged(path)
     return header, arrays, seal
+
+
+def _unpacked(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an archive as `write_npz` makes it: entries stored as they are, so none is larger than the file."""
+    arrays: dict[str, np.ndarray] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for entry in archive.infolist():
+            is_plain = entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits & 1
+            name = entry.filename.removesuffix(".npy")
+            if not is_plain or name == entry.filename or name in arrays or entry.file_size > len(data):
+                raise ValueError(f"{entry.filename} is not an entry of ours")
+            arrays[name] = _array(archive.read(entry))
+    return arrays
+
+
+def _array(data: bytes) -> np.ndarray:
+    """The array in the bytes of an .npy file, which cannot be written to; its size is that of the bytes."""
+    file = io.BytesIO(data)
+    version = npy.read_magic(file)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+    shape, is_fortran, dtype = read_header(file)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError("not an array of numbers, or not as long as it says")
+    array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if is_fortran else "C")
+    array = array.copy(order="K")  # where its numbers lie as the processor likes them
+    array.flags.writeable = False
+    return array
 
 
 def read(path: Path) -> bytes:
@@ -152,14 +181,17 @@ def replace(path: Path, data: bytes) -> None:
         sync(path.parent)
 
 
-def extend(path: Path, size: int, data: bytes) -> None:
-    """Cut a file to a size and put these bytes after it."""
+def extend(path: Path, size: int, data: bytes) -> bool:
+    """Cut a file to a size and put these bytes after it; False, and nothing is done, where it is shorter than that."""
     with told(path), os.fdopen(_open(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        if os.fstat(file.fileno()).st_size < size:
+            return False
         file.truncate(size)
         file.seek(size)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    return True
 
 
 def sync(folder: Path) -> None:

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from horizonfree._inputs import check_seed
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import RunError
 from horizonfree.explorers.loop import Progress, begin
@@ -34,7 +35,7 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.models.plain import arrays_of, path_name, under
 from horizonfree.runs import recipes, sealed
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import Until, checked
 
 FORMAT = 2
 MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
@@ -129,6 +130,7 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
 
         def save(now: Run) -> None:
             nonlocal mark
+            _check_still_there(folder, seal)
             mark = _checkpoint(folder, seal, now, mark)
             newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
             for path in set(_checkpoints(folder)) - set(newest[:CHECKPOINTS]):
@@ -137,6 +139,15 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
 
         save(run)
         yield save
+
+
+def _check_still_there(folder: Path, seal: str) -> None:
+    """Refuse a folder that was moved away, emptied, or replaced under a run that goes on."""
+    if not (folder / MANIFEST).exists() or sealed.read_json(folder / MANIFEST)[1] != seal:
+        raise RunError(
+            f"{folder} is no longer the folder that this run was explored into: somebody moved, emptied or replaced "
+            "it; nothing more was written"
+        )
 
 
 def _tell_of_changes(folder: Path, before: object) -> None:
@@ -180,6 +191,9 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
     """The run of a manifest, before its first episode and without a state."""
+    check_seed(header["seed"])
+    if not isinstance(header["is_simulated"], bool):
+        raise RunError(f"{folder}: is_simulated is {header['is_simulated']!r}; it must be true or false")
     problem = recipes.rebuild(header["problem"], arrays, header["versions"])
     explorer = None
     if header["explorer"] is not None:
@@ -192,8 +206,13 @@ def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: 
 def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
     """Write the records after a mark, then the checkpoint that speaks of them; returns the new mark."""
     lines = _lines(run, mark.episode)
-    mark = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
-    sealed.extend(folder / RECORDS, mark.size - len(lines), lines)
+    after = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
+    if not sealed.extend(
+        folder / RECORDS, mark.size, lines
+    ):  # someone has cut or removed it: all of it is here
+        lines = _lines(run, 0)
+        after = Mark(run.episodes, len(lines), zlib.crc32(lines))
+        sealed.replace(folder / RECORDS, lines)
     until, arrays = None, arrays_of(run.progress)
     if run.until is not None:
         until = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(Until) if x.name != "targets"}
@@ -202,11 +221,11 @@ def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
         "format": FORMAT,
         "run": seal,
         "until": until,
-        "records": {**mark._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
+        "records": {**after._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
         "versions": recipes.versions(),
     }
     sealed.write_npz(folder / f"checkpoint-{run.episodes:010d}.npz", header, arrays)
-    return mark
+    return after
 
 
 def _read(seal: str, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Mark, bytes]:
@@ -245,7 +264,9 @@ def _restored(run: Run, seal: str, path: Path) -> Run:
                 f"there; go on with the version that wrote it, {header['versions'].get('horizonfree')}"
             )
         filled.append(stored)
-    until = None if header["until"] is None else Until(**header["until"], targets=arrays.get("until.targets"))
+    until = None
+    if header["until"] is not None:
+        until = checked(Until(**header["until"], targets=arrays.get("until.targets")), run.problem)
     progress = jax.tree_util.tree_unflatten(shape, filled)
     return dataclasses.replace(
         run, progress=progress, records=_records(lines, header["records"]["types"]), until=until

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import count, share
+from horizonfree._inputs import count, share, whole
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
 from horizonfree.problems.problem import Problem
@@ -86,6 +86,19 @@ def until(problem: Problem, explored: int, asked: Asked, reward: Any) -> Until:
     several = reward if isinstance(reward, (list, tuple)) else [reward]
     targets = np.stack([rewards.resolve(problem, x).table for x in several])
     return Until(explored, last, asked.until_eps, asked.delta, targets)
+
+
+def checked(found: Until, problem: Problem) -> Until:
+    """An end that was stored; refuses what no caller could have asked for."""
+    most = countable(problem.horizon)
+    first = whole(found.first, "first", 0, most, f"an episode, 0 to {most}")
+    last = whole(found.last, "last", first, most, f"an episode, {first} to {most}")
+    asked = check(None, found.until_eps, found.delta)
+    if found.targets is not None and found.targets.shape[1:] != problem.space.sizes:
+        raise OptionError(
+            f"targets have shape {found.targets.shape}; they must be [T, H, S, A] of the problem"
+        )
+    return Until(first, last, asked.until_eps, asked.delta, found.targets)
 
 
 def countable(horizon: int) -> int:

@@ -169,6 +169,21 @@ def test_the_model_holds_nothing_of_the_truth():
         without.kernel()
 
 
+def test_parameters_are_given_and_said_in_the_units_of_the_features():
+    """Inside, phi is divided by its unit and theta multiplied; a parameter that misses one by rounding is mended."""
+    model = Mixture.from_features(10 * random_features(0), horizon=3, bound=2.0).model
+    theta = np.full(3, 0.1)
+    inside = model.parameter(theta, "x")
+    np.testing.assert_allclose(inside, theta * model.unit)
+    np.testing.assert_allclose(model.in_units(inside), theta)
+    rounded = model.parameter(theta + 1e-10, "x")
+    assert np.abs(model.kernel(rounded).prob.sum(-1) - 1).max() <= 1e-12
+    with pytest.raises(KernelError, match=r"P_theta of x: row \(s=0, a=0\) sums to 2"):
+        model.parameter(2 * theta, "x")
+    with pytest.raises(ShapeError, match=r"x has shape \(2,\); it must have shape \(3,\)"):
+        model.parameter(theta[:2], "x")
+
+
 EYE = np.broadcast_to(np.eye(3)[:, None], (3, 2, 3))
 BAD = {
     "a row that sums to 0.9": (

@@ -14,6 +14,7 @@ for small b, since judgements of rank are made on the scale of 1.
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
@@ -21,7 +22,7 @@ from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
-from horizonfree.mdp.space import Kernel, Space, check_kernel, library, make_space, values
+from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, library, make_space, values
 from horizonfree.models.interface import Bounds, Intervals, Model
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, row_sums
@@ -32,6 +33,7 @@ from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.tangent import reward_bounds
 from horizonfree.models.mixture.valid import ValidSet, valid_set
+from horizonfree.models.plain import arrays_of
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
@@ -51,6 +53,31 @@ class MixtureModel(Model):
     def dim(self) -> int:
         """d."""
         return self.phi.shape[3]
+
+    def check(self) -> None:
+        """Shapes, ranges and finite numbers; that the valid set belongs to the features is taken from the file."""
+        check_space(self.space)
+        S, A, n = self.space.succ.shape
+        phi, valid = np.asarray(self.phi), self.valid
+        if phi.shape[:3] != (S, A, n) or phi.ndim != 4 or phi.dtype != np.float64:
+            raise ShapeError(
+                f"phi has shape {phi.shape} and type {phi.dtype}; it must be float64 [S, A, n, d]"
+            )
+        for name, x in arrays_of((phi, valid)).items():
+            if not np.isfinite(x).all():
+                raise FeatureError(f"{name} of the stored features is not finite")
+        for name, x in {"bound": self.bound, "unit": self.unit}.items():
+            if isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 < x < 1e300:
+                raise FeatureError(f"{name} is {x!r}; it must be a positive number")
+        (R, d), q = np.shape(valid.rows), np.shape(valid.basis)[-1]
+        shapes = [(R, d), (S, A, n), (len(valid.sums), d), (d, np.shape(valid.affine)[-1]), (d, q), (d,)]
+        for x, shape in zip(jax.tree.leaves(valid), [*shapes, (R,), (R,), (R,)]):
+            if np.shape(x) != shape or d != phi.shape[3]:
+                raise ShapeError(
+                    f"an array of the stored valid parameters has shape {np.shape(x)}, not {shape}"
+                )
+        if np.min(valid.row_of) < 0 or np.max(valid.row_of) > R:
+            raise ShapeError(f"row_of names rows up to {np.max(valid.row_of)}; there are {R}")
 
     @property
     def num_unknown(self) -> int:

@@ -81,10 +81,16 @@ def _search(
         policy[:, h] = np.tile(combos, (len(Q), 1))
         V, raw = (q[:, combos, np.arange(S)].reshape(-1, S) for q in (Q, raw))
         V_hat = np.minimum(raw, 1)
-    best = int(prepared.space.at_start(np.minimum(raw, 1)).argmax()) if H > 1 else 0
+    best = _first_best(prepared, raw) if H > 1 else 0
     point = Point(jnp.asarray(policy[best]), jnp.int32(steps[pair[best]]), jnp.asarray(targets[pair[best]]))
     result: OracleResult = _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
     return result
+
+
+def _first_best(prepared: Prepared, raw: Float[np.ndarray, "N S"]) -> int:
+    """The first of largest value; among values that are capped, of largest value before the cap."""
+    value, uncapped = (np.asarray(prepared.space.at_start(x)) for x in (np.minimum(raw, 1), raw))
+    return int(np.where(value == value.max(), uncapped, -np.inf).argmax())
 
 
 def _rewards(
