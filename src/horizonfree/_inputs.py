@@ -39,6 +39,14 @@ def share(value: Any, name: str, meaning: str = "a failure probability") -> floa
     return float(value)
 
 
+def integers(x: Any, name: str) -> np.ndarray:
+    """An array of whole numbers, of whatever type."""
+    array = real(x, name)
+    if array.dtype.kind not in "iu":
+        raise ShapeError(f"{name} has type {array.dtype}; it must hold whole numbers")
+    return array
+
+
 def numbers(x: Any, name: str) -> np.ndarray:
     """An array of real numbers, as float64."""
     return real(x, name).astype(np.float64, copy=False)
@@ -46,9 +54,13 @@ def numbers(x: Any, name: str) -> np.ndarray:
 
 def real(x: Any, name: str) -> np.ndarray:
     """An array of real numbers, of whatever type."""
+    if np.ma.isMaskedArray(x):
+        raise ShapeError(
+            f"{name} is a masked array, whose hidden values would count; fill them (x.filled(...)) first"
+        )
     try:
         array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
+    except (ValueError, TypeError, OverflowError) as error:  # rows of different lengths, objects that refuse
         raise ShapeError(f"{name} is not an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"{name} has type {array.dtype}; it must hold real numbers")

@@ -3,8 +3,9 @@
 Neither importing nor using the library changes a global setting of JAX, and none of them changes the library's numbers:
 inside the scope the settings that episodes and shapes depend on are always the same.
 
-Trees of arrays (models, evidence, states) are NumPy's between calls and JAX's inside them: a public function moves them once, on its way in and out. Everything that
-is traced is typed `Array`, everything on the host `np.ndarray`; only the fields of such trees are a `Leaf`.
+Trees of arrays (models, evidence, states) are NumPy's between calls and JAX's inside them: a public function moves
+them once, on its way in and out. Everything that is traced is typed `Array`, everything on the host `np.ndarray`;
+only the fields of such trees are a `Leaf`.
 """
 
 from collections.abc import Callable, Iterator

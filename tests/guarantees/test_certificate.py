@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from horizonfree.guarantees.certificate import Certificate, claim, in_units, proved, round_up, rounded_up
+from horizonfree.guarantees.certificate import (
+    Certificate,
+    Terms,
+    claim,
+    in_units,
+    proved,
+    round_up,
+    rounded_up,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +50,30 @@ def test_words_follow_the_units_of_the_reward_and_eps_does_not():
         assert in_units(nothing, 40.0) is nothing
 
 
+PAPER, SCALED = Terms(0.1, "paper", 100), Terms(0.1, "scaled", 100)
+
+
 def test_an_algorithms_own_claim_says_something_with_the_constants_of_its_paper_only():
-    proven = claim(0.25, 0.1, "paper", "4U", {"V": 0.1})
+    proven = claim(0.25, {"V": 0.1}, "4U", PAPER, 100)
     assert (proven.eps, proven.method, proven.parts) == (0.25, "paper constants, 4U", {"V": 0.1})
-    assert proven.words == (
-        "at most 0.25 is lost, with probability 0.9, by plans in the explorer's own model"
-    )
-    far = claim(7.0, 0.1, "paper", "4U", {})
+    assert proven.words == "at most 0.25 is lost, with probability 0.9, by plans in the explorer's own model"
+    far = claim(7.0, {}, "4U", PAPER, 100)
     assert far.eps == 1
     assert far.words == "vacuous: the paper's constants need far more episodes"
-    scaled = claim(0.25, 0.1, "scaled", "4U", {})
+    scaled = claim(0.25, {}, "4U", SCALED, 100)
+    assert (scaled.eps, scaled.method) == (0.25, "scaled constants, 4U")
     assert scaled.words == "no guarantee: 0.25 with scaled constants, which no theorem backs"
-    void = claim(0.25, 0.1, "paper", "4U", {}, why_void="no budget was declared")
-    assert (void.eps, void.words) == (1.0, "vacuous: no budget was declared")
-    assert claim(0.25, 0.1, "scaled", "4U", {}, why_void="no budget").words == scaled.words
+
+
+@pytest.mark.parametrize("budget", [None, 99])
+def test_a_claim_is_void_beyond_its_budget(budget):
+    void = claim(0.25, {}, "4U", Terms(0.1, "paper", budget), 100)
+    assert void.eps == 1
+    assert void.words == f"vacuous: 100 episodes, but the radius is that of a budget of {budget}"
+    assert claim(0.25, {}, "4U", Terms(0.1, "scaled", budget), 100).eps == 0.25
+
+
+def test_a_claim_is_void_where_its_theorem_needs_more():
+    void = claim(0.25, {}, "4U", PAPER, 100, "no exact oracle")
+    assert (void.eps, void.words) == (1.0, "vacuous: no exact oracle")
+    assert claim(0.25, {}, "4U", SCALED, 100, "no exact oracle").words.startswith("no guarantee: 0.25")

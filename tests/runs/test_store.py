@@ -69,7 +69,7 @@ def test_numbers_that_are_not_finite_survive_the_records(problem: hf.Problem, tm
         "b": np.array([1, 0, 1], bool),
     }
     dataclasses.replace(run, records=odd).save(tmp_path / "a")
-    back = hf.load(tmp_path / "a").rows
+    back = hf.load(tmp_path / "a").records
     for name, x in odd.items():
         np.testing.assert_array_equal(back[name], x)
         assert back[name].dtype == x.dtype
@@ -238,7 +238,7 @@ def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.
     with pytest.raises(ValueError, match="read-only"):
         hf.load(folder.parent / "logged").theta_hat[:] = 0
     run = hf.load(folder)
-    for x in jax.tree.leaves((run.progress, run.problem.model, dict(run.records))):
+    for x in jax.tree.leaves((run.progress, run.problem.model.valid, dict(run.records))):
         assert not x.flags.writeable
 
 

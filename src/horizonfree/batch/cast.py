@@ -68,9 +68,10 @@ def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Prob
     if not isinstance(problem, Problem):
         if truths is not None:
             raise OptionError("truths= belongs to one problem; these problems carry their own")
-        if not len(problem):
-            raise OptionError("the list of problems is empty; give at least one")
-        return tuple(problem)
+        listed = tuple(problem) if np.iterable(problem) else (problem,)
+        if not listed or not all(isinstance(x, Problem) for x in listed):
+            raise OptionError(f"problem is {problem!r}; it must be a Problem or a list of at least one")
+        return listed
     if truths is None:
         return (problem,)
     made = [
@@ -88,8 +89,10 @@ def explorers_of(explorer: Explorer, over: Mapping[str, Sequence[float]] | None)
     """The explorer, or one for each value of one of its numbers."""
     if over is None:
         return (explorer,)
-    if len(over) != 1:
-        raise OptionError(f"over names {sorted(over)}; it must name one number of the explorer")
+    if not isinstance(over, Mapping) or len(over) != 1:
+        raise OptionError(
+            f"over is {over!r}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
+        )
     ((name, values),) = over.items()
     known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
     if name not in known:

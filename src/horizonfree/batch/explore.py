@@ -151,6 +151,8 @@ def is_wide() -> bool:
 
 
 def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, " C"]:
+    if not np.iterable(checkpoints) or isinstance(checkpoints, str):
+        raise OptionError(f"checkpoints is {checkpoints!r}; it must be a list of numbers of episodes")
     for k in checkpoints:
         whole(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(checkpoints, np.int64))

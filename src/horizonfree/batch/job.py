@@ -175,6 +175,8 @@ def room(memory: int | None) -> int:
 
 def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delta: float) -> Judge:
     """Rewards are resolved, and solved in the truth, only where a curve needs them."""
+    if isinstance(curves, str) or not np.iterable(curves):
+        raise OptionError(f"curves is {curves!r}; it must be a list of {', '.join(CURVES)}")
     for name in curves:
         if name not in CURVES:
             raise UnknownNameError(f"no curve is called {name!r}; there are {', '.join(CURVES)}")

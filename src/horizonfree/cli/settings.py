@@ -43,6 +43,10 @@ def read(path: Path) -> dict[str, Any]:
         raise OptionError(f"settings {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OptionError(f"settings {path} is not TOML: {error}") from None
+    except RecursionError:
+        raise OptionError(
+            f"settings {path} is nested too deeply; settings are plain values and two tables"
+        ) from None
     hints = get_type_hints(Settings)
     for name, value in found.items():
         if name not in hints:

@@ -75,8 +75,8 @@ def explorers() -> dict[str, dict[str, Any]]:
 
 def find(name: str) -> Entry:
     """The entry of a name, or an error with the closest name that exists."""
-    if name not in EXPLORERS:
-        raise UnknownNameError(f"no explorer is called {name!r}; {closest(name, EXPLORERS)}")
+    if not isinstance(name, str) or name not in EXPLORERS:
+        raise UnknownNameError(f"no explorer is called {name!r}; {closest(str(name), EXPLORERS)}")
     return EXPLORERS[name]
 
 

@@ -9,6 +9,7 @@ from horizonfree.errors import OptionError
 
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
 LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
+LATEST = 2**31 - 1  # no run has more episodes
 LATE = 0.9  # of the weight for the bet after a fifth of a declared budget; the rest is for before
 
 
@@ -29,7 +30,7 @@ def ladder(budget: int | None = None) -> Bets:
     elif budget < 5:
         bets = {0: 1.0}
     else:
-        bets = {0: 1 - LATE, budget // 5: LATE}
+        bets = {0: 1 - LATE, min(budget // 5, LATEST): LATE}
     return Bets(np.array(list(bets), np.int32), np.array(list(bets.values())))
 
 

@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._inputs import finite_rewards, numbers, whole
+from horizonfree._inputs import finite_rewards, integers, numbers, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
@@ -198,7 +198,7 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
     for place in np.ndindex(H, S, A):
         try:
             table[place] = function(*place)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise RewardError(
                 f"the reward function gives no number at (h, s, a) = {place}: {error}; it takes h, s and a"
             ) from error
@@ -206,9 +206,9 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
 
 
 def _states(space: Space, states: int | Sequence[int]) -> np.ndarray:
-    array = np.atleast_1d(np.asarray(states))
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ShapeError(f"states is {states!r}; it must be a state or a list of states")
+    array = np.atleast_1d(integers(states, "states"))
+    if array.ndim != 1:
+        raise ShapeError(f"states has shape {array.shape}; it must be a state or a list of states")
     for s in array:
         if not 0 <= s < space.num_states:
             raise ShapeError(f"state {s} does not exist; states are 0 to {space.num_states - 1}")

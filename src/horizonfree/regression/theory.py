@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from reprlib import repr as brief
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from horizonfree._inputs import share, whole
 from horizonfree.errors import OptionError
 from horizonfree.regression import radius
@@ -234,6 +236,8 @@ def _unit(scale: Scale, H: int) -> int:
 def _check(**values: float) -> None:
     """Refuse numbers outside their ranges."""
     for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise OptionError(f"{name} is {brief(value)}; it must be a number")
         if name == "delta":
             share(value, name)
         least, most = LIMITS[name]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from horizonfree._inputs import count, integers
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import ModelError, ShapeError
 from horizonfree.explorers.loop import Progress
@@ -27,6 +28,9 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
     no parameter explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed
     before the data were seen.
     """
+    if not isinstance(problem, Problem):
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    budget = None if budget is None else count(budget, "budget")
     trajectories = _trajectories(problem, episodes)
     model = to_device(problem.model)
     after = _replay(model, model.nothing(ladder(budget)), to_device(trajectories))
@@ -52,7 +56,7 @@ def _trajectories(problem: Problem, episodes: Any) -> Trajectory:
         episodes = episodes.s, episodes.a
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
-    s, a = (np.asarray(x) for x in episodes)
+    s, a = (integers(x, name) for x, name in zip(episodes, ("states", "actions")))
     space = problem.space
     H, S, A = space.sizes
     if s.ndim != 2 or a.ndim != 2 or s.shape != (len(a), H + 1) or a.shape[1] != H or not len(a):
@@ -60,8 +64,10 @@ def _trajectories(problem: Problem, episodes: Any) -> Trajectory:
             f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H})"
         )
     for name, x, size in (("states", s, S), ("actions", a, A)):
-        if not np.issubdtype(x.dtype, np.integer) or x.min() < 0 or x.max() >= size:
-            raise ShapeError(f"{name} must be integers from 0 to {size - 1}; found {x.dtype} up to {x.max()}")
+        bad = np.argwhere((x < 0) | (x >= size))
+        if bad.size:
+            k, h = bad[0]
+            raise ShapeError(f"{name}[{k}, {h}] is {x[k, h]}; {name} are 0 to {size - 1}")
     odd = np.flatnonzero(~space.starts()[s[:, 0]])
     if odd.size:
         k = int(odd[0])

@@ -104,7 +104,7 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
         return gymnasium.make(env, **make_kwargs).unwrapped
     except (gymnasium.error.Error, ImportError) as error:
         raise UnknownNameError(f"gymnasium cannot make {env!r}: {error}") from error
-    except (TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever its constructor makes of these options
         raise OptionError(f"gymnasium cannot make {env!r} with {make_kwargs}: {error}") from error
 
 
