@@ -66,9 +66,9 @@ class MixtureModel(Model):
         for name, x in arrays_of((phi, valid)).items():
             if not np.isfinite(x).all():
                 raise FeatureError(f"{name} of the stored features is not finite")
-        for name, x in {"bound": self.bound, "unit": self.unit}.items():
-            if isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 < x < 1e300:
-                raise FeatureError(f"{name} is {x!r}; it must be a positive number")
+        for name, number in {"bound": self.bound, "unit": self.unit}.items():
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < 1e300:
+                raise FeatureError(f"{name} is {number!r}; it must be a positive number")
         (R, d), q = np.shape(valid.rows), np.shape(valid.basis)[-1]
         shapes = [(R, d), (S, A, n), (len(valid.sums), d), (d, np.shape(valid.affine)[-1]), (d, q), (d,)]
         for x, shape in zip(jax.tree.leaves(valid), [*shapes, (R,), (R,), (R,)]):
