@@ -105,7 +105,10 @@ def test_no_probability_is_said_to_be_one() -> None:
 
 @pytest.mark.parametrize("rare", [1e-6, 1e-10, 1e-15])
 def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
-    """A reward behind a rare transition, in units that make up for it: words and gap cover what is really lost."""
+    """A reward behind a rare transition, in units that make up for it: words and gap cover what is really lost.
+
+    Episodes do not show p. The plan takes its chance, 0.55 in the middle of the class, before the sure 0.5.
+    """
 
     def kernel(p: float) -> np.ndarray:
         P = np.zeros((4, 2, 4))
@@ -114,13 +117,13 @@ def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
         P[2, :, 2] = P[3, :, 3] = 1
         return P
 
-    problem = hf.Mixture.from_kernels([kernel(0.1), kernel(0.9)], horizon=3, weights=[0.95, 0.05])
+    problem = hf.Mixture.from_kernels([kernel(0.2), kernel(0.9)], horizon=3, weights=[0.95, 0.05])
     costs = np.zeros((3, 4, 2))
     costs[2, 2] = 1 / rare
     reward = hf.rescale(problem, costs)
     plan = hf.explore(problem, "uniform", episodes=20).plan(reward)
     lost = hf.true_gap(problem, reward, plan.policy)
-    assert lost == pytest.approx(0.36)
+    assert lost == pytest.approx(0.265)
     assert plan.gap >= lost
     assert plan.certificate.words == f"at most {rounded_up(plan.gap)} is lost, with probability 0.95"
 
