@@ -4,7 +4,7 @@
     python benchmarks/bits.py compare BEFORE.npz AFTER.npz
 
 Every named problem at its defaults with every explorer, 30 episodes: the records of the episodes, the state and the
-evidence after them, certificates of all methods, plans; and two batches. Arrays are compared by name; a name that changed
+evidence after them, certificates of all methods, plans; and two batches. Arrays are compared by name; one that changed
 between the trees is given to `compare` as old=new (a beginning will do).
 """
 

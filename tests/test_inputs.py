@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree._inputs import closest, count, numbers, real, share, whole
+from horizonfree._inputs import closest, count, integers, numbers, real, share, whole
 from horizonfree.errors import OptionError, ShapeError
 
 
@@ -56,3 +56,15 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_with_all():
     names = ["river-swim", "combination-lock"]
     assert closest("riverswim", names) == "did you mean 'river-swim'?"
     assert closest("xyz", names) == "choose one of: combination-lock, river-swim"
+
+
+@pytest.mark.parametrize("value", [1.0, [True], [0.5, 1]])
+def test_what_holds_no_whole_numbers_is_refused(value):
+    assert integers([2, 3], "x").dtype.kind == "i"
+    with pytest.raises(ShapeError, match=r"x has type .*; it must hold whole numbers"):
+        integers(value, "x")
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(ShapeError, match="^x "):
+        real(np.ma.masked_array([1.0, 2.0], mask=[True, False]), "x")

@@ -8,6 +8,7 @@ them once, on its way in and out. Everything that is traced is typed `Array`, ev
 only the fields of such trees are a `Leaf`.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
+
+from horizonfree.errors import ProcessError
 
 if TYPE_CHECKING:
     Leaf = jax.Array  # as compiled code sees it; code on the host goes through np.asarray
@@ -26,9 +29,19 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
+_process: int | None = None  # the one that has used JAX through this library
+
+
 @contextmanager
 def scope() -> Iterator[None]:
     """64 bits, one generator of random numbers, and the usual rules of promotion, whatever the caller has set."""
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise ProcessError(
+            "this process was forked from one in which JAX was at work, and would hang; start processes afresh: "
+            "multiprocessing.get_context('spawn')"
+        )
     with (
         jax.enable_x64(True),
         jax.default_prng_impl("threefry2x32"),

@@ -39,3 +39,7 @@ class ModelError(HorizonfreeError):
 
 class RunError(HorizonfreeError):
     """A run folder is missing, corrupt, foreign, or in use."""
+
+
+class ProcessError(HorizonfreeError):
+    """The library was used in a process that was forked after JAX had started its threads."""

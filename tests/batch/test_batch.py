@@ -267,7 +267,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         assert fitting(each) == 1
         assert fitting(4 * each) == 4  # 4, 4, 2
         assert fitting(6 * each) == 5  # two chunks of one size
-        monkeypatch.setattr(batch_job, "FEW", 4)
+        monkeypatch.setattr(batch_job, "FEW_MEMBERS", 4)
         with pytest.raises(OptionError, match="one member takes about") as refused:
             fitting(1, is_wide=True)
         assert (
@@ -296,7 +296,11 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
             "numbers of this explorer are scale, bias_scale, lazy, delta",
             {"over": {"chains": [1]}},
         ),
-        (OptionError, "over names \\['delta', 'scale'\\]", {"over": {"scale": [1], "delta": [0.1]}}),
+        (
+            OptionError,
+            "over is {'scale': \\[1\\], 'delta': \\[0.1\\]}; it must name one",
+            {"over": {"scale": [1], "delta": [0.1]}},
+        ),
         (OptionError, "scale is -1.0", {"over": {"scale": [-1.0]}}),
         (OptionError, "over\\['scale'\\] is 0.5; it must be a list", {"over": {"scale": 0.5}}),
         (OptionError, "over\\['scale'\\] is \\[\\]", {"over": {"scale": []}}),
@@ -304,7 +308,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         (OptionError, "for all rewards alike", {"reward": 0}),
         (ValueError, "truths\\[1\\]", {"truths": [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]]}),
         (OptionError, "truths is empty", {"truths": []}),
-        (OptionError, "list of problems is empty", {"problem": []}),
+        (OptionError, "problem is \\[\\]; it must be a Problem or a list of at least one", {"problem": []}),
         (OptionError, "carry their own", {"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}),
         (ShapeError, "problem 1 has horizon 5", {"problem": [mixture(), mixture(horizon=5)]}),
         (ShapeError, "problem 1 has bound", {"problem": [mixture(), mixture(dim=4)]}),

@@ -186,8 +186,14 @@ def test_bad_rewards_are_refused(problem, reward, scale, error, message):
 def test_states_and_steps_outside_the_problem_are_refused(problem):
     with pytest.raises(ShapeError, match="state 9 does not exist; states are 0 to 3"):
         goal(problem, 9)
-    with pytest.raises(ShapeError, match="states is"):
+    with pytest.raises(ShapeError, match=r"states has type .*; it must hold real numbers"):
         occupancy(problem, "x")
+    with pytest.raises(
+        ShapeError, match=r"states has shape \(1, 2\); it must be a state or a list of states"
+    ):
+        occupancy(problem, [[0, 1]])
+    with pytest.raises(ShapeError, match="states has type float64; it must hold whole numbers"):
+        occupancy(problem, 1.5)
     for step in (H, True, 1.5, "x", [1]):
         with pytest.raises(RewardError, match="it must be a step, 0 to 2"):
             goal(problem, 1, step=step)

@@ -1,6 +1,7 @@
 """Explore many times at once, and look at every member as at an ordinary run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -117,7 +118,9 @@ def explore_many(
     looks = _checkpoints(checkpoints, episodes)
     what = judge(cast, looks, curves, rewards, delta)
     job = Job(cast, episodes, ladder(budget), looks, what, is_wide(), room(memory))
-    size, N, parts = job.fitting(), len(cast), []
+    N, parts = len(cast), []
+    with _one_programme(over):
+        size = job.fitting()
     with (
         chunks.opened(out, job.settings(), size) as store,
         meter(0, Until(0, N * episodes), progress) as show,
@@ -129,15 +132,8 @@ def explore_many(
         for first in range(0, N, store.size):
             arrays = store.load(first)
             if arrays is None:
-                try:
+                with _one_programme(over):
                     arrays = job.run(first, store.size, tell)
-                except jax.errors.ConcretizationTypeError as error:
-                    if over is None:
-                        raise
-                    raise OptionError(
-                        f"{next(iter(over))!r} decides which programme is compiled, so it cannot vary within a batch; "
-                        "explore one batch for each value"
-                    ) from error
                 store.save(first, arrays)
             parts.append(arrays)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -148,6 +144,20 @@ def explore_many(
 def is_wide() -> bool:
     """Which arrangement suits the device (batch/many.py)."""
     return jax.default_backend() != "cpu"
+
+
+@contextmanager
+def _one_programme(over: Mapping[str, Any] | None) -> Iterator[None]:
+    """Refuse to vary a number that decides which programme is compiled."""
+    try:
+        yield
+    except jax.errors.ConcretizationTypeError as error:
+        if over is None:
+            raise
+        raise OptionError(
+            f"{next(iter(over))!r} decides which programme is compiled, so it cannot vary within a batch; "
+            "explore one batch for each value"
+        ) from error
 
 
 def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, " C"]:

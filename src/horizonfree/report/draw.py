@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from horizonfree.problems.problem import Problem
 from horizonfree.report.facts import Example, Facts, is_wide, ringed
 from horizonfree.report.history import Moment
-from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap
+from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON, WARM, colormap, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,10 +43,10 @@ def gaps(histories: dict[str, list[Moment]], has_truth: bool, worst_goal: str) -
     for i, (name, history) in enumerate(histories.items()):
         k = [m.episodes for m in history]
         line = {"color": colors[i % 4], "linestyle": dashes[i // 4 % 3], "marker": "o", "markersize": 4.5}
-        axes[0, 0].plot(k, [m.eps for m in history], label=name, **line)
+        axes[0, 0].plot(k, [m.eps for m in history], label=written(name), **line)
         if has_truth:
             true = [max(m.true_gap, SMALLEST) for m in history]
-            axes[0, 1].plot(k, true, label=name, markerfacecolor=CELL, **line)
+            axes[0, 1].plot(k, true, label=written(name), markerfacecolor=CELL, **line)
     ticks = sorted({m.episodes for history in histories.values() for m in history})
     for ax in axes.flat:
         ax.set(xscale="log", xlabel="episodes")
@@ -73,7 +73,7 @@ def records(facts: Facts) -> "Figure | None":
     fig, axes = figure(1.7 * lines, columns, lines)
     for ax, (name, x) in zip(axes.flat, shown.items()):
         ax.plot(np.arange(1, len(x) + 1), x, color=ACCENT, linewidth=1.1)
-        ax.set_title(name.replace("_", " "))
+        ax.set_title(written(name.replace("_", " ")))
         if (x > 0).all() and x.max() > 50 * x.min():
             ax.set_yscale("log")
     for ax in axes.flat[len(shown) :]:
@@ -164,7 +164,9 @@ def _actions(ax: Any, problem: Problem, policy: Int[np.ndarray, " S"], x: Float[
         color = ON if x[s] > 0.55 else INK
         name = str(names[policy[s]])
         if name not in ARROWS:
-            ax.text(*cells[s], name.split()[-1][:letters], ha="center", va="center", fontsize=7, color=color)
+            last = name.split()[-1:] or [str(policy[s])]  # a name may be empty
+            word = written(last[0][:letters])
+            ax.text(*cells[s], word, ha="center", va="center", fontsize=7, color=color)
             continue
         move = np.array(ARROWS[name])
         tail, head = cells[s] - 0.3 * move, cells[s] + 0.3 * move

@@ -153,7 +153,7 @@ def _write(path: str | Path, text: str) -> Path:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         try:
-            partial.write_text(text, encoding="utf-8")
+            partial.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate is no letter
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)

@@ -82,6 +82,16 @@ def colormap(color: str) -> "ListedColormap":
     return ListedColormap([shade(color, level) for level in range(LEVELS)])
 
 
+def written(text: str) -> str:
+    """A name of somebody else's as Matplotlib shows it letter by letter.
+
+    A dollar sign would begin a formula, a leading underscore keeps a line out of the legend, and a lone surrogate is
+    no letter.
+    """
+    shown = text.encode("utf-8", "replace").decode().replace("$", r"\$")
+    return f"\u200b{shown}" if shown.startswith("_") else shown or " "
+
+
 def inline_svg(figure: "Figure", name: str) -> str:
     """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations."""
     text = to_svg(figure, name)

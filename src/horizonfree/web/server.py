@@ -5,6 +5,7 @@ can be pointed at it), the Origin, where a browser sends one, must be the page i
 bounded size. The answers are plain data; nothing that arrives is executed, unpickled or written to disk.
 """
 
+import asyncio
 import ipaddress
 import json
 import re
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_BYTES = 2**20  # of a question
+HEADER_SECONDS, BODY_SECONDS = 10, 20  # within which a request must have arrived
+MOST_CONNECTIONS = 64  # at once; one page uses a few
 SEEDS = 2**31
 HOST = re.compile(r"(?:\[([0-9a-fA-F:]{2,39})\]|([0-9a-zA-Z.]+))(?::[0-9]{1,5})?")  # [IPv6] or name, port
 SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "words.js")
@@ -58,7 +61,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
@@ -110,6 +113,9 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
             return error(failure.status_code, words.get(failure.status_code, "refused"))
         return error(failure.status if isinstance(failure, Refused) else 422, str(failure))
 
+    async def leave(request: Request, failure: Exception) -> Response:
+        return Response(status_code=400)  # nobody is there to read it
+
     async def fail(request: Request, failure: Exception) -> Response:
         return error(500, f"the server failed ({type(failure).__name__}); its terminal says more")
 
@@ -125,6 +131,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
             HTTPException: refuse,
             Refused: refuse,
             HorizonfreeError: refuse,
+            ClientDisconnect: leave,
             Exception: fail,
         },
     )
@@ -150,10 +157,14 @@ async def read(request: "Request") -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "questions are JSON: send Content-Type: application/json")
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            raise Refused(413, f"the question is larger than {MOST_BYTES} bytes")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise Refused(413, f"the question is larger than {MOST_BYTES} bytes")
+    except TimeoutError:
+        raise Refused(408, f"the question did not arrive within {BODY_SECONDS} s") from None
     try:
         question = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -204,11 +215,34 @@ def serve(
         ready(address)
         if open_browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
-        config = uvicorn.Config(app(run, delta=delta), log_level="warning", lifespan="off", ws="none")
+        config = uvicorn.Config(
+            app(run, delta=delta),
+            log_level="warning",
+            lifespan="off",
+            ws="none",
+            http=_impatient(),
+            limit_concurrency=MOST_CONNECTIONS,
+        )
         try:
             uvicorn.Server(config).run(sockets=[listener])
         except KeyboardInterrupt:
             print("Stopped.", file=sys.stderr)
+
+
+def _impatient() -> Any:
+    """The protocol of the server, which hangs up on whoever connects and does not say what for."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(HEADER_SECONDS, self.hang_up)
+
+        def hang_up(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    return Impatient
 
 
 def warm_up(run: Run, delta: float = 0.05) -> None:
