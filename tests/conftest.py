@@ -8,6 +8,11 @@ from pathlib import Path
 import jax
 import pytest
 
+from tests import check_shapes
+
+if os.environ.get("HF_SHAPES"):
+    check_shapes()
+
 # A shell that starts the tests in the background may have them ignore Ctrl-C, and so every process they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,87 @@
+"""All that a small exploration says, as one fingerprint; as a script, in a process with one setting of JAX changed."""
+
+import ast
+import hashlib
+import sys
+
+import jax
+import numpy as np
+
+import horizonfree as hf
+
+WORLD = {"states": 4, "horizon": 3}
+FIRST, MORE = 6, 3  # episodes before and after the run is taken up again
+
+
+def fingerprint(*trees: object) -> str:
+    """The SHA-256 of every array's type, shape and bits."""
+    found = hashlib.sha256()
+    for x in jax.tree.leaves(trees):
+        array = np.asarray(x)
+        found.update(f"{array.dtype} {array.shape} ".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def explored() -> hf.Run:
+    problem = hf.make("river-swim", **WORLD)
+    return hf.explore(problem, "information", episodes=FIRST, seed=3, progress=False)
+
+
+def resumed(run: hf.Run) -> hf.Run:
+    return run.resume(episodes=MORE, progress=False)
+
+
+def drawn() -> hf.Run:
+    """Random actions from a random first state: every kind of number that is drawn."""
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
+    start = [0.5, 0.25, 0.25]
+    problem = hf.Mixture.from_kernels(kernels, horizon=3, start=start, weights=[0.5, 0.5])
+    return hf.explore(problem, "uniform", episodes=FIRST, seed=2**40, progress=False)
+
+
+def of_run(run: hf.Run) -> str:
+    """Progress, records, certificate and plans of a run."""
+    plan, own = (
+        run.plan(hf.goal(run.problem, 2), model=model, scale="per-step")
+        for model in ("likelihood", "explorer")
+    )
+    certificate = run.certificate()
+    numbers = [certificate.eps, *certificate.parts.values(), plan.value, plan.gap, own.value, own.gap]
+    return fingerprint(run.progress, dict(run.records), run.theta_hat, plan.policy, own.policy, numbers)
+
+
+def simulated() -> str:
+    problem = hf.make("river-swim", **WORLD)
+    H, S, A = problem.space.sizes
+    seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=20, seed=5)
+    logged = hf.certify(problem, seen, budget=20)
+    gap = hf.true_gap(problem, hf.goal(problem, 2), np.ones((H, S), int))
+    return fingerprint(seen, logged.eps, dict(logged.parts), gap)
+
+
+def several() -> str:
+    problem = hf.make("river-swim", **WORLD)
+    batch = hf.explore_many(problem, "uniform", episodes=3, seeds=2, checkpoints=[3], progress=False)
+    return fingerprint(batch.progress, dict(batch.records), dict(batch.curves))
+
+
+def everything() -> dict[str, str]:
+    """What each part of the library says."""
+    run = explored()
+    return {
+        "explored": of_run(run),
+        "resumed": of_run(resumed(run)),
+        "drawn": of_run(drawn()),
+        "simulated": simulated(),
+        "several": several(),
+    }
+
+
+if __name__ == "__main__":
+    cache, name, value = sys.argv[1:]
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update(name, ast.literal_eval(value))
+    before = dict(jax.config.values)
+    print(everything())
+    assert dict(jax.config.values) == before, "the library has changed a setting of JAX"

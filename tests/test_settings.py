@@ -1,0 +1,182 @@
+"""Settings of JAX, whoever makes them, change no number of the library; a fork is told, and does not hang."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import horizonfree as hf
+from horizonfree import _x64
+from horizonfree.errors import ProcessError
+from tests.reference import bits
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = {
+    "jax_default_prng_impl": "rbg",
+    "jax_threefry_partitionable": False,
+    "jax_numpy_rank_promotion": "raise",
+    "jax_numpy_dtype_promotion": "strict",
+}
+
+
+def inside(name: str) -> AbstractContextManager[Any]:
+    """One of these settings, for a while."""
+    setting: Callable[[Any], AbstractContextManager[Any]] = getattr(jax, name.removeprefix("jax_"))
+    return setting(SETTINGS[name])
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, str]:
+    """What the library says when nobody has set anything."""
+    return bits.everything()
+
+
+@pytest.fixture(scope="module")
+def run() -> hf.Run:
+    return bits.explored()
+
+
+def child(*arguments: str) -> str:
+    """What a process of its own prints; it ends by itself or is ended."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=300, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_global_setting_changes_no_bit_and_is_left_as_it_was(name: str, usual: dict[str, str]) -> None:
+    cache = str(jax.config.jax_compilation_cache_dir)
+    said = child("-m", "tests.reference.bits", cache, name, repr(SETTINGS[name]))
+    assert ast.literal_eval(said) == usual
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_around_a_call_changes_no_bit_and_is_left_as_it_was(
+    name: str, usual: dict[str, str]
+) -> None:
+    before = dict(jax.config.values)
+    outside = getattr(jax.config, name)
+    assert outside != SETTINGS[name]
+    with inside(name):
+        assert bits.everything() == usual
+        assert getattr(jax.config, name) == SETTINGS[name]
+    assert getattr(jax.config, name) == outside
+    assert dict(jax.config.values) == before
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_that_is_taken_up_under_another_setting_goes_on_the_same(
+    name: str, usual: dict[str, str], run: hf.Run, tmp_path: Path
+) -> None:
+    run.save(tmp_path / "a")
+    with inside(name):
+        stored = bits.of_run(bits.resumed(hf.load(tmp_path / "a")))
+        assert stored == bits.of_run(bits.resumed(run)) == usual["resumed"]
+    assert bits.of_run(hf.load(tmp_path / "a")) == usual["resumed"]
+
+
+def test_64_bits_are_on_inside_a_call_only() -> None:
+    with jax.enable_x64(False):
+        with _x64.scope():
+            assert jnp.ones(1).dtype == jnp.float64
+        assert jnp.ones(1).dtype == jnp.float32
+
+
+def test_a_call_that_fails_leaves_the_settings_as_they_were(run: hf.Run) -> None:
+    with inside("jax_numpy_rank_promotion"), inside("jax_default_prng_impl"):
+        with pytest.raises(hf.errors.OptionError, match="episodes is 0"):
+            run.resume(episodes=0)
+        assert jax.config.jax_numpy_rank_promotion == "raise"
+        assert jax.config.jax_default_prng_impl == "rbg"
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+FORKED = """
+import os, signal, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import horizonfree as hf
+from horizonfree.errors import ProcessError
+
+problem = hf.make("river-swim", states=3, horizon=3)
+run = hf.explore(problem, "uniform", episodes=2, progress=False)
+calls = {
+    "explore": lambda: hf.explore(problem, "uniform", episodes=2, progress=False),
+    "explore_many": lambda: hf.explore_many(problem, "uniform", episodes=2, seeds=2, progress=False),
+    "resume": lambda: run.resume(episodes=1, progress=False),
+    "certificate": run.certificate,
+    "plan": lambda: run.plan(hf.goal(problem, 2), model="explorer"),
+    "simulate": lambda: hf.simulate(problem, np.zeros((3, 3), int)),
+    "certify": lambda: hf.certify(problem, ([[0] * 4], [[0] * 3])),
+}
+sys.stdout.flush()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)  # a child that hangs ends itself
+    code = 0
+    for name, call in calls.items():
+        try:
+            call()
+            said, code = "was answered", 3
+        except ProcessError as error:
+            said = str(error)
+        except BaseException as error:
+            said, code = repr(error), 4
+        print(name, said, sep=": ", flush=True)
+    os._exit(code)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+print("parent:", run.resume(episodes=1, progress=False).episodes)  # which is none the worse for it
+"""
+
+
+def test_after_a_fork_every_call_says_what_is_wrong_and_what_to_do() -> None:
+    *children, parent = child("-c", FORKED).splitlines()
+    assert [line.partition(": ")[0] for line in children] == [
+        "explore",
+        "explore_many",
+        "resume",
+        "certificate",
+        "plan",
+        "simulate",
+        "certify",
+    ]
+    for line in children:
+        assert "this process was forked from one in which JAX was at work, and would hang" in line
+        assert "multiprocessing.get_context('spawn')" in line
+    assert parent == "parent: 3"
+
+
+EARLY = """
+import os, signal, warnings
+warnings.simplefilter("ignore")
+import horizonfree as hf
+problem = hf.make("river-swim", states=3, horizon=3)  # plain arithmetic: JAX has not begun
+pid = os.fork()
+if pid == 0:
+    signal.alarm(100)
+    print(hf.explore(problem, "uniform", episodes=2, progress=False).episodes, flush=True)
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0, status
+"""
+
+
+def test_a_fork_before_the_first_exploration_works() -> None:
+    assert child("-c", EARLY) == "2\n"
+
+
+def test_another_process_is_recognised_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_x64, "_process", 1)
+    with pytest.raises(ProcessError, match="start processes afresh"), _x64.scope():
+        pytest.fail("the scope was entered")
