@@ -32,6 +32,7 @@ lint: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/uv pip check -q
 
 check: lint test  ## what a change must pass
 

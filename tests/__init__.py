@@ -22,7 +22,8 @@ _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # a whole number w
 
 def check(thing: Any) -> Any:
     """The type checker of the tests. Public functions are left to their own checks, whose words other tests read."""
-    return thing if getattr(thing, "__name__", "") in PUBLIC else _checked(thing)
+    is_public = getattr(thing, "__name__", "") in PUBLIC or thing.__module__ == "horizonfree.regression.theory"
+    return thing if is_public else _checked(thing)
 
 
 def check_shapes() -> None:

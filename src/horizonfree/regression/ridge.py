@@ -135,6 +135,6 @@ def scan(
     return ridge, jax.tree.map(lambda *parts: jnp.concatenate(parts), *outputs)
 
 
-def times(A: Float[Array, "*batch d d"], x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
+def times(A: Float[Array, "*batch d d"], x: Float[Array, "*rows d"]) -> Float[Array, "... d"]:
     """A x for small matrices, batched: a fused product beats a batched matrix call below d of about 30."""
     return (jnp.asarray(A) * jnp.asarray(x)[..., None, :]).sum(-1)

@@ -59,7 +59,7 @@ def _induct(
     return jnp.concatenate([policy, last.astype(jnp.int32)]), jnp.concatenate([U, last, last])
 
 
-def _box_optimism(prepared: Prepared, w: Float[Array, "n A S"], beta: Scalar) -> Float[Array, "A S"]:
+def _box_optimism(prepared: Prepared, w: Float[Array, "n #A #S"], beta: Scalar) -> Float[Array, "A S"]:
     """max over z in [0, w] of `optimism`: convex, so a vertex is best; all of them, or a bound when n is large."""
     p, F = jnp.maximum(prepared.p, 0), prepared.F_hat
     w = jnp.broadcast_to(w, p.shape)
