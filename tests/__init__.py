@@ -10,19 +10,26 @@ from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
 SOURCE = Path(__file__).parent.parent / "src"
-COMPILED = {"horizonfree.planning.lanes", "horizonfree.planning.loops"}  # by Numba, which wants functions as they are
+COMPILED = {
+    "horizonfree.planning.lanes",
+    "horizonfree.planning.loops",
+}  # by Numba, which wants functions as they are
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
-    "act certificate certify check_kernel confidence evaluate explore explore_many explorers from_episodes from_features "
-    "from_gymnasium from_kernels from_tabular goal home load make occupancy optimal plan policy_table problems rescale "
-    "resolve resume save simulate suite true_gap visits".split()
+    "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers from_episodes from_features "
+    "from_gymnasium from_kernels from_tabular goal home load make make_explorer occupancy optimal plan policy_table problems rescale "
+    "resolve resume save simulate simulate_kernel suite true_gap visits".split()
 )
-_checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # a whole number will do where a number is asked for
+_checked = beartype(
+    conf=BeartypeConf(is_pep484_tower=True)
+)  # a whole number will do where a number is asked for
 
 
 def check(thing: Any) -> Any:
     """The type checker of the tests. Public functions are left to their own checks, whose words other tests read."""
-    is_public = getattr(thing, "__name__", "") in PUBLIC or thing.__module__ == "horizonfree.regression.theory"
+    is_public = (
+        getattr(thing, "__name__", "") in PUBLIC or thing.__module__ == "horizonfree.regression.theory"
+    )
     return thing if is_public else _checked(thing)
 
 

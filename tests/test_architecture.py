@@ -66,12 +66,16 @@ def test_no_import_leads_back_to_where_it_came_from():
 
 
 def test_files_stay_readable():
-    long = {name: n for name, path in MODULES.items() if (n := len(path.read_text().splitlines())) > MAX_LINES}
+    long = {
+        name: n for name, path in MODULES.items() if (n := len(path.read_text().splitlines())) > MAX_LINES
+    }
     assert not long
 
 
 def test_the_tests_stand_in_the_rooms_of_what_they_test():
-    folders = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name[0] not in "._"}
+    folders = {
+        path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name[0] not in "._"
+    }
     assert folders == set(ROOMS) | {"reference"}
 
 

@@ -9,6 +9,16 @@ import numpy as np
 from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError
 
 LARGEST = 2**63 - 1  # the largest whole number that is understood
+LONG = 200  # letters of a value that a message repeats
+
+
+def shown(value: Any) -> str:
+    """A value as messages repeat it, in brief; a whole number of thousands of digits has no digits in Python."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} too long to be written"
+    return text if len(text) <= LONG else f"{text[: LONG - 20]} ... {text[-15:]}"
 
 
 def whole(
@@ -17,13 +27,19 @@ def whole(
     """A whole number from least to most; `meaning` tells what it must be."""
     is_whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not is_whole or not least <= value <= most:
-        raise error(f"{name} is {value!r}; it must be {meaning}")
+        raise error(f"{name} is {shown(value)}; it must be {meaning}")
     return int(value)
 
 
 def count(value: Any, name: str) -> int:
     """A whole number of at least 1."""
     return whole(value, name, 1, LARGEST, "a whole number of at least 1")
+
+
+def flag(value: Any, name: str) -> None:
+    """Refuse what is neither yes nor no, nor left open."""
+    if not (value is None or isinstance(value, (bool, np.bool_, int))):
+        raise OptionError(f"{name} is {shown(value)}; it must be True, False or None")
 
 
 def check_seed(seed: Any) -> None:
@@ -35,13 +51,15 @@ def share(value: Any, name: str, meaning: str = "a failure probability") -> floa
     """A number strictly between 0 and 1."""
     is_number = isinstance(value, (int, float, np.number, np.ndarray)) and np.ndim(value) == 0
     if not (is_number and 0 < value < 1):
-        raise OptionError(f"{name} is {value!r}; {meaning} lies strictly between 0 and 1")
+        raise OptionError(f"{name} is {shown(value)}; {meaning} lies strictly between 0 and 1")
     return float(value)
 
 
 def integers(x: Any, name: str) -> np.ndarray:
     """An array of whole numbers, of whatever type."""
     array = real(x, name)
+    if array.dtype.kind not in "iu" and not array.size:
+        raise ShapeError(f"{name} is empty; it must hold whole numbers, at least one")
     if array.dtype.kind not in "iu":
         raise ShapeError(f"{name} has type {array.dtype}; it must hold whole numbers")
     return array

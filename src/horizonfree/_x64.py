@@ -21,8 +21,10 @@ from horizonfree.errors import ProcessError
 
 if TYPE_CHECKING:
     Leaf = jax.Array  # as compiled code sees it; code on the host goes through np.asarray
+    Number = jax.Array | float  # a Python number, or traced
 else:
     Leaf = jax.Array | np.ndarray
+    Number = jax.Array | np.ndarray | np.number | float
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

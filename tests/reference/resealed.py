@@ -42,7 +42,13 @@ def npy(x: Any) -> bytes:
 def claims(header: str, data: bytes = b"", version: int = 1) -> bytes:
     """An .npy file that says of itself what it likes."""
     text = header.encode().ljust(117) + b"\n"
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+    return (
+        b"\x93NUMPY"
+        + bytes([version, 0])
+        + struct.pack("<H" if version == 1 else "<I", len(text))
+        + text
+        + data
+    )
 
 
 def members(header: Any, arrays: Mapping[str, Any]) -> list[Member]:

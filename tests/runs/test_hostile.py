@@ -188,7 +188,8 @@ SAID: list[tuple[Change, str]] = [
     *((put(x, "problem"), "run") for x in (3, None, "x", [], {})),
     *((put(x, "problem", "model"), "run") for x in (3, None, "x", [], {}, {"space": 3})),
     *((put(x, "explorer", "name"), "no explorer is called") for x in ("informatoin", 3, None, ["information"])),
-    *((put(x, "explorer", "options"), "run|option") for x in (3, None, "x", [1], {"budget": "x"}, {"x": 1}, {"self": 1})),
+    *((put(x, "explorer", "options"), "run|option")
+      for x in (3, None, "x", [1], {"budget": "x"}, {"x": 1}, {"self": 1})),
     *((put(x, "explorer"), "run") for x in (3, "x", [], {})),
     *((put(x, "format"), r"run\.json has format") for x in (3, None, "2", [2], {})),
     *((gone(x), "run") for x in ("format", "problem", "explorer", "seed", "is_simulated", "arrays", "versions")),

@@ -56,7 +56,11 @@ def entry(value: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def typed(kind: str) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda x: x.astype(kind)
+    def as_type(x: np.ndarray) -> np.ndarray:
+        return x.astype(kind)
+
+    as_type.__name__ = f"is {kind}"
+    return as_type
 
 
 def flat(x: np.ndarray) -> np.ndarray:
@@ -81,12 +85,12 @@ VALID = (*FLOATS, "row_of", "free", "positive")
 ARRAYS: list[tuple[str, Change, str]] = [
     *((f"{x} {how.__name__}", array(f"model.{x}", how), x.split(".")[-1])
       for x in GIVEN for how in (flat, scalar, longer, empty) if (x, how) != ("space.reachable", flat)),
-    *((f"{x} {how.__name__}", array(f"model.valid.{x}", how), "valid parameters|run that this library wrote")
-      for x in VALID for how in (scalar, longer, empty) if x != "sums" or how is scalar),
+    *((f"{x} {how.__name__}", array(f"model.valid.{x}", how), "valid parameters")
+      for x in VALID for how in (scalar, longer, empty) if x != "sums" or how is not longer),
     *((f"{x} is {kind}", array(f"model.{x}", typed(kind)), x.split(".")[-1])
       for x in GIVEN for kind in ("float32", "complex128", "S8", "M8[s]")),
-    *((f"{x} is {kind}", array(f"model.valid.{x}", typed(kind)), "valid parameters|run that this library wrote")
-      for x in VALID for kind in ("float32", "complex128", "S8", "M8[s]", "(2,)f8")),
+    *((f"{x} is {kind}", array(f"model.valid.{x}", typed(kind)), "valid parameters")
+      for x in VALID for kind in ("float32", "complex128", "S8", "M8[s]", ">f8")),
     *((f"{x} missing", missing(f"model.{x}"), x.split(".")[-1]) for x in GIVEN),
     *((f"{x} missing", missing(f"model.valid.{x}"), "valid") for x in VALID),
     *((f"phi {x}", array("model.phi", entry(x)), "not finite") for x in (np.nan, np.inf, -np.inf)),

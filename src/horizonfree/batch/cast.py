@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree._inputs import check_seed, numbers, whole
+from horizonfree._inputs import check_seed, numbers, shown, whole
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.models.interface import Model
@@ -55,7 +55,7 @@ def gather(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds
     for seed in chosen:
         check_seed(seed)
     if not chosen:
-        raise OptionError(f"seeds is {seeds!r}; it must be {meaning}")
+        raise OptionError(f"seeds is {shown(seeds)}; it must be {meaning}")
     cast = Cast(problems, explorers, tuple(int(seed) for seed in chosen))
     for i, problem in enumerate(problems):
         problem.kernel()  # refuses a problem without truth
@@ -70,10 +70,12 @@ def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Prob
             raise OptionError("truths= belongs to one problem; these problems carry their own")
         listed = tuple(problem) if np.iterable(problem) else (problem,)
         if not listed or not all(isinstance(x, Problem) for x in listed):
-            raise OptionError(f"problem is {problem!r}; it must be a Problem or a list of at least one")
+            raise OptionError(f"problem is {shown(problem)}; it must be a Problem or a list of at least one")
         return listed
     if truths is None:
         return (problem,)
+    if not np.iterable(truths):
+        raise OptionError(f"truths is {shown(truths)}; it must be a list of parameters")
     made = [
         Problem(
             problem.model, problem.model.parameter(given, f"truths[{i}]"), problem.name, None, problem.layout
@@ -85,13 +87,13 @@ def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Prob
     return tuple(made)
 
 
-def explorers_of(explorer: Explorer, over: Mapping[str, Sequence[float]] | None) -> tuple[Explorer, ...]:
+def explorers_of(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
     """The explorer, or one for each value of one of its numbers."""
     if over is None:
         return (explorer,)
     if not isinstance(over, Mapping) or len(over) != 1:
         raise OptionError(
-            f"over is {over!r}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
+            f"over is {shown(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
         )
     ((name, values),) = over.items()
     known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
@@ -101,7 +103,7 @@ def explorers_of(explorer: Explorer, over: Mapping[str, Sequence[float]] | None)
         )
     chosen = numbers(values, f"over[{name!r}]")
     if chosen.ndim != 1 or not chosen.size:
-        raise OptionError(f"over[{name!r}] is {values!r}; it must be a list of at least one value")
+        raise OptionError(f"over[{name!r}] is {shown(values)}; it must be a list of at least one value")
     return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 

@@ -64,7 +64,13 @@ class Folder:
         return arrays
 
     def save(self, first: int, arrays: Arrays) -> None:
-        """Whole or not at all."""
+        """Whole or not at all; refused where somebody moved, emptied or replaced the folder meanwhile."""
+        settings = self.path / SETTINGS
+        if not settings.exists() or sealed.read_json(settings)[1] != self.seal:
+            raise RunError(
+                f"{self.path} is no longer the folder of this batch: somebody moved, emptied or replaced it; nothing "
+                "more was written"
+            )
         sealed.write_npz(self._file(first), {"batch": self.seal, "first": first}, arrays)
 
     def _file(self, first: int) -> Path:

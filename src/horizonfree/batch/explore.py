@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import count, whole
+from horizonfree._inputs import count, flag, shown, whole
 from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
@@ -108,6 +108,7 @@ def explore_many(
     out: a folder for the batch. Members are explored in chunks and each is stored when it is finished; the same call
         with the same folder goes on after an interruption, or reads what is there.
     """
+    flag(progress, "progress")
     _, _, delta, budget = stopping.check(episodes, None, delta, budget)
     episodes, problems = count(episodes, "episodes"), casting.problems_of(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
@@ -160,9 +161,10 @@ def _one_programme(over: Mapping[str, Any] | None) -> Iterator[None]:
         ) from error
 
 
-def _checkpoints(checkpoints: Sequence[int], episodes: int) -> Int[np.ndarray, " C"]:
+def _checkpoints(checkpoints: Any, episodes: int) -> Int[np.ndarray, " C"]:
     if not np.iterable(checkpoints) or isinstance(checkpoints, str):
-        raise OptionError(f"checkpoints is {checkpoints!r}; it must be a list of numbers of episodes")
-    for k in checkpoints:
+        raise OptionError(f"checkpoints is {shown(checkpoints)}; it must be a list of numbers of episodes")
+    listed = list(checkpoints)
+    for k in listed:
         whole(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
-    return np.unique(np.asarray(checkpoints, np.int64))
+    return np.unique(np.asarray(listed, np.int64))

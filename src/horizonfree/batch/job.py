@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import LARGEST, whole
+from horizonfree._inputs import LARGEST, shown, whole
 from horizonfree._x64 import to_device
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays
@@ -165,7 +165,7 @@ class Job:
         return progress
 
 
-def room(memory: int | None) -> int:
+def room(memory: Any) -> int:
     """Bytes for a chunk: as given, or a share of what the device has."""
     if memory is not None:
         return whole(memory, "memory", 1, LARGEST, "a whole number of bytes, at least 1")
@@ -173,14 +173,15 @@ def room(memory: int | None) -> int:
     return CHUNK_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
 
-def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delta: float) -> Judge:
+def judge(cast: Cast, looks: np.ndarray, curves: Any, given: Any, delta: float) -> Judge:
     """Rewards are resolved, and solved in the truth, only where a curve needs them."""
     if isinstance(curves, str) or not np.iterable(curves):
-        raise OptionError(f"curves is {curves!r}; it must be a list of {', '.join(CURVES)}")
-    for name in curves:
-        if name not in CURVES:
-            raise UnknownNameError(f"no curve is called {name!r}; there are {', '.join(CURVES)}")
-    names = tuple(curves) if len(looks) else ()
+        raise OptionError(f"curves is {shown(curves)}; it must be a list of {', '.join(CURVES)}")
+    chosen = tuple(curves)
+    for name in chosen:
+        if not isinstance(name, str) or name not in CURVES:
+            raise UnknownNameError(f"no curve is called {shown(name)}; there are {', '.join(CURVES)}")
+    names = chosen if len(looks) else ()
     space = cast.problems[0].space
     sizes = space.sizes
     if not {"gap", "own_gap"} & set(names):
@@ -194,7 +195,7 @@ def judge(cast: Cast, looks: np.ndarray, curves: Sequence[str], given: Any, delt
     else:
         listed = tuple(given) if np.iterable(given) and not isinstance(given, str) else ()
         if not listed:
-            raise OptionError(f"rewards is {given!r}; it must be a list of at least one reward")
+            raise OptionError(f"rewards is {shown(given)}; it must be a list of at least one reward")
         table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
     best = tuple(
         problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems

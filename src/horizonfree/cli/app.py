@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -54,7 +54,7 @@ for command in (
     )
 
 
-def _version(is_wanted: bool) -> None:
+def _version(is_wanted: bool | None) -> None:
     if is_wanted:
         from horizonfree import __version__
 
@@ -64,9 +64,9 @@ def _version(is_wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Say which version."
-    ),
+    version: Annotated[
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = None,
 ) -> None:
     """Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is."""
 

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Delta, Deviations, PoolSteps
@@ -142,7 +143,7 @@ class Chen2022(PlugIn):
         """None: a reconstruction proves nothing."""
         return None
 
-    def radii(self, model: MixtureModel, k: int | Int[Array, ""]) -> Radii:
+    def radii(self, model: MixtureModel, k: Number) -> Radii:
         """Radii of episode k."""
         sizes = sizes_of(model)
         if self.constants == "scaled":

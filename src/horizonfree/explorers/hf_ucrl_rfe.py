@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
@@ -239,7 +240,7 @@ class HFUCRLRFE(PlugIn):
             raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
         return self.budget
 
-    def beta(self, model: MixtureModel, k: int | Int[Array, ""]) -> Float[Array, ""]:
+    def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""
         sizes = sizes_of(model)
         if self.constants == "paper":

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise, Reward
@@ -98,7 +99,7 @@ class HFUCRLVTR(PlugIn):
         """M, or 1 for UCRL-VTR."""
         return radius.moment_orders(self.budget or 1, model.space.horizon) if self.is_weighted else 1
 
-    def beta(self, model: MixtureModel, k: int | Int[Array, ""]) -> Float[Array, ""]:
+    def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k."""
         sizes = sizes_of(model)
         if self.constants == "scaled":

@@ -34,7 +34,7 @@ def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
     return key_choose, key_episode
 
 
-def is_due(state: Any) -> Bool[Array, ""] | None:
+def is_due(state: Any) -> Bool[Array, "*batch"] | None:
     """Whether a policy must be chosen before the next episode; None stands for always."""
     return getattr(state, "is_due", None)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
-from horizonfree._inputs import closest
+from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.chen2022 import Chen2022
 from horizonfree.explorers.goal_cycling import GoalCycling
@@ -76,7 +76,7 @@ def explorers() -> dict[str, dict[str, Any]]:
 def find(name: str) -> Entry:
     """The entry of a name, or an error with the closest name that exists."""
     if not isinstance(name, str) or name not in EXPLORERS:
-        raise UnknownNameError(f"no explorer is called {name!r}; {closest(str(name), EXPLORERS)}")
+        raise UnknownNameError(f"no explorer is called {shown(name)}; {closest(shown(name), EXPLORERS)}")
     return EXPLORERS[name]
 
 
@@ -119,4 +119,4 @@ def _typed(option: str, value: Any, hint: Any) -> Any:
     if type(value) is int and float in kinds:
         return float(value)
     wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise OptionError(f"{option} is {value!r}; it must be of type {wanted}")
+    raise OptionError(f"{option} is {shown(value)}; it must be of type {wanted}")

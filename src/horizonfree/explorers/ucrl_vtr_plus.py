@@ -18,6 +18,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward
 from horizonfree.explorers.plug_in import PlugIn
@@ -93,7 +94,7 @@ class UCRLVTRPlus(PlugIn):
         """None: its guarantee is on regret."""
         return None
 
-    def radii(self, model: MixtureModel, k: int | Int[Array, ""]) -> Radii:
+    def radii(self, model: MixtureModel, k: Number) -> Radii:
         """Radii of episode k."""
         sizes = sizes_of(model)
         if self.constants == "scaled":

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree._inputs import integers, numbers
 from horizonfree.errors import OptionError
 
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
@@ -36,7 +37,10 @@ def ladder(budget: int | None = None) -> Bets:
 
 def check_bets(bets: Bets) -> None:
     """Refuse bets whose weights are no share of one."""
-    starts, weights = np.asarray(bets.starts), np.asarray(bets.weights, np.float64)
+    starts, weights = (
+        integers(bets.starts, "starts of the bets"),
+        numbers(bets.weights, "weights of the bets"),
+    )
     if starts.ndim != 1 or starts.shape != weights.shape or starts.size == 0 or (starts < 0).any():
         raise OptionError(
             f"starts of the bets are {starts}, weights {weights}; give as many of one as of the other, >= 0"

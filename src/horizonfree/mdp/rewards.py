@@ -12,7 +12,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._inputs import finite_rewards, integers, numbers, whole
+from horizonfree._inputs import finite_rewards, integers, numbers, shown, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
@@ -76,8 +76,8 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
                     "here it can; rescale it for this one"
                 )
         return reward
-    if scale not in ("total", "per-step"):
-        raise RewardError(f"scale is {scale!r}; it must be 'total' or 'per-step'")
+    if not isinstance(scale, str) or scale not in ("total", "per-step"):
+        raise RewardError(f"scale is {shown(scale)}; it must be 'total' or 'per-step'")
     table = as_table(space, reward)
     if scale == "total":
         _check(space, table)
@@ -198,14 +198,15 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
     for place in np.ndindex(H, S, A):
         try:
             table[place] = function(*place)
-        except (TypeError, ValueError, OverflowError) as error:
+        except Exception as error:  # whatever somebody's function does
             raise RewardError(
-                f"the reward function gives no number at (h, s, a) = {place}: {error}; it takes h, s and a"
+                f"the reward function gives no number at (h, s, a) = {place}: {type(error).__name__}: {error}; "
+                "it takes h, s and a"
             ) from error
     return table
 
 
-def _states(space: Space, states: int | Sequence[int]) -> np.ndarray:
+def _states(space: Space, states: Any) -> np.ndarray:
     array = np.atleast_1d(integers(states, "states"))
     if array.ndim != 1:
         raise ShapeError(f"states has shape {array.shape}; it must be a state or a list of states")

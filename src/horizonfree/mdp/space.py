@@ -134,7 +134,11 @@ def make_space(
 
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
     """(None, state), or (distribution, None); a distribution that is sure of a state is that state."""
-    if np.ndim(start) == 0:
+    try:
+        is_state = np.ndim(start) == 0
+    except ValueError:  # rows of different lengths: not an array, as `numbers` says
+        is_state = False
+    if is_state:
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"
         return None, whole(start, "start", 0, S - 1, meaning, ShapeError)
     initial = numbers(start, "start").copy()
@@ -168,9 +172,25 @@ def check_space(space: Space) -> None:
         raise ShapeError(
             f"support has shape {support.shape} and type {support.dtype}; it must be bools like succ"
         )
+    S, A, _ = succ.shape
+    is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
+    if not isinstance(space.is_dense, bool) or space.is_dense > is_full:
+        raise ShapeError(
+            f"is_dense is {space.is_dense!r}; it must be true where succ lists all states, or false"
+        )
     start = space.start if space.initial is None else np.asarray(space.initial)
-    again = make_space(succ, support, bool(space.is_dense), space.horizon, start)
-    if again.start != space.start or not np.array_equal(again.reachable, np.asarray(space.reachable)):
+    again = make_space(succ, support, space.is_dense, space.horizon, start)
+    for name, x in {"horizon": space.horizon, "start": space.start}.items():
+        if isinstance(x, float):
+            raise ShapeError(f"{name} is {x!r}; it must be a whole number, without a point")
+    if space.initial is not None and np.asarray(space.initial).dtype != np.float64:
+        raise ShapeError(f"start has type {np.asarray(space.initial).dtype}; a distribution is float64")
+    is_bool = np.asarray(space.reachable).dtype == bool
+    if (
+        again.start != space.start
+        or not is_bool
+        or not np.array_equal(again.reachable, np.asarray(space.reachable))
+    ):
         raise ShapeError("start and reachable states do not fit the lists of successors")
 
 

@@ -133,7 +133,7 @@ def _push(kernel: Kernel, d: Float[Array, "S A"]) -> Float[Array, " S"]:
 
 @partial(jax.jit, static_argnames="horizon")
 def _optimal(
-    kernel: Kernel, reward: Float[Array, "R H|1 S A"], horizon: int
+    kernel: Kernel, reward: Float[Array, "R T S A"], horizon: int
 ) -> tuple[Int[Array, "H R S"], Float[Array, "H1 R S"]]:
     """A batch of rewards, whose values stand in the last axis: each step is one product of matrices."""
     backup = jax.vmap(partial(_backup, kernel), in_axes=-1, out_axes=-1)
@@ -227,14 +227,14 @@ def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
     return Solution(*(np.asarray(x) for x in _best(*to_device((kernel, np.asarray(reward))))))
 
 
-def _check_kernel(kernel: Kernel) -> None:
+def _check_kernel(kernel: Any) -> None:
     if not isinstance(kernel, Kernel):
         raise ShapeError(
             f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
         )
 
 
-def _check_reward(kernel: Kernel, reward: Any) -> Float[np.ndarray, "*R H S A"]:
+def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
     _check_kernel(kernel)
     table = numbers(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
@@ -245,7 +245,7 @@ def _check_reward(kernel: Kernel, reward: Any) -> Float[np.ndarray, "*R H S A"]:
     return table
 
 
-def _check_policy(kernel: Kernel, policy: Any, horizon: int | None) -> np.ndarray:
+def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
     _check_kernel(kernel)
     tables = real(policy, "policy")

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from horizonfree._inputs import shown
 from horizonfree._x64 import leaf
-from horizonfree.errors import FeatureError, KernelError
+from horizonfree.errors import FeatureError, KernelError, OptionError
 from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
 from horizonfree.models.mixture import features, row_sums
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
@@ -100,5 +101,11 @@ class Mixture:
 
 def _problem(model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
     """Theta in the units it was given in; stored in the units of the normalised features."""
+    if not isinstance(name, str):
+        raise OptionError(f"name is {shown(name)}; it must be text")
+    if not (layout is None or isinstance(layout, Mapping)):
+        raise OptionError(
+            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
+        )
     truth = None if theta is None else model.parameter(theta, "the given truth")
     return Problem(model, truth, name, None, layout or {})

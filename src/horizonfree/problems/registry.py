@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
-from horizonfree._inputs import LARGEST, closest
+from horizonfree._inputs import LARGEST, closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.space import LONGEST
 from horizonfree.problems.problem import Problem
@@ -50,7 +50,7 @@ class Parameter:
         if not is_number or not self.low <= value <= self.high:
             kind = "an integer" if self.type is int else "a number"
             raise OptionError(
-                f"{self.name} is {value!r}; {self.meaning}: {kind} from {self.low} to {self.high}"
+                f"{self.name} is {shown(value)}; {self.meaning}: {kind} from {self.low} to {self.high}"
             )
         return self.type(value)
 
@@ -103,7 +103,7 @@ def make(name: str, /, **parameters: Any) -> Problem:
             raise OptionError(f"problem {name!r} needs a horizon, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
     if not isinstance(name, str) or name not in _PROBLEMS:
-        raise UnknownNameError(f"there is no problem {name!r}; {closest(str(name), _PROBLEMS)}")
+        raise UnknownNameError(f"there is no problem {shown(name)}; {closest(shown(name), _PROBLEMS)}")
     spec = _PROBLEMS[name]
     known = {p.name: p for p in spec.parameters}
     for given in parameters:

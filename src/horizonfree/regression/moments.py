@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._x64 import to_numpy, x64
+from horizonfree._inputs import numbers, shown
+from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.radius import Number
 from horizonfree.regression.ridge import Ridge, inverse_root, scan, times
 
 
@@ -117,7 +117,7 @@ def home(
 ) -> Float[np.ndarray, " M"]:
     """Algorithm 2 for one step: sigma_bar_m^2 for m = 0..M-1, from running Sigma and frozen Sigma_dot."""
     given = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
-    arrays = {name: np.asarray(x, np.float64) for name, x in given.items()}
+    arrays = {name: numbers(x, name) for name, x in given.items()}
     shape = arrays["phi"].shape
     if len(shape) != 2 or 0 in shape:
         raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")
@@ -135,7 +135,11 @@ def home(
             raise OptionError(
                 f"{name}[m={m}] has smallest eigenvalue {least[m]:.6g}; it must be positive definite"
             )
-    return to_numpy(_home(*arrays.values(), beta, alpha, gamma))
+    scalars = {"beta": beta, "alpha": alpha, "gamma": gamma}
+    for name, value in scalars.items():
+        if np.ndim(numbers(value, name)) or not np.isfinite(value):
+            raise OptionError(f"{name} is {shown(value)}; it must be a finite number")
+    return to_numpy(_home(*arrays.values(), *(np.float64(x) for x in scalars.values())))
 
 
 @jax.jit

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.backward import TIE, greedy
-from horizonfree.regression.radius import Number
 from horizonfree.regression.ridge import Ridge, times
 
 

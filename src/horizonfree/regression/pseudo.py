@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from horizonfree._x64 import Number
 from horizonfree.models.mixture.rows import norm
 
 
@@ -56,7 +57,7 @@ class Pieces(NamedTuple):
 
 
 def optimism(
-    tables: Tables, z: Float[Array, "..."], beta: Float[Array, ""], layout: Layout
+    tables: Tables, z: Float[Array, "..."], beta: Number, layout: Layout
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     """2 beta ||phi_z||_hat and <phi_z, theta>; their sum is convex in z, not monotone."""
     return 2 * beta * width(tables.F_hat, z, layout), (tables.p * z).sum(layout.next_in_p)
@@ -66,7 +67,7 @@ def pseudo_step(
     tables: Tables,
     v: Float[Array, "..."],
     z: Float[Array, "..."],
-    beta: Float[Array, ""],
+    beta: Number,
     most: float,
     leak: float,
     layout: Layout,

@@ -24,12 +24,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
-from horizonfree._x64 import x64
+from horizonfree._x64 import Number, x64
 from horizonfree.errors import OptionError
 from horizonfree.models.mixture.model import MixtureModel
 
 Scalar = Float[Array, ""]
-Number = jax.Array | float  # a Python number, or traced
 MOST_SCALE = 1e100  # squares of radii stay finite
 
 

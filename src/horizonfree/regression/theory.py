@@ -28,12 +28,11 @@ statements with eps replaced by eps/H and gaps multiplied by H.
 
 import math
 from dataclasses import dataclass
-from reprlib import repr as brief
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from horizonfree._inputs import share, whole
+from horizonfree._inputs import share, shown, whole
 from horizonfree.errors import OptionError
 from horizonfree.regression import radius
 from horizonfree.regression.radius import Sizes
@@ -178,10 +177,11 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     Otherwise 0, which says nothing (large eps, delta >= 1/4, d = 1, H = 1 or B <= 1). Proof in docs/theory.md.
     """
     _check(eps=eps, delta=delta, d=d, H=H, B=B)
+    unit = _unit(scale, H)
     if B <= 1 or delta >= 0.25:
         return 0
     D = (d - 1) * (H - 1) / H
-    K = (D * _unit(scale, H) / eps * (0.5 - 2 * delta) / (1 - delta)) ** 2 / 192
+    K = (D * unit / eps * (0.5 - 2 * delta) / (1 - delta)) ** 2 / 192
     least = max(3 * d**2, (d - 1) ** 2 / (192 * (B - 1) ** 2))
     return 0 if least > K else math.ceil(K)
 
@@ -226,9 +226,9 @@ def table(
 def _unit(scale: Scale, H: int) -> int:
     """How much larger gaps are on this scale than for totals at most 1."""
     units = {"total": 1, "per-step": H}
-    if scale not in units:
+    if not isinstance(scale, str) or scale not in units:
         raise OptionError(
-            f"scale is {scale!r}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
+            f"scale is {shown(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
         )
     return units[scale]
 
@@ -237,11 +237,11 @@ def _check(**values: float) -> None:
     """Refuse numbers outside their ranges."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise OptionError(f"{name} is {brief(value)}; it must be a number")
+            raise OptionError(f"{name} is {shown(value)}; it must be a number")
         if name == "delta":
             share(value, name)
         least, most = LIMITS[name]
         if not least <= value <= most:
-            raise OptionError(f"{name} is {brief(value)}; it must lie between {least:g} and {most:g}")
+            raise OptionError(f"{name} is {shown(value)}; it must lie between {least:g} and {most:g}")
         if name in ("d", "H") and value != int(value):
             raise OptionError(f"{name} is {value}; it must be an integer")

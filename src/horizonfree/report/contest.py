@@ -5,6 +5,7 @@ from os import PathLike
 
 from horizonfree.batch.compare import Result, medians
 from horizonfree.explorers.registry import find, label
+from horizonfree.report.theme import written
 
 CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
 BASELINES = ("uniform", "goal-cycling")
@@ -25,7 +26,7 @@ def draw_contest(rows: Sequence[Result], path: str | PathLike[str]) -> None:
         for name in names:
             by_k = found[label(name)]
             style = ":" if name in BASELINES else "--" if "reward" in find(name).options else "-"
-            look = {"color": colours[name], "label": label(name), "linewidth": 1.6}
+            look = {"color": colours[name], "label": written(label(name)), "linewidth": 1.6}
             axis.plot(list(by_k), list(by_k.values()), style, **look)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("episodes")

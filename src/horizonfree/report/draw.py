@@ -137,7 +137,7 @@ def weights(facts: Facts) -> "Figure | None":
 def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> None:
     """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; starts have rings."""
     cells = np.asarray(problem.layout["cells"])
-    columns, lines = cells.max(axis=0) + 1
+    columns, lines = (cells.max(axis=0) + 1).tolist()
     image = np.full((lines, columns), np.nan)
     image[cells[:, 1], cells[:, 0]] = x
     edges = np.arange(columns + 1) - 0.5, np.arange(lines + 1) - 0.5

@@ -22,6 +22,7 @@ ACCENT = "#1f5fd0"
 WARM = "#b6541a"
 ON = "#fdfefe"  # marks on a cell of full colour
 LEVELS = 33  # shades between CELL and a full colour
+_CONTROL = re.compile("[\\0-\x1f\x7f-\x9f\ufffe\uffff]")
 
 VARIABLES = {
     INK: "--ink",
@@ -85,10 +86,10 @@ def colormap(color: str) -> "ListedColormap":
 def written(text: str) -> str:
     """A name of somebody else's as Matplotlib shows it letter by letter.
 
-    A dollar sign would begin a formula, a leading underscore keeps a line out of the legend, and a lone surrogate is
-    no letter.
+    A dollar sign would begin a formula, a leading underscore keeps a line out of the legend, and lone surrogates and
+    control characters are no letters: a picture that holds one cannot be opened.
     """
-    shown = text.encode("utf-8", "replace").decode().replace("$", r"\$")
+    shown = _CONTROL.sub("?", text.encode("utf-8", "replace").decode()).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown or " "
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import equinox as eqx
 
-from horizonfree._inputs import check_seed, count
+from horizonfree._inputs import check_seed, count, flag, shown
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
@@ -60,6 +60,7 @@ def explore(
     out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
         after a crash, load(out).resume() goes on from the last one.
     """
+    flag(progress, "progress")
     world = _world(problem, known)
     is_simulated = world is problem
     asked, saving = check(episodes, until_eps, delta, budget), _saving(save_episodes, save_seconds)
@@ -101,6 +102,7 @@ def advance(
     The run given is left as it is; its folder, if it has one, goes on with the new one. Results do not depend on when
     checkpoints are written or how the episodes are cut into blocks.
     """
+    flag(progress, "progress")
     explorer, saving = run.explorer, _saving(save_episodes, save_seconds)
     if explorer is None:
         raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
@@ -138,7 +140,7 @@ def _world(problem: Any, known: Any) -> Problem:
 def _saving(save_episodes: Any, save_seconds: Any) -> Saving:
     """When checkpoints are written; refuses what does not say so."""
     if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
-        raise OptionError(f"save_seconds is {save_seconds!r}; it must be a number of at least 0")
+        raise OptionError(f"save_seconds is {shown(save_seconds)}; it must be a number of at least 0")
     often = MOST_EPISODES if save_episodes is None else count(save_episodes, "save_episodes")
     return Saving(often, save_seconds)
 

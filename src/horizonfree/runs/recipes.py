@@ -58,14 +58,18 @@ def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: 
         if derived:  # as they were: other versions may compute them to other bits
             whole = arrays_of(model) | derived
             problem = replace(problem, model=rebuild_model(type(model), statics_of(model), whole))
+            problem.model.check()
     else:
         model = rebuild_model(CLASSES[said["class"]], said["model"], under(arrays, "model."))
+        model.check()
         layout = said["layout"] | under(arrays, "layout.")
+        if not isinstance(said["name"], str):
+            raise RunError(f"name is {said['name']!r}; the stored problem's name must be text")
         problem = Problem(model, arrays.get("truth"), said["name"], None, layout)
         if problem.truth is not None:
+            if problem.truth.dtype != np.float64:
+                raise RunError(f"the stored truth has type {problem.truth.dtype}; it must be float64")
             check_kernel(problem.kernel(), "P_theta of the stored truth")
-    if arrays:
-        problem.model.check()
     if fingerprint(problem) != said["fingerprint"]:
         raise RunError(
             f"problem {problem.name!r} is no longer the one that was explored; use the versions that it was made with: "
@@ -103,6 +107,12 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def other_versions(before: Mapping[str, str]) -> list[str]:
+    """Those that are not the versions of now: they may round otherwise, and a resumed run is told so."""
+    now = versions()
+    return [f"{name} {x} (now {now.get(name)})" for name, x in before.items() if x != now.get(name)]
 
 
 def _gives(

@@ -10,7 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._inputs import share, whole
+from horizonfree._inputs import share, shown, whole
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer, Planned
@@ -21,6 +21,7 @@ from horizonfree.mdp import rewards
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Model
+from horizonfree.models.plain import arrays_of
 from horizonfree.planning.backward import Solution, best_plan, optimal_jax
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.until import Until
@@ -101,11 +102,11 @@ class Run:
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
         """
         model = self.problem.model
-        if method == "paper":
+        if isinstance(method, str) and method == "paper":
             return self._claim(delta)
-        if method not in model.methods:
+        if not isinstance(method, str) or method not in model.methods:
             choice = ", ".join(map(repr, [*model.methods, "paper"]))
-            raise OptionError(f"method is {method!r}; it must be one of {choice}")
+            raise OptionError(f"method is {shown(method)}; it must be one of {choice}")
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
 
     def _claim(self, delta: float) -> Certificate:
@@ -134,12 +135,12 @@ class Run:
         """
         checked = rewards.resolve(self.problem, reward, scale=scale)
         confidence = self.confidence(delta)
+        if not isinstance(model, str) or model not in ("likelihood", "explorer"):
+            raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
         if model == "likelihood":
             planned = best_plan(confidence.kernel, checked.table)
-        elif model == "explorer":
-            planned = self._own_plan(checked.table)
         else:
-            raise OptionError(f"model is {model!r}; it must be 'likelihood' or 'explorer'")
+            planned = self._own_plan(checked.table)
         _, certificate = certify.for_reward(self.problem.model, confidence, checked.table, planned.policy)
         return Plan(
             np.array(planned.policy, np.int32),
@@ -178,3 +179,14 @@ def _explorer_plan(
     if explorer is None:
         return Planned(*optimal_jax(model.estimate(progress.evidence), reward))
     return explorer.plan(model, progress.state, progress.evidence, reward)
+
+
+def check_progress(progress: Progress, episodes: int) -> None:
+    """Refuse evidence of another number of episodes, or that no episodes give."""
+    for name, x in {"episode": progress.episode, "evidence.episodes": progress.evidence.episodes}.items():
+        if x != episodes:
+            raise ValueError(f"{name} is {x} after {episodes} episodes")
+    for name, x in arrays_of(progress.evidence, "evidence.").items():
+        is_kept = x.ndim > 0 or x != np.inf  # a loss that was not kept is infinite
+        if (x < 0).any() if x.dtype.kind in "iu" else is_kept and not np.isfinite(x).all():
+            raise ValueError(f"{name} holds a negative count, or a number that is not finite")

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from horizonfree._inputs import shown
 from horizonfree.errors import RunError
 
 LOCK = "lock"  # held while someone writes into the folder
@@ -32,7 +33,7 @@ HEADER = "header"  # the entry of an npz that holds a JSON text, as bytes
 _HEX = 64  # digits of a SHA-256
 
 
-def place(path: str | os.PathLike[str]) -> Path:
+def place(path: Any) -> Path:
     """The full path of a folder that a user named, there or not; what no folder can be called is refused."""
     try:
         folder = Path(path).expanduser().absolute()
@@ -41,7 +42,8 @@ def place(path: str | os.PathLike[str]) -> Path:
     except (RuntimeError, OSError, ValueError, TypeError) as error:
         # no such user, a name that is too long or has a null character
         why = str(getattr(error, "strerror", None) or error).rstrip(".")
-        raise RunError(f"{str(path)!r} cannot be a folder: {why}; choose another") from None
+        name = shown(str(path) if isinstance(path, os.PathLike) else path)
+        raise RunError(f"{name} cannot be a folder: {why}; choose another") from None
     if folder.is_symlink() and not folder.exists():
         raise RunError(f"{folder} is a link that leads nowhere; remove it, or choose another folder")
     return folder
@@ -160,8 +162,7 @@ def _array(data: bytes) -> np.ndarray:
 def read(path: Path) -> bytes:
     """The bytes of a regular file; a link is refused."""
     with told(path), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise RunError(f"{path} is not a regular file; a run folder holds nothing else")
+        _check_regular(path, file.fileno())
         return file.read()
 
 
@@ -183,7 +184,8 @@ def replace(path: Path, data: bytes) -> None:
 
 def extend(path: Path, size: int, data: bytes) -> bool:
     """Cut a file to a size and put these bytes after it; False, and nothing is done, where it is shorter than that."""
-    with told(path), os.fdopen(_open(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
+    with told(path), os.fdopen(_open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
+        _check_regular(path, file.fileno())
         if os.fstat(file.fileno()).st_size < size:
             return False
         file.truncate(size)
@@ -246,13 +248,19 @@ def told(path: Path) -> Iterator[None]:
             errno.ENOTDIR: "a part of the path is a file, not a folder: choose another place",
             errno.EACCES: "permission denied: choose a folder that you may use",
             errno.EROFS: "the disk is read-only: copy the folder to where it can be written",
-        }.get(error.errno or 0, f"{error.strerror}")
+        }.get(error.errno or 0, f"{error.strerror or error}")
         raise RunError(f"{path}: {advice}") from error
 
 
 def damaged(path: Path) -> RunError:
     """The refusal of a file that is not what was written."""
     return RunError(f"{path} is damaged: its bytes are not those that were written; restore it from a copy")
+
+
+def _check_regular(path: Path, handle: int) -> None:
+    """Refuse folders, pipes and devices."""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise RunError(f"{path} is not a regular file; a run folder holds nothing else")
 
 
 def _open(path: Path, flags: int) -> int:

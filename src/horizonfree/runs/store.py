@@ -12,7 +12,6 @@ key, so it ends with the same bits as a run that was never stopped.
 """
 
 import dataclasses
-import json
 import os
 import re
 import warnings
@@ -28,13 +27,14 @@ import numpy as np
 
 from horizonfree._inputs import check_seed
 from horizonfree._x64 import to_device, x64
-from horizonfree.errors import RunError
+from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.explorers.loop import Progress, begin
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.guarantees.bets import Bets
 from horizonfree.models.plain import arrays_of, path_name, under
 from horizonfree.runs import recipes, sealed
-from horizonfree.runs.run import Run
+from horizonfree.runs.records import from_lines, to_lines
+from horizonfree.runs.run import Run, check_progress
 from horizonfree.runs.until import Until, checked
 
 FORMAT = 2
@@ -102,9 +102,11 @@ def load(path: str | os.PathLike[str]) -> Run:
         raise RunError(f"{folder / ARRAYS} belongs to another run; restore the one saved with {MANIFEST}")
     try:
         run = _begun(header, arrays, folder)
-    except (KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # a seal is no signature: anything may be under it
+        if isinstance(error, HorizonfreeError):
+            raise
         raise RunError(f"{folder} is not a run that this library wrote ({error!r})") from None
-    return _newest(folder, lambda checkpoint: _restored(run, seal, checkpoint), is_told=True)
+    return _newest(folder, lambda checkpoint: _restored(run, seal, checkpoint), is_told=True)[0]
 
 
 @contextmanager
@@ -118,20 +120,23 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
         return
     folder = run.folder
     with sealed.locked(folder):
-        _, seal = sealed.read_json(folder / MANIFEST)
-        header, _, mark, _ = _newest(folder, lambda checkpoint: _read(seal, checkpoint))
+        manifest, seal = sealed.read_json(folder / MANIFEST)
+        _, versions, mark = _newest(folder, lambda checkpoint: _restored(run, seal, checkpoint))
         if mark.episode != run.episodes:
             raise RunError(
                 f"{folder} stands at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
                 "on with it, or save this run into another"
             )
-
-        _tell_of_changes(folder, header["versions"])
+        other = recipes.other_versions(versions)
+        if other:
+            words = f"{folder} was last written with {', '.join(other)}; it goes on, perhaps to other bits"
+            warnings.warn(RunWarning(words), stacklevel=4)
+        saved = run
 
         def save(now: Run) -> None:
-            nonlocal mark
+            nonlocal mark, saved
             _check_still_there(folder, seal)
-            mark = _checkpoint(folder, seal, now, mark)
+            mark, saved = _checkpoint(folder, seal, now, mark), now
             newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
             for path in set(_checkpoints(folder)) - set(newest[:CHECKPOINTS]):
                 with sealed.told(path):
@@ -139,6 +144,7 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
 
         save(run)
         yield save
+        _check_still_whole(folder, seal, manifest["arrays"], saved)
 
 
 def _check_still_there(folder: Path, seal: str) -> None:
@@ -150,14 +156,15 @@ def _check_still_there(folder: Path, seal: str) -> None:
         )
 
 
-def _tell_of_changes(folder: Path, before: object) -> None:
-    """Other versions may round otherwise: said, since a resumed run is else the one that was never stopped."""
-    now = recipes.versions()
-    known = before if isinstance(before, dict) else {}
-    other = [f"{name} {x} (now {now.get(name)})" for name, x in known.items() if x != now.get(name)]
-    if other:
-        words = f"{folder} was last written with {', '.join(other)}; it goes on, perhaps to other bits"
-        warnings.warn(RunWarning(words), stacklevel=5)
+def _check_still_whole(folder: Path, seal: str, arrays: str, run: Run) -> None:
+    """At the end of a run: what somebody did to its records meanwhile is made good, anything else is refused."""
+    _check_still_there(folder, seal)
+    if sealed.read_npz(folder / ARRAYS)[2] != arrays:
+        raise RunError(f"{folder / ARRAYS} was replaced meanwhile; restore it, then load the folder")
+    try:
+        _read(seal, _path(folder, run.episodes))
+    except (ValueError, KeyError, TypeError):
+        _checkpoint(folder, seal, run, Mark())
 
 
 def settings(run: Run) -> dict[str, Any]:
@@ -192,6 +199,8 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
     """The run of a manifest, before its first episode and without a state."""
     check_seed(header["seed"])
+    if not isinstance(header["seed"], int):
+        raise RunError(f"{folder}: seed is {header['seed']!r}; it must be a whole number, without a point")
     if not isinstance(header["is_simulated"], bool):
         raise RunError(f"{folder}: is_simulated is {header['is_simulated']!r}; it must be true or false")
     problem = recipes.rebuild(header["problem"], arrays, header["versions"])
@@ -205,12 +214,10 @@ def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: 
 
 def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
     """Write the records after a mark, then the checkpoint that speaks of them; returns the new mark."""
-    lines = _lines(run, mark.episode)
+    lines = to_lines(run, mark.episode)
     after = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
-    if not sealed.extend(
-        folder / RECORDS, mark.size, lines
-    ):  # someone has cut or removed it: all of it is here
-        lines = _lines(run, 0)
+    if not sealed.extend(folder / RECORDS, mark.size, lines):  # cut or removed by someone: all of it is here
+        lines = to_lines(run, 0)
         after = Mark(run.episodes, len(lines), zlib.crc32(lines))
         sealed.replace(folder / RECORDS, lines)
     until, arrays = None, arrays_of(run.progress)
@@ -224,7 +231,7 @@ def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
         "records": {**after._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
         "versions": recipes.versions(),
     }
-    sealed.write_npz(folder / f"checkpoint-{run.episodes:010d}.npz", header, arrays)
+    sealed.write_npz(_path(folder, run.episodes), header, arrays)
     return after
 
 
@@ -235,15 +242,22 @@ def _read(seal: str, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray],
     if header["run"] != seal:
         raise RunError(f"{path} belongs to another run; remove it from this folder")
     mark = Mark(**{name: header["records"][name] for name in Mark._fields})
+    if any(type(x) is not int or x < 0 for x in mark) or mark.episode != _episode(path):
+        raise ValueError(f"it speaks of {mark}")
+    if not isinstance(header["versions"], dict):
+        raise ValueError(f"versions is {header['versions']!r}")
     lines = sealed.read(path.with_name(RECORDS))[: mark.size]
     if len(lines) < mark.size or zlib.crc32(lines) != mark.crc:
         raise sealed.damaged(path.with_name(RECORDS))
     return header, arrays, mark, lines
 
 
-def _restored(run: Run, seal: str, path: Path) -> Run:
-    """The run of a checkpoint: its state is filled, leaf by leaf, into the shape that the explorer gives it."""
-    header, arrays, _, lines = _read(seal, path)
+def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mark]:
+    """The run of a checkpoint: its state is filled, leaf by leaf, into the shape that the explorer gives it.
+
+    With it the versions that wrote it, and how far it has come.
+    """
+    header, arrays, mark, lines = _read(seal, path)
 
     def first() -> Progress:
         model = to_device(run.problem.model)
@@ -268,9 +282,10 @@ def _restored(run: Run, seal: str, path: Path) -> Run:
     if header["until"] is not None:
         until = checked(Until(**header["until"], targets=arrays.get("until.targets")), run.problem)
     progress = jax.tree_util.tree_unflatten(shape, filled)
-    return dataclasses.replace(
-        run, progress=progress, records=_records(lines, header["records"]["types"]), until=until
-    )
+    check_progress(progress, mark.episode)
+    records = from_lines(lines, header["records"]["types"], mark.episode)
+    grown = dataclasses.replace(run, progress=progress, records=records, until=until)
+    return grown, header["versions"], mark
 
 
 def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
@@ -279,7 +294,7 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
     for path in _checkpoints(folder):
         try:
             found = read(path)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except Exception as error:  # a seal is no signature: anything may be under it
             if not path.exists():  # an exploration that is under way has put newer ones in its place
                 return _newest(folder, read, is_told=is_told)
             is_clear = isinstance(error, RunError)
@@ -295,7 +310,12 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
 
 def _checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a folder, newest first."""
-    return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
+    with sealed.told(folder):
+        return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
+
+
+def _path(folder: Path, episode: int) -> Path:
+    return folder / f"checkpoint-{episode:010d}.npz"
 
 
 def _episode(path: Path) -> int:
@@ -304,27 +324,7 @@ def _episode(path: Path) -> int:
 
 def _check_format(path: Path, header: Mapping[str, Any]) -> None:
     if header.get("format") != FORMAT:
-        raise RunError(
-            f"{path} has format {header.get('format')}, this library reads {FORMAT}; use the version that wrote it "
-            f"({header.get('versions', {}).get('horizonfree', 'unknown')})"
-        )
-
-
-def _lines(run: Run, since: int) -> bytes:
-    """The records after so many episodes as JSON lines; numbers keep every bit, those that are not finite are words."""
-    names = list(run.records)
-    columns = [run.records[name][since:].tolist() for name in names]
-    episodes = zip(*columns) if names else ((),) * (run.episodes - since)
-    lines = []
-    for episode, numbers in enumerate(episodes, since + 1):
-        entry = {name: x if abs(x) < np.inf else str(x) for name, x in zip(names, numbers)}
-        lines.append(json.dumps({"episode": episode} | entry, allow_nan=False) + "\n")
-    return "".join(lines).encode()
-
-
-def _records(lines: bytes, types: Mapping[str, str]) -> dict[str, np.ndarray]:
-    entries = [json.loads(line) for line in lines.splitlines()]
-    records = {name: np.array([float(x[name]) for x in entries]).astype(kind) for name, kind in types.items()}
-    for column in records.values():
-        column.flags.writeable = False
-    return records
+        versions = header.get("versions")
+        wrote = versions.get("horizonfree", "unknown") if isinstance(versions, dict) else "unknown"
+        form = f"format {header.get('format')}, this library reads {FORMAT}"
+        raise RunError(f"{path} has {form}; use the version that wrote it ({wrote})")

@@ -94,10 +94,13 @@ def checked(found: Until, problem: Problem) -> Until:
     first = whole(found.first, "first", 0, most, f"an episode, 0 to {most}")
     last = whole(found.last, "last", first, most, f"an episode, {first} to {most}")
     asked = check(None, found.until_eps, found.delta)
-    if found.targets is not None and found.targets.shape[1:] != problem.space.sizes:
-        raise OptionError(
-            f"targets have shape {found.targets.shape}; they must be [T, H, S, A] of the problem"
-        )
+    if found.targets is not None:
+        if found.targets.shape[1:] != problem.space.sizes or not len(found.targets):
+            raise OptionError(
+                f"targets have shape {found.targets.shape}; they must be [T, H, S, A] of the problem"
+            )
+        for table in found.targets:
+            rewards.resolve(problem, table)
     return Until(first, last, asked.until_eps, asked.delta, found.targets)
 
 

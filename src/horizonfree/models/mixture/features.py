@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import numbers, real, whole
+from horizonfree._inputs import numbers, real, shown, whole
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
@@ -203,7 +203,7 @@ def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
 def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
     """A shape (S, A, d) that has room for the largest coordinates."""
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise ShapeError(f"shape is {shape!r}; it must be (S, A, d)")
+        raise ShapeError(f"shape is {shown(shape)}; it must be (S, A, d)")
     parts = zip("SAd", shape, least)
     S, A, d = (
         whole(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts

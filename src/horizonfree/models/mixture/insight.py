@@ -50,7 +50,7 @@ def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
         starts=evidence.starts,
         weights=evidence.weights,
         theta=_predict(valid, *to_device((row_counts, np.asarray(evidence.theta)))),
-        episodes=leaf(starts[j]),
+        episodes=leaf(np.asarray(starts[j])),
         impossible=evidence.impossible,
     )
     return to_numpy(then)

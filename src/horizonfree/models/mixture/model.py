@@ -14,10 +14,10 @@ for small b, since judgements of rank are made on the scale of 1.
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from horizonfree._inputs import shown
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
@@ -32,8 +32,7 @@ from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.tangent import reward_bounds
-from horizonfree.models.mixture.valid import ValidSet, valid_set
-from horizonfree.models.plain import arrays_of
+from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
@@ -58,26 +57,17 @@ class MixtureModel(Model):
         """Shapes, ranges and finite numbers; that the valid set belongs to the features is taken from the file."""
         check_space(self.space)
         S, A, n = self.space.succ.shape
-        phi, valid = np.asarray(self.phi), self.valid
+        phi = np.asarray(self.phi)
         if phi.shape[:3] != (S, A, n) or phi.ndim != 4 or phi.dtype != np.float64:
             raise ShapeError(
                 f"phi has shape {phi.shape} and type {phi.dtype}; it must be float64 [S, A, n, d]"
             )
-        for name, x in arrays_of((phi, valid)).items():
-            if not np.isfinite(x).all():
-                raise FeatureError(f"{name} of the stored features is not finite")
+        if not np.isfinite(phi).all():
+            raise FeatureError("phi of the stored features is not finite")
         for name, number in {"bound": self.bound, "unit": self.unit}.items():
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < 1e300:
                 raise FeatureError(f"{name} is {number!r}; it must be a positive number")
-        (R, d), q = np.shape(valid.rows), np.shape(valid.basis)[-1]
-        shapes = [(R, d), (S, A, n), (len(valid.sums), d), (d, np.shape(valid.affine)[-1]), (d, q), (d,)]
-        for x, shape in zip(jax.tree.leaves(valid), [*shapes, (R,), (R,), (R,)]):
-            if np.shape(x) != shape or d != phi.shape[3]:
-                raise ShapeError(
-                    f"an array of the stored valid parameters has shape {np.shape(x)}, not {shape}"
-                )
-        if np.min(valid.row_of) < 0 or np.max(valid.row_of) > R:
-            raise ShapeError(f"row_of names rows up to {np.max(valid.row_of)}; there are {R}")
+        check_valid(self.valid, phi.shape)
 
     @property
     def num_unknown(self) -> int:
@@ -190,7 +180,7 @@ def mixture_model(packed: features.Packed, *, horizon: Any, start: Any, bound: A
     space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start)
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
     if not (is_number and 0 < bound < 1e300):
-        raise FeatureError(f"bound is {bound!r}; B must be a positive number with ||theta_star||_2 <= B")
+        raise FeatureError(f"bound is {shown(bound)}; B must be a positive number with ||theta_star||_2 <= B")
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
     features.check_columns(phi)

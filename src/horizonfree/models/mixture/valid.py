@@ -5,6 +5,7 @@ rows. Rows that are zero for every theta in Theta are equalities too. Only the d
 and change some reachable row can be learnt; q is their number.
 """
 
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._x64 import Leaf, leaf
-from horizonfree.errors import FeatureError
+from horizonfree.errors import FeatureError, ShapeError
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.programmes import DROWNED, extent_along, relative_interior_point
 
@@ -53,6 +54,32 @@ class ValidSet(eqx.Module):
         p = np.asarray(self.rows) @ np.asarray(theta)
         total = np.asarray(self.sums) @ np.asarray(theta)
         return bool((p >= -tolerance).all() and (np.abs(total - 1) <= tolerance).all())
+
+
+def check_valid(valid: ValidSet, shape: tuple[int, ...]) -> None:
+    """Refuse what `valid_set` could not have made of features [S, A, n, d], where it comes from a file."""
+    *lists, d = shape
+    found = {x.name: np.asarray(getattr(valid, x.name)) for x in dataclasses.fields(valid)}
+    R, m = (len(found[name]) if found[name].ndim else 0 for name in ("rows", "sums"))
+    e, q = (found[name].shape[-1] if found[name].ndim else 0 for name in ("affine", "basis"))
+    shapes = [(R, d), tuple(lists), (m, d), (d, e), (d, q), (d,), (R,), (R,), (R,)]
+    kinds = {"row_of": np.int32, "free": np.bool_, "positive": np.bool_}
+    for (name, x), wanted in zip(found.items(), shapes):
+        kind = np.dtype(kinds.get(name, np.float64))
+        if x.shape != wanted or x.dtype != kind or not 0 <= q <= e <= d or 0 in (R, m):
+            raise ShapeError(
+                f"{name} of the stored valid parameters has shape {x.shape} and type {x.dtype}; it must be {kind} "
+                f"{wanted}"
+            )
+        if not np.isfinite(x).all():
+            raise FeatureError(f"{name} of the stored valid parameters is not finite")
+    low, high = found["row_of"].min(), found["row_of"].max()
+    if low < 0 or high > R:
+        raise ShapeError(f"row_of names rows from {low} to {high}; there are {R}")
+    if not (found["sizes"] > 0).all():
+        raise FeatureError(
+            f"sizes of the stored valid parameters go down to {found['sizes'].min():g}, not above 0"
+        )
 
 
 def extent(valid: ValidSet, i: int) -> tuple[float, float]:

@@ -108,7 +108,7 @@ def attempt(
                 observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = state(observation)
-            j[h] = _slot(space, s[h], a[h], s[h + 1])
+            j[h] = _slot(space, int(s[h]), int(a[h]), int(s[h + 1]))
             if j[h] == IMPOSSIBLE:
                 raise ModelError(
                     f"(s={s[h]}, a={a[h]}) -> s'={s[h + 1]} was observed but its features are zero: it is impossible "
@@ -129,7 +129,7 @@ def attempt(
 
 def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space) -> bool:
     """Whether the known start is the state that `from_gymnasium` adds, one beyond those of the environment."""
-    return space.start == getattr(env.observation_space, "n", None) == space.num_states - 1
+    return bool(space.start == getattr(env.observation_space, "n", None) == space.num_states - 1)
 
 
 def _slot(space: Space, s: int, a: int, s_next: int) -> int:

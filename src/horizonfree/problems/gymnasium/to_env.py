@@ -39,7 +39,7 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
         self._h, self._s = 0, int(self.np_random.choice(len(initial), p=initial))
         return np.int64(self._s), {"h": 0}
 
-    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.integer[Any] | int) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """One transition."""
         h, s, a = self._h, self._s, int(action)
         if h == self._problem.horizon:

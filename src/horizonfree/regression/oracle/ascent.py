@@ -17,8 +17,9 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Scalar
+from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.planning.backward import nearly_best
 from horizonfree.regression.oracle.bounds import relaxed
 from horizonfree.regression.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
@@ -35,8 +36,8 @@ _State = tuple[Array, Array, Array, Point, Array]
 def ascent(
     key: Array,
     prepared: Prepared,
-    beta: Scalar,
-    beta_search: Scalar,
+    beta: Number,
+    beta_search: Number,
     warm: Point,
     *,
     chains: int = 3,
@@ -67,7 +68,7 @@ def ascent(
     return conclude(prepared, point, beta, radius, used, "ascent")
 
 
-def next_search_radius(value: Scalar, beta_search: Scalar, beta: Scalar) -> Scalar:
+def next_search_radius(value: Number, beta_search: Number, beta: Number) -> Float[Array, ""]:
     """The radius for the next call: smaller while the search value is above 1, larger again below 0.7."""
     factor = jnp.where(value > 1, 0.8, jnp.where(value < 0.7, 1.15, 1.0))
     return jnp.minimum(beta, factor * beta_search)
@@ -84,7 +85,7 @@ class _Search(eqx.Module):
     failures: Int[Array, ""]
 
 
-def _starts(key: Array, prepared: Prepared, radius: Scalar, warm: Point, chains: int) -> Point:
+def _starts(key: Array, prepared: Prepared, radius: Number, warm: Point, chains: int) -> Point:
     """Starting points, stacked over chains."""
     H, S, A = prepared.space.sizes
     points = [warm, Point(relaxed(prepared, radius)[0], jnp.int32(H - 1), jnp.zeros(S, bool))]
@@ -96,7 +97,7 @@ def _starts(key: Array, prepared: Prepared, radius: Scalar, warm: Point, chains:
     return stacked
 
 
-def _climb(key: Array, prepared: Prepared, radius: Scalar, start: Point, sweeps: int) -> _Search:
+def _climb(key: Array, prepared: Prepared, radius: Number, start: Point, sweeps: int) -> _Search:
     """A fixed number of sweeps from one start; the first evaluates it."""
     none = jnp.zeros(start.policy.shape)
     lowest = jnp.asarray(-jnp.inf)
@@ -106,7 +107,7 @@ def _climb(key: Array, prepared: Prepared, radius: Scalar, start: Point, sweeps:
     return found
 
 
-def _move(key: Array, prepared: Prepared, radius: Scalar, now: _Search) -> _Search:
+def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Search:
     """Try the next move, or kick the best after three failures; the start is taken as it is."""
     is_start, is_kick = now.best_value == -jnp.inf, now.failures == MOVES
     kicked = _where(is_start, now.best, _kick(key, now.best, prepared.p.shape[1]))

@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Scalar
+from jaxtyping import Array, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.models.mixture.rows import norm
 from horizonfree.planning.backward import nearly_best
 from horizonfree.regression.oracle.box import ENUMERATE, coordinate_bound, subset_sums
@@ -24,7 +25,7 @@ from horizonfree.regression.oracle.objective import Prepared
 from horizonfree.regression.pseudo import STATES_LAST, optimism
 
 
-def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
+def relaxed(prepared: Prepared, beta: Number) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """U_h(s) = max_a [ubar(s,a) + 2 beta ||phi_{U_{h+1}}||_hat + <phi_{U_{h+1}}, theta>]_{[0,1]}, and its policy.
 
     ubar(s,a) = min{1, beta max_{f in [0,1]^S} ||phi_f(s,a)||_tilde}.
@@ -37,13 +38,13 @@ def relaxed(prepared: Prepared, beta: Scalar) -> tuple[Int[Array, "H S"], Float[
     return _induct(prepared, beta, later)
 
 
-def upper_bound(prepared: Prepared, beta: Scalar) -> Float[Array, "H1 S"]:
+def upper_bound(prepared: Prepared, beta: Number) -> Float[Array, "H1 S"]:
     """W_h(s) = max_a min{1, ubar(s,a) + max over z in [0, W_{h+1}] of 2 beta ||phi_z||_hat + <phi_z, theta>}."""
     return _induct(prepared, beta, lambda w: _box_optimism(prepared, w, beta))[1]
 
 
 def _induct(
-    prepared: Prepared, beta: Scalar, later: Callable[[Array], Array]
+    prepared: Prepared, beta: Number, later: Callable[[Array], Array]
 ) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     """Backward induction with stage term ubar and a continuation; zero at the last step and after it."""
     S = prepared.succ.shape[2]
@@ -59,7 +60,7 @@ def _induct(
     return jnp.concatenate([policy, last.astype(jnp.int32)]), jnp.concatenate([U, last, last])
 
 
-def _box_optimism(prepared: Prepared, w: Float[Array, "n #A #S"], beta: Scalar) -> Float[Array, "A S"]:
+def _box_optimism(prepared: Prepared, w: Float[Array, "..."], beta: Number) -> Float[Array, "A S"]:
     """max over z in [0, w] of `optimism`: convex, so a vertex is best; all of them, or a bound when n is large."""
     p, F = jnp.maximum(prepared.p, 0), prepared.F_hat
     w = jnp.broadcast_to(w, p.shape)

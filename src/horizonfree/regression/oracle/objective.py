@@ -20,8 +20,9 @@ values use 0.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Scalar, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from horizonfree._x64 import Number
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.rows import norm
@@ -96,7 +97,7 @@ def backup(
     V: Float[Array, " S"],
     V_hat: Float[Array, " S"],
     r: Float[Array, " S"],
-    beta: Scalar,
+    beta: Number,
     leak: float = 0.0,
 ) -> tuple[Float[Array, "A S"], Float[Array, "A S"]]:
     """One step back, for every action: V_h(s), and Vhat_h(s) before its outer cap."""
@@ -122,7 +123,7 @@ class Path(eqx.Module):
 
 
 def evaluate(
-    prepared: Prepared, policy: Int[Array, "H S"], reward: Float[Array, "H S"], beta: Scalar
+    prepared: Prepared, policy: Int[Array, "H S"], reward: Float[Array, "H S"], beta: Number
 ) -> Path:
     """V and Vhat of one policy and reward, as the paper defines them."""
     none = jnp.zeros_like(reward)
@@ -135,7 +136,7 @@ def sweep_back(
     reward: Float[Array, "H S"],
     weights: Weights,
     improve: Bool[Array, ""],
-    beta: Scalar,
+    beta: Number,
     leak: float,
 ) -> Path:
     """Evaluate backwards and, if asked, replace each action by the best for the weighted values on the way.
@@ -167,7 +168,7 @@ def sweep_back(
     return Path(a, jnp.concatenate([V, last]), jnp.concatenate([cap(raw, 1.0, leak), last]), raw)
 
 
-def adjoint(prepared: Prepared, path: Path, beta: Scalar, leak: float) -> Weights:
+def adjoint(prepared: Prepared, path: Path, beta: Number, leak: float) -> Weights:
     """Derivatives of raw_1(s_1) by V_h and Vhat_h along a path: one pass forward.
 
     V is taken as linear (its clip never binds for rewards of total <= 1), so the weights by V_h are also those by

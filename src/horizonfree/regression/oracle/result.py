@@ -2,8 +2,9 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Scalar
+from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._x64 import Number
 from horizonfree.regression.oracle.bounds import upper_bound
 from horizonfree.regression.oracle.objective import Prepared, evaluate
 
@@ -45,9 +46,9 @@ class OracleResult(eqx.Module):
 def conclude(
     prepared: Prepared,
     point: Point,
-    beta: Scalar,
-    radius: Scalar,
-    sweeps: Scalar,
+    beta: Number,
+    radius: Number,
+    sweeps: Number,
     mode: str,
 ) -> OracleResult:
     """Everything that is reported is evaluated here: at beta, with plain caps."""
@@ -56,4 +57,5 @@ def conclude(
     at_start = prepared.space.at_start
     value, raw, search_value = (at_start(x[0]) for x in (jnp.minimum(path.raw, 1), path.raw, searched.raw))
     upper = at_start(upper_bound(prepared, beta)[0])
-    return OracleResult(point, path.V, path.V_hat, value, raw, upper, radius, search_value, sweeps, mode)
+    used = jnp.asarray(radius, float), search_value, jnp.asarray(sweeps)
+    return OracleResult(point, path.V, path.V_hat, value, raw, upper, *used, mode)

@@ -1,0 +1,147 @@
+"""Names of somebody else's in pictures: shown letter by letter, whatever Matplotlib would make of them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import horizonfree as hf
+from horizonfree import report
+from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.report.contest import draw_contest
+from horizonfree.report.theme import written
+from horizonfree.runs.run import Run
+
+from .reading import stands_alone
+
+NAMES = [
+    "$5",
+    "$a$",
+    "a$b$c",
+    r"\$x",
+    r"$\frac{1}{0}$",
+    "_x",
+    "__",
+    "$_$",
+    "",
+    " ",
+    "\ud800x",
+    "a\udfff",
+    "<b>&amp;",
+]
+FOREIGN = pytest.param(
+    "日本", marks=pytest.mark.filterwarnings("ignore:Glyph")
+)  # browsers have a font for it
+CONTROL = ["a\0b", "\x01", "a\nb", "\x1b[31m", "\ufffe", "a\tb", "\x7f", "\x85"]
+
+
+def letters(name: str) -> str:
+    """A name as a picture can hold it: no half letters, no control characters."""
+    return re.sub(r"[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "?", name)
+
+
+def texts(svg: str) -> list[str]:
+    """Every text in a picture, which is well-formed, without letters of no width."""
+    root = ElementTree.fromstring(svg)
+    found = ("".join(x.itertext()) for x in root.iter() if x.tag.rpartition("}")[2] == "text")
+    return [text.replace("\u200b", "").strip() for text in found]
+
+
+def drawn(svg: str) -> set[str]:
+    """Every text in a picture whose letters are drawn as shapes: Matplotlib notes it beside them."""
+    ElementTree.fromstring(svg)
+    return {x.replace("\u200b", "") for x in re.findall("<!-- (.*?) -->", svg)}
+
+
+def pictures(page: str) -> Iterator[str]:
+    return iter(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def river() -> Run:
+    """A problem with cells, whose actions are named by somebody else."""
+    return hf.explore(hf.make("river-swim", states=6, horizon=4), "uniform", episodes=8, progress=False)
+
+
+def called(run: Run, *actions: str, name: str = "river") -> Run:
+    """The run in a world whose actions, or which itself, are called so."""
+    layout = dict(run.problem.layout) | {"actions": list(actions)} if actions else run.problem.layout
+    return replace(run, problem=replace(run.problem, name=name, layout=layout))
+
+
+@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
+def test_a_comparison_shows_every_name_letter_by_letter(name: str, run: Run, tmp_path: Path) -> None:
+    """The page has a row for it, and the picture a line in its legend."""
+    path = report.write_comparison({"first": run, name: run}, tmp_path / "c.html")
+    text = path.read_text(encoding="utf-8")
+    stands_alone(text)
+    (picture,) = pictures(text)
+    found = texts(picture)
+    assert "first" in found
+    assert letters(name).strip() in found
+
+
+def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_path: Path) -> None:
+    text = report.write_comparison({"_x": run, "_y": run, "$5": run}, tmp_path / "c.html").read_text("utf-8")
+    (picture,) = pictures(text)
+    assert [x for x in texts(picture) if x in ("_x", "_y", "$5")] == ["_x", "_y", "$5"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
+def test_a_report_shows_the_names_of_actions(name: str, river: Run, tmp_path: Path) -> None:
+    """An action without a name is its number; of several words the last is shown, of long ones the beginning."""
+    path = report.write_report(called(river, name, name), tmp_path / "r.html")
+    page = path.read_text(encoding="utf-8")
+    stands_alone(page)
+    found = [text for picture in pictures(page) for text in texts(picture)]
+    words = name.split()
+    if words:
+        assert any(text and letters(words[-1]).startswith(text) for text in found), found
+    else:
+        assert {"0", "1"} & set(found)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
+def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, river: Run, tmp_path: Path) -> None:
+    path = report.write_report(called(river, name=name), tmp_path / "r.html")
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize("names", [["$a$", "$"], ["_x", ""], ["\ud800", "a$b"], ["\0", "\x1b"]], ids=ascii)
+def test_figures_are_written_in_both_formats(names: list[str], river: Run, tmp_path: Path) -> None:
+    for path in report.write_figures(called(river, *names), tmp_path):
+        if path.suffix == ".svg":
+            assert texts(path.read_text(encoding="utf-8"))
+        else:
+            assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["_x", "$5", "$a$", "a$b$c", "\ud800x"], ids=ascii)
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_contest_shows_every_explorer(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPLORERS, name, EXPLORERS["uniform"])
+    rows: list[dict[str, Any]] = [
+        {"explorer": explorer, "seed": seed, "episodes": k, "gap": 1 / k, "eps": 1.0}
+        for explorer in ("information", name, "chen2022")
+        for seed in (0, 1)
+        for k in (1, 2)
+    ]
+    path = tmp_path / f"figure.{kind}"
+    draw_contest(rows, path)
+    if kind == "svg":
+        assert {"information", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
+
+
+def test_the_words_of_a_figure_are_not_changed() -> None:
+    assert written("hf-ucrl-rfe++ (reconstruction)") == "hf-ucrl-rfe++ (reconstruction)"
+    assert written("a_b") == "a_b"
+    assert written("$5") == r"\$5"
+    assert written("_x") == "\u200b_x"
+    assert written("") == " "
+    assert written("\ud800\0a\n") == "??a?"
