@@ -16,9 +16,10 @@ COMPILED = {
 }  # by Numba, which wants functions as they are
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
-    "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers from_episodes from_features "
-    "from_gymnasium from_kernels from_tabular goal home load make make_explorer occupancy optimal plan policy_table problems rescale "
-    "resolve resume save simulate simulate_kernel suite true_gap visits".split()
+    "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers "
+    "from_episodes from_features from_gymnasium from_kernels from_tabular goal home load make "
+    "make_explorer occupancy optimal plan policy_table problems rescale resolve resume save simulate "
+    "simulate_kernel suite true_gap visits".split()
 )
 _checked = beartype(
     conf=BeartypeConf(is_pep484_tower=True)

@@ -1,4 +1,4 @@
-"""The shape of the library: rooms that show the data's way, explorers that say what they are, files that stay readable."""
+"""The shape of the library: rooms that show the way of the data, explorers that say what they are, readable files."""
 
 import ast
 import importlib.util

@@ -60,7 +60,9 @@ def covariance(rng, model):
 
 def draw(rng, sizes, beta=None):
     if sizes[0] == HARD:
-        problem = hard_instance(dim=sizes[1], episodes=3 * sizes[1] ** 2, horizon=5, seed=rng.integers(99))
+        problem = hard_instance(
+            dim=sizes[1], episodes=3 * sizes[1] ** 2, horizon=5, seed=int(rng.integers(99))
+        )
     else:
         problem = sparse_mixture(rng, *sizes)
     Sigmas = covariance(rng, problem.model), covariance(rng, problem.model)
