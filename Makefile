@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install tour test test-all check lint bench browser constraints clean
+.PHONY: install tour test test-all soak check lint bench browser constraints clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -25,8 +25,11 @@ browser:  ## Chromium for the browser tests, where we are root and have apt; els
 test: $(STAMP) browser  ## every test that is not marked slow
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
-test-all: $(STAMP) browser  ## every test
-	$(BIN)/pytest -n 2 --dist loadfile
+test-all: $(STAMP) browser  ## every test, with ten thousand examples of nonsense for every public function
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2 --dist loadfile
+
+soak: $(STAMP)  ## the playground's server, ten minutes of questions and of nonsense
+	$(BIN)/python benchmarks/soak.py
 
 lint: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
@@ -38,7 +41,7 @@ check: lint test  ## what a change must pass
 
 bench: $(STAMP)  ## speed, side by side with peers
 	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev,bench]'
-	for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
 constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url pyproject.toml -o constraints.txt

@@ -10,10 +10,8 @@ from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
 SOURCE = Path(__file__).parent.parent / "src"
-COMPILED = {
-    "horizonfree.planning.lanes",
-    "horizonfree.planning.loops",
-}  # by Numba, which wants functions as they are
+# By Numba, which wants functions as they are.
+COMPILED = {"horizonfree.planning.lanes", "horizonfree.planning.loops"}
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
     "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers "
@@ -21,9 +19,8 @@ PUBLIC = set(
     "make_explorer occupancy optimal plan policy_table problems rescale resolve resume save simulate "
     "simulate_kernel suite true_gap visits".split()
 )
-_checked = beartype(
-    conf=BeartypeConf(is_pep484_tower=True)
-)  # a whole number will do where a number is asked for
+# A whole number will do where a number is asked for.
+_checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def check(thing: Any) -> Any:

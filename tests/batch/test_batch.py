@@ -116,7 +116,7 @@ def test_no_member_pays_for_the_choices_of_another():
     N, K = 40, 48
     cast = gather((mixture(),), (NowAndThen(),), N)
     with jax.enable_x64(True):
-        job = batch_job.Job(cast, K, ladder(), np.zeros(0), no_judge(1), True)
+        job = batch_job.Job(cast, K, ladder(), np.zeros(0, int), no_judge(1), True)
         shared, own = job.worlds(range(N))
         first = many.begin_many(shared, own, is_wide=True)
         CHOICES.clear()
@@ -258,7 +258,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
 
         def fitting(memory, is_wide=False):
             bets = Bets(np.zeros(1, np.int32), np.ones(1))
-            return batch_job.Job(batch.cast, 1, bets, np.zeros(0), no_judge(1), is_wide, memory).fitting()
+            return batch_job.Job(batch.cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory).fitting()
 
         assert fitting(batch_job.room(None)) == 10
         with pytest.raises(OptionError, match="one member takes about") as refused:

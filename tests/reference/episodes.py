@@ -37,7 +37,7 @@ class Setting:
         self.nothing = self.model.nothing(ladder())
 
     def episode(self, explorer, key, progress, gathers=False):
-        """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty: less to compile."""
+        """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""
         key_choose, key_episode = episode_keys(key, progress)
         chosen = choose(explorer, self.model, key_choose, progress)
         trajectory = self.sampler.episode(key_episode, chosen.state.policy, self.model.space)

@@ -23,22 +23,35 @@ def work(task: dict[str, Any]) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    hf.explore(
-        problem, task["explorer"], episodes=1
-    )  # compiles; what follows is mostly the writing of checkpoints
+    if "seeds" in task:  # compiles; what follows is mostly the writing of files
+        explore_many(problem, task, seeds=1)
+    else:
+        hf.explore(problem, task["explorer"], episodes=1)
     say("began")
     folder, save = Path(task["folder"]), {"save_episodes": task["save_episodes"]}
     if "limit" in task:
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (task["limit"], task["limit"]))
-    if folder.exists():
+    if "seeds" in task:
+        explore_many(problem, task, seeds=task["seeds"], out=folder)
+    elif folder.exists():
         hf.load(folder).resume(**save)
     else:
         problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
         hf.explore(
             problem, task["explorer"], episodes=task["episodes"], seed=task["seed"], out=folder, **save
         )
+
+
+def explore_many(problem: Any, task: dict[str, Any], **how: Any) -> None:
+    """A batch with one file for each member."""
+    import horizonfree as hf
+    from horizonfree.batch import job
+
+    job.MOST_MEMBERS[False] = 1
+    how |= {name: task[name] for name in ("episodes", "checkpoints")}
+    hf.explore_many(problem, task["explorer"], progress=False, **how)
 
 
 def say(text: str) -> None:

@@ -71,7 +71,7 @@ def gather(problem, episodes, seeds, budget=None):
 
 def pick(tree, i):
     """One element of a batch."""
-    return jax.tree.map(lambda x: x[i], tree)
+    return jax.tree.map(lambda x: np.asarray(x[i]), tree)
 
 
 def inside(valid, rng, count, spread=1.0):

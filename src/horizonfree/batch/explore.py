@@ -59,7 +59,7 @@ class Batch:
             raise IndexError(f"member {i} does not exist; members are 0 to {len(self) - 1}")
         i %= len(self)
         member = self.cast[i]
-        progress = jax.tree.map(lambda x: x[i], self.progress)
+        progress = jax.tree.map(lambda x: np.asarray(x[i]), self.progress)
         return Run(
             self.cast.problems[member.problem],
             self.cast.explorers[member.explorer],

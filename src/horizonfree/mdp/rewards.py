@@ -92,6 +92,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
     return Reward(table / space.horizon, factor=float(space.horizon))
 
 
+@np.errstate(over="ignore")  # a total that overflows is above 1
 def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
     """Refuse entries below 0 and totals above 1."""
     _check_entries(table)

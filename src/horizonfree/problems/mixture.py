@@ -69,7 +69,8 @@ class Mixture:
         model = mixture_model(features.from_features(phi, shape), horizon=horizon, start=start, bound=bound)
         if theta is not None:
             theta = features.vector(theta, model.dim, "theta")
-            norm = float(np.linalg.norm(theta))
+            with np.errstate(over="ignore"):
+                norm = float(np.linalg.norm(theta))
             if norm > bound * (1 + TOLERANCE):
                 raise FeatureError(
                     f"||theta||_2 is {norm:.6g}, above bound={bound:.6g}; raise the bound, or check theta"

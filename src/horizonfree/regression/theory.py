@@ -27,8 +27,10 @@ statements with eps replaced by eps/H and gaps multiplied by H.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import wraps
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -39,6 +41,8 @@ from horizonfree.regression.radius import Sizes
 from horizonfree.regression.radius import moment_orders as _moment_orders
 
 Scale = Literal["total", "per-step"]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 LIMITS = {  # between which every quantity, and every square on the way to it, is a finite number
     "d": (1, 1e15),
     "H": (1, 1e15),
@@ -67,6 +71,21 @@ class Line:
     meaning: str
 
 
+def _in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
+
+    def plain(x: Any) -> Any:
+        return float(x) if isinstance(x, np.floating) else int(x) if isinstance(x, np.integer) else x
+
+    @wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        told: Any = {name: plain(x) for name, x in kwargs.items()}
+        return function(*map(plain, args), **told)
+
+    return called
+
+
+@_in_doubles
 def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None) -> float:
     """Radius beta_k of HF-UCRL-RFE++ at episode k.
 
@@ -79,12 +98,14 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     return float(radius.beta_hf(k, Sizes(d, H, B), delta, M=M))
 
 
+@_in_doubles
 def moment_orders(K: float, H: int) -> int:
     """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
     _check(K=K, H=H)
     return _moment_orders(math.ceil(K), int(H))
 
 
+@_in_doubles
 def iota(K: float, d: int, H: int, B: float) -> float:
     """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
     _check(K=K, d=d, H=H, B=B)
@@ -92,6 +113,7 @@ def iota(K: float, d: int, H: int, B: float) -> float:
     return math.log1p(K * H / (d * lam * alpha**2))
 
 
+@_in_doubles
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
     _check(K=K, H=H)
@@ -99,6 +121,7 @@ def zeta(K: float, H: int, delta: float) -> float:
     return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
 
 
+@_in_doubles
 def coefficients(
     K: float, delta: float, d: int, H: int, B: float, *, split: bool = True, mended: bool = False
 ) -> Coefficients:
@@ -122,6 +145,7 @@ def coefficients(
     return Coefficients(A1, A2)
 
 
+@_in_doubles
 def suboptimality(
     K: float,
     delta: float,
@@ -141,6 +165,7 @@ def suboptimality(
     return _unit(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
 
 
+@_in_doubles
 def sample_complexity(
     eps: float,
     delta: float,
@@ -168,6 +193,7 @@ def sample_complexity(
         K = enough
 
 
+@_in_doubles
 def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total") -> int:
     """No algorithm is (eps, delta)-correct on every linear mixture MDP of these sizes with fewer episodes.
 
@@ -186,6 +212,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     return 0 if least > K else math.ceil(K)
 
 
+@_in_doubles
 def table(
     eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
 ) -> list[Line]:

@@ -22,7 +22,7 @@ ACCENT = "#1f5fd0"
 WARM = "#b6541a"
 ON = "#fdfefe"  # marks on a cell of full colour
 LEVELS = 33  # shades between CELL and a full colour
-_CONTROL = re.compile("[\\0-\x1f\x7f-\x9f\ufffe\uffff]")
+_CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ufffe\uffff]")
 
 VARIABLES = {
     INK: "--ink",

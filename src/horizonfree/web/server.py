@@ -230,16 +230,24 @@ def serve(
 
 
 def _impatient() -> Any:
-    """The protocol of the server, which hangs up on whoever connects and does not say what for."""
+    """The protocol of the server, which hangs up on whoever does not say in time what for, at first or after an answer.
+
+    The server's own patience with silence begins anew with every byte.
+    """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Impatient(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(HEADER_SECONDS, self.hang_up)
+            self.loop.call_later(HEADER_SECONDS, self.hang_up, None)
 
-        def hang_up(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
+        def on_response_complete(self) -> None:
+            answered = self.cycle  # the next request may have arrived already
+            super().on_response_complete()
+            self.loop.call_later(HEADER_SECONDS, self.hang_up, answered)
+
+        def hang_up(self, last: Any) -> None:
+            if self.cycle is last and not self.transport.is_closing():  # no request since
                 self.transport.close()
 
     return Impatient

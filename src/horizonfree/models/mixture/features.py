@@ -122,7 +122,7 @@ def from_features(phi: Any, shape: tuple[int, int, int] | None = None) -> Packed
 
 def from_kernels(kernels: Any) -> Packed:
     """d base kernels: [d, S, A, S], or a sequence of [S, A, S] tables and SciPy sparse [S*A, S] matrices."""
-    if _is_sparse(kernels) or not hasattr(kernels, "__iter__"):
+    if _is_sparse(kernels) or not np.iterable(kernels):
         raise ShapeError(
             f"kernels is a {type(kernels).__name__}; give a list of kernels, one for each coordinate of theta"
         )

@@ -36,6 +36,8 @@ from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
+MOST = 1e100  # features whose squares are finite
+
 
 class MixtureModel(Model):
     """Features, horizon, start and bound, and the parameters that they leave valid. Never the truth, never a reward."""
@@ -178,9 +180,15 @@ def mixture_model(packed: features.Packed, *, horizon: Any, start: Any, bound: A
     """The class of these features, normalised, after the checks that need no truth."""
     succ, phi, is_dense = packed
     space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start)
+    bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
     if not (is_number and 0 < bound < 1e300):
         raise FeatureError(f"bound is {shown(bound)}; B must be a positive number with ||theta_star||_2 <= B")
+    largest = max(float(phi.max()), -float(phi.min()))
+    if not largest < MOST:
+        raise FeatureError(
+            f"a feature is {largest:.3g}; features stay below {MOST:g}: divide them, and multiply theta"
+        )
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
     features.check_columns(phi)

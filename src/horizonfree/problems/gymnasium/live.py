@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._inputs import whole
+from horizonfree._inputs import shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory, policy_table
@@ -26,6 +26,13 @@ def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Enco
     """
     from gymnasium.spaces import Discrete
 
+    lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
+    if lacking:
+        raise ShapeError(
+            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
+        )
+    if not (encode is None or callable(encode)):
+        raise OptionError(f"encode is {shown(encode)}; it must be a function from observations to states")
     sizes = {"action": space.num_actions}
     if encode is None:
         sizes["observation"] = space.num_states - _has_drawn_start(env, space)
@@ -83,8 +90,14 @@ def attempt(
             origin = int(env.observation_space.start)  # type: ignore[attr-defined]
             meaning = f"from {origin} to {origin + S - 1}, one for each state of the known class"
             return whole(observation, "an observation", origin, origin + S - 1, meaning, ShapeError) - origin
-        name, meaning = f"encode({observation!r})", f"a state, 0 to {S - 1}"
-        return whole(encode(observation), name, 0, S - 1, meaning, ShapeError)
+        name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
+        try:
+            found = encode(observation)
+        except Exception as error:  # whatever somebody's function does
+            raise OptionError(
+                f"{name} fails: {type(error).__name__}: {error}; it takes an observation and gives {meaning}"
+            ) from error
+        return whole(found, name, 0, S - 1, meaning, ShapeError)
 
     def go() -> None:
         observation, _ = env.reset(seed=int(rng.integers(2**31)))

@@ -1,0 +1,205 @@
+"""Every public function, told nonsense: it answers, or refuses in its own words. Nothing else ever comes out."""
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import horizonfree as hf
+from horizonfree.errors import HorizonfreeError
+from tests.reference.nonsense import ODD, PROFILE, RARELY, spoiled
+
+pytestmark = pytest.mark.timeout(3600)
+
+# ---- the world -------------------------------------------------------------------------------------------------------
+
+PROBLEM = hf.make("river-swim", states=3, horizon=3)
+KERNELS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
+PHI = np.moveaxis(KERNELS, 0, -1)
+REWARD = hf.goal(PROBLEM, 2)
+POLICY = np.zeros((3, 3), int)
+EYES = np.array([np.eye(2)] * 2)
+LOG = [[0, 0, 1, 1]], [[0, 1, 0]]
+LAKE = gymnasium.make("FrozenLake-v1", desc=["SF", "FG"])
+
+
+@cache
+def run() -> hf.Run:
+    return hf.explore(PROBLEM, "uniform", episodes=1, progress=False)
+
+
+@cache
+def folder() -> Path:
+    """Where files may be written, and a run lies."""
+    made = Path(tempfile.mkdtemp(prefix="horizonfree-fuzz-"))
+    run().save(made / "a")
+    return made
+
+
+def bounded(call: Callable[..., Any]) -> Callable[..., Any]:
+    """An exploration that ends after an episode if it begins."""
+
+    def explore(**how: Any) -> Any:
+        if how.get("episodes") is None or how["episodes"] is ...:
+            how["until_eps"] = how["reward"] = None  # or it would go on until the gap is certified
+        return call(**how)
+
+    return explore
+
+
+def saved(path: Any) -> None:
+    with contextlib.chdir(folder()):
+        run().save(path)
+
+
+class Entry(NamedTuple):
+    """A public function, what it is told when all is well, and whether an answer takes a moment."""
+
+    call: Callable[..., Any]
+    valid: dict[str, Any]
+    is_slow: bool = False
+
+
+SIZES = {"delta": 0.1, "d": 2, "H": 3, "B": 2.0}
+TABLE = {"problem": PROBLEM, "reward": REWARD, "policy": POLICY, "scale": "total"}
+BUILT = {"horizon": 3, "start": np.array([0.5, 0.5, 0.0]), "name": "x", "layout": {}}
+HOME = {
+    "phi": np.eye(2),
+    "theta": np.eye(2),
+    "Sigma": EYES,
+    "Sigma_dot": EYES,
+    "beta": 1.0,
+    "alpha": 1.0,
+    "gamma": 1.0,
+}
+EXPLORE = {"explorer": "uniform", "episodes": 1, "seed": 0, "budget": None, "until_eps": None, "delta": 0.05}
+EXPLORE |= {
+    "reward": None,
+    "progress": False,
+    "save_episodes": None,
+    "save_seconds": 10.0,
+    "known": None,
+    "encode": None,
+}
+MANY = {
+    "explorer": "uniform",
+    "episodes": 1,
+    "seeds": 1,
+    "truths": None,
+    "over": None,
+    "checkpoints": (1,),
+    "curves": ["eps"],
+}
+MANY |= {"rewards": None, "budget": None, "delta": 0.05, "reward": None, "memory": None, "progress": False}
+ENTRIES = {
+    "make": Entry(lambda name, **x: hf.make(name, **x),
+        {"name": "river-swim", "states": 3, "horizon": 3, "forward": 0.3}),
+    "make gymnasium": Entry(lambda **x: hf.make("gymnasium:FrozenLake-v1", **x),
+        {"horizon": 2, "start": 0, "desc": ["SF", "FG"]}, True),
+    "from_kernels": Entry(hf.Mixture.from_kernels, {"kernels": KERNELS, "weights": np.array([0.5, 0.5]), **BUILT}),
+    "from_features": Entry(hf.Mixture.from_features,
+        {"phi": PHI, "bound": 2.0, "theta": np.array([0.5, 0.5]), "shape": None, **BUILT}),
+    "from_tabular": Entry(hf.Mixture.from_tabular, {"P": KERNELS[0], "support": KERNELS[0] > 0, **BUILT}),
+    "from_gymnasium": Entry(hf.from_gymnasium, {"env": LAKE, "horizon": 2, "start": 0, "weights": None}, True),
+    "from_gymnasium of several": Entry(lambda **x: hf.from_gymnasium(horizon=2, **x),
+        {"env": [LAKE, LAKE], "weights": np.array([0.5, 0.5])}, True),
+    "goal": Entry(hf.goal, {"problem": PROBLEM, "states": np.array([0, 2]), "step": 1}),
+    "occupancy": Entry(hf.occupancy, {"problem": PROBLEM, "states": np.array([0, 2])}),
+    "rescale": Entry(hf.rescale, {"problem": PROBLEM, "reward": REWARD}),
+    "simulate": Entry(hf.simulate, {"problem": PROBLEM, "policy": POLICY, "episodes": 1, "seed": 0}),
+    "true_gap": Entry(hf.true_gap, TABLE),
+    "explore": Entry(bounded(hf.explore), {"problem": PROBLEM, **EXPLORE}, True),
+    "explore a real one": Entry(bounded(hf.explore),
+        {**EXPLORE, "problem": PROBLEM.to_gymnasium(), "known": PROBLEM}, True),
+    "explore_many": Entry(hf.explore_many, {"problem": PROBLEM, **MANY}, True),
+    "certify": Entry(hf.certify, {"problem": PROBLEM, "episodes": LOG, "delta": 0.05, "budget": None}),
+    "from_episodes": Entry(lambda states, actions, **x: hf.from_episodes(episodes=(states, actions), **x),
+        {"problem": PROBLEM, "states": np.array(LOG[0]), "actions": np.array(LOG[1]), "budget": None}),
+    "load": Entry(hf.load, {"path": folder}),
+    "home": Entry(hf.home, HOME),
+    "theory.beta": Entry(hf.theory.beta, {"k": 3, **SIZES, "M": None}),
+    "theory.moment_orders": Entry(hf.theory.moment_orders, {"K": 3, "H": 3}),
+    "theory.iota": Entry(hf.theory.iota, {"K": 3, "d": 2, "H": 3, "B": 2.0}),
+    "theory.zeta": Entry(hf.theory.zeta, {"K": 3, "H": 3, "delta": 0.1}),
+    "theory.coefficients": Entry(hf.theory.coefficients, {"K": 3, **SIZES}),
+    "theory.suboptimality": Entry(hf.theory.suboptimality, {"K": 3, **SIZES, "scale": "total"}),
+    "theory.sample_complexity": Entry(hf.theory.sample_complexity, {"eps": 0.1, **SIZES, "scale": "total"}),
+    "theory.lower_bound": Entry(hf.theory.lower_bound, {"eps": 0.1, **SIZES, "scale": "total"}),
+    "theory.table": Entry(hf.theory.table, {"eps": 0.1, **SIZES, "K": 3, "scale": "total"}),
+    "run.plan": Entry(lambda **x: run().plan(**x),
+        {"reward": REWARD, "scale": "total", "delta": 0.05, "model": "likelihood"}),
+    "run.certificate": Entry(lambda **x: run().certificate(**x), {"delta": 0.05, "method": "uniform"}),
+    "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
+        {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,
+        "env": None, "encode": None, "save_episodes": None, "save_seconds": 1}, True),
+    "run.save": Entry(saved, {"path": "a"}),
+    "plan.act": Entry(lambda **x: run().plan(REWARD).act(**x), {"h": 0, "state": 0}),
+    "to_gymnasium": Entry(PROBLEM.to_gymnasium, {"reward": REWARD}),
+}  # fmt: skip
+
+
+def only_in_words(call: Callable[..., Any], told: dict[str, Any]) -> None:
+    """An answer or a refusal that says something, and not too much."""
+    try:
+        call(**told)
+        return
+    except HorizonfreeError as refusal:
+        words = str(refusal)
+    assert 10 < len(words) < 2500, words
+
+
+def check(name: str, data: st.DataObject) -> None:
+    entry = ENTRIES[name]
+    wrong = data.draw(st.sets(st.sampled_from(sorted(entry.valid)), min_size=1, max_size=2), label="wrong")
+    told = {}
+    for argument, value in entry.valid.items():
+        value = value() if value is folder else value
+        odd = ODD | spoiled(value) if isinstance(value, np.ndarray) else ODD
+        told[argument] = data.draw(odd, label=argument) if argument in wrong else value
+    only_in_words(entry.call, told)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if not entry.is_slow])
+@PROFILE
+@given(data=st.data())
+def test_nonsense_is_refused_in_words(name: str, data: st.DataObject) -> None:
+    check(name, data)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.is_slow])
+@RARELY
+@given(data=st.data())
+def test_nonsense_is_refused_in_words_before_anything_begins(name: str, data: st.DataObject) -> None:
+    check(name, data)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_is_valid_is_answered(name: str) -> None:
+    """The nonsense is told beside arguments that are right; else nothing behind the first check were ever tried."""
+    entry = ENTRIES[name]
+    if name == "run.save":
+        entry.valid["path"] = "b"
+    elif name == "load":
+        assert hf.load(folder() / "a").episodes == 1
+        return
+    entry.call(**entry.valid)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_argument_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises((TypeError, HorizonfreeError), match="bogus"):
+        ENTRIES[name].call(**ENTRIES[name].valid, bogus=1)
+
+
+def test_every_public_name_is_tried() -> None:
+    tried = {name.split()[0].split(".")[0] for name in ENTRIES}
+    kinds = {"Batch", "Certificate", "Mixture", "Plan", "Problem", "Run", "explorers", "problems"}
+    assert set(hf.__all__) - kinds <= tried
