@@ -258,7 +258,9 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
 
         def fitting(memory, is_wide=False):
             bets = Bets(np.zeros(1, np.int32), np.ones(1))
-            return batch_job.Job(batch.cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory).fitting()
+            return batch_job.Job(
+                batch.cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory
+            ).fitting()
 
         assert fitting(batch_job.room(None)) == 10
         with pytest.raises(OptionError, match="one member takes about") as refused:
