@@ -41,7 +41,7 @@ check: lint test  ## what a change must pass
 
 bench: $(STAMP)  ## speed, side by side with peers
 	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev,bench]'
-	for script in $(filter-out benchmarks/soak.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
 constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url pyproject.toml -o constraints.txt

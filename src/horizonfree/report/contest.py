@@ -1,6 +1,7 @@
 """The figure of a comparison of explorers: what plans really lose, and what is certified, against episodes."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from os import PathLike
 
 from horizonfree.batch.compare import Result, medians
@@ -19,7 +20,7 @@ def draw_contest(rows: Sequence[Result], path: str | PathLike[str]) -> None:
     import matplotlib.pyplot as plt
 
     names = list(dict.fromkeys(row["explorer"] for row in rows))
-    colours = dict(zip(names, plt.get_cmap("tab10").colors))  # type: ignore[attr-defined]  # a listed colour map
+    colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
     for axis, (curve, title) in zip(axes, CURVES.items()):
         found = medians(rows, curve)
