@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from horizonfree.cli import main
+from horizonfree.cli._shared import console
 
 COMMAND = Path(sys.executable).with_name("horizonfree")
 TINY = "zoned-grid --param size=3 --param zones=1 --param horizon=4"
@@ -24,6 +25,7 @@ class Shell:
         self.capsys, self.monkeypatch = capsys, monkeypatch
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "160")
+        monkeypatch.setattr(console, "width", 160)  # made when it was first imported, perhaps without COLUMNS
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for name in ("DIR", "MIN_ENTRY_SIZE_BYTES"):
             monkeypatch.setenv(f"JAX_COMPILATION_CACHE_{name}", "")

@@ -189,7 +189,7 @@ def test_what_is_no_state_of_the_class_contradicts_it(encode):
         np.random.default_rng(0),
         encode,
     )
-    assert isinstance(error, (KeyError, ShapeError))
+    assert isinstance(error, (OptionError, ShapeError))
     h = int(np.flatnonzero(trajectory.j == IMPOSSIBLE)[0])
     assert (trajectory.j[:h] >= 0).all()
     assert (trajectory.j[h + 1 :] == UNSEEN).all()

@@ -124,7 +124,8 @@ COMPARE = (
 )
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [8])
 def test_a_killed_comparison_is_repeated_with_the_same_numbers(kills: int, tmp_path: Path) -> None:
     """It keeps nothing until it ends; what it leaves when it is killed is in nobody's way."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}

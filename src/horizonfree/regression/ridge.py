@@ -60,7 +60,7 @@ class Ridge(eqx.Module):
         """W' W."""
         return jnp.swapaxes(self.W, -1, -2) @ self.W
 
-    def norm_inv(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows"]:
+    def norm_inv(self, x: Float[Array, "*rows d"]) -> Float[Array, "..."]:
         """||x||_{Sigma^{-1}}; leading axes of x and of the batch broadcast."""
         return jnp.sqrt((times(self.W, x) ** 2).sum(-1))
 

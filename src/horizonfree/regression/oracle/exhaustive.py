@@ -46,20 +46,20 @@ def exhaustive(
     return to_numpy(_search(prepared, choices, reach, beta))
 
 
-def _choices(model: MixtureModel) -> list[Int[np.ndarray, " c"]]:
+def _choices(model: MixtureModel) -> list[Int[np.ndarray, " _"]]:
     """Per state the first of each class of actions with equal features."""
     rows = np.asarray(model.phi).reshape(*model.space.sizes[1:], -1)
     return [np.sort(np.unique(row, axis=0, return_index=True)[1]) for row in rows]
 
 
-def _count(choices: list[Int[np.ndarray, " c"]], reach: Bool[np.ndarray, "H S"]) -> float:
+def _count(choices: list[Int[np.ndarray, " _"]], reach: Bool[np.ndarray, "H S"]) -> float:
     policies = np.prod([float(len(c)) for now in reach[:-1] for c, is_on in zip(choices, now) if is_on])
     return float(policies * (2.0 ** reach[1:].sum(axis=1)).sum())
 
 
 def _search(
     prepared: Prepared,
-    choices: list[Int[np.ndarray, " c"]],
+    choices: list[Int[np.ndarray, " _"]],
     reach: Bool[np.ndarray, "H S"],
     beta: float,
 ) -> OracleResult:
