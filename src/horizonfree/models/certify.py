@@ -8,6 +8,7 @@ bounds one policy for one reward. They hold at every number of episodes, for dat
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -24,7 +25,7 @@ def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Co
     return model.confidence(evidence, delta)
 
 
-@eqx.filter_jit
+@jax.jit
 def _bounds(
     model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]
 ) -> Bounds:
@@ -76,7 +77,7 @@ def for_reward(
     The smallest that the class proves, and what rounding may hide, since a reward in large units multiplies that, too.
     """
     given = np.asarray(reward, np.float64), np.asarray(policy, np.int32)
-    bounds: Bounds = to_numpy(_bounds(*to_device((model, confidence, *given))))
+    bounds: Bounds = to_numpy(_bounds(model, confidence, *given))
     if confidence.is_refuted:
         return bounds, _rejected(confidence)
     # What cannot be computed is no bound.

@@ -13,14 +13,13 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._inputs import finite_rewards, numbers, real
-from horizonfree._x64 import scope, to_device, x64
+from horizonfree._x64 import scope, x64
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.rollout import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -216,7 +215,7 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
     return np.asarray(_visits(kernel, policy, initial, _is_batch(policy)))
 
 
-@eqx.filter_jit
+@jax.jit
 def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
     return optimal_jax(kernel, reward)
 
@@ -224,7 +223,7 @@ def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H 
 @x64
 def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
     """As `optimal`, for one reward that was checked before: compiled with the rest of a plan, no Numba to load."""
-    return Solution(*(np.asarray(x) for x in _best(*to_device((kernel, np.asarray(reward))))))
+    return Solution(*(np.asarray(x) for x in _best(kernel, np.asarray(reward))))
 
 
 def _check_kernel(kernel: Any) -> None:
