@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 
 SOURCE = Path(__file__).parent.parent / "src"
 # By Numba, which wants functions as they are.
-COMPILED = {"horizonfree.planning.lanes", "horizonfree.planning.loops"}
+COMPILED = {"horizonfree.planning.lanes", "horizonfree.planning.loops", "horizonfree.models.mixture.hinge_loop"}
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
     "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers "

@@ -8,7 +8,6 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.models.mixture.design import design
-from horizonfree.models.mixture.likelihood import PSEUDO_COUNT
 from tests.reference import certificates as ref
 from tests.reference import small
 
@@ -21,7 +20,9 @@ def test_the_design_promises_as_much_as_the_best_of_all_policies():
     with jax.enable_x64(True):
         policy, promise = design(*to_device((model.space, valid)), jnp.asarray(counts), jnp.asarray(theta))
     P, z, p = model.kernel(theta).dense(), valid.rows @ valid.basis, valid.rows @ theta
-    F = sum((n + PSEUDO_COUNT) * np.outer(x, x) / prob**2 for n, x, prob in zip(counts, z, p))
+    real = ~valid.virtual
+    pseudo = valid.num_free / (2 * valid.free.sum())
+    F = sum((n + pseudo) * np.outer(x, x) / prob**2 for n, x, prob in zip(counts[real], z[real], p[real]))
     gain = np.zeros((2, 2))
     for s, a, j in np.ndindex(valid.row_of.shape):
         r = valid.row_of[s, a, j]

@@ -10,8 +10,9 @@ from typing import NamedTuple
 class Certificate:
     """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
 
-    `parts` are the numbers that eps is made of. `is_rejected`: no parameter of the class explains the data; then eps is
-    1 and certifies nothing.
+    `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller gap needs, empty
+    where there is nothing to say. `is_rejected`: no parameter of the class explains the data; then eps is 1 and
+    certifies nothing.
     """
 
     eps: float
@@ -20,6 +21,7 @@ class Certificate:
     words: str
     parts: Mapping[str, float]
     is_rejected: bool = False
+    forecast: str = ""
 
     @property
     def is_vacuous(self) -> bool:
@@ -42,12 +44,29 @@ def rounded_up(eps: float) -> str:
 
 def proved(eps: float, delta: float) -> str:
     """What a bound says."""
-    return f"at most {rounded_up(eps)} is lost, with probability {_surely(delta)}"
+    return f"at most {rounded_up(eps)} is lost, with probability {surely_of(delta)}"
 
 
-def _surely(delta: float) -> str:
+def surely_of(delta: float) -> str:
     """1 - delta, which is not 1 however small delta is."""
     return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
+
+
+TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # gaps that people ask for: 0.5, 0.2, ...
+AHEAD = 0.75  # the next of them is below this share of the gap
+
+
+def target_below(eps: float) -> float | None:
+    """The next gap that people ask for, clearly below this one."""
+    return next((target for target in TARGETS if target < AHEAD * eps), None)
+
+
+def forecast(target: float, episodes: float) -> str:
+    """What a smaller gap needs, in words; episodes are rounded to two digits, as they are a guess."""
+    if not math.isfinite(episodes):
+        return f"{target:g} cannot be foreseen yet"
+    unit = 10 ** max(0, len(str(int(episodes))) - 2)
+    return f"{target:g} needs about {math.ceil(episodes / unit) * unit:,} more episodes"
 
 
 def in_units(certificate: Certificate, factor: float) -> Certificate:

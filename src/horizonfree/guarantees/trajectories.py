@@ -13,7 +13,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf
 from horizonfree.mdp.space import Kernel, Space
@@ -41,13 +41,19 @@ class Divergence(eqx.Module):
     eps: Float[Leaf, ""]
 
 
+def no_divergence(space: Space) -> Divergence:
+    """That of nothing known: the comparison stops everywhere; traceable."""
+    infinite = jnp.asarray(jnp.inf)
+    return Divergence(infinite, jnp.asarray(1.0), jnp.ones(space.sizes[1:], bool), infinite)
+
+
 def largest_sum(
     space: Space, step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"]
 ) -> Float[Array, ""]:
     """max over pi of E sum_{h<H} cost before the bad set, without what was left out, from above; traceable."""
 
     def back(after: Array, _: None) -> tuple[Array, None]:
-        return jnp.where(stop, 0.0, cost + step.kernel.expect(after) / (1 - step.leak)).max(-1), None
+        return further_sum(step, cost, stop, after).max(-1), None
 
     total = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
     return space.at_start(total)
@@ -57,10 +63,22 @@ def largest_hit(space: Space, step: Steps, stop: Bool[Array, "S A"]) -> Float[Ar
     """max over pi of the estimate's probability of the bad set or of what was left out, from above; traceable."""
 
     def back(after: Array, _: None) -> tuple[Array, None]:
-        return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after)).max(-1), None
+        return further_hit(step, stop, after).max(-1), None
 
     hit = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
     return space.at_start(jnp.minimum(hit, 1.0))
+
+
+def further_sum(
+    step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"], after: Float[Array, " S"]
+) -> Float[Array, "S A"]:
+    """The sum of costs from (s,a) on, from what comes after; traceable."""
+    return jnp.where(stop, 0.0, cost + step.kernel.expect(after) / (1 - step.leak))
+
+
+def further_hit(step: Steps, stop: Bool[Array, "S A"], after: Float[Array, " S"]) -> Float[Array, "S A"]:
+    """The probability to leave the comparison from (s,a) on, from what comes after; traceable."""
+    return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after))
 
 
 def bad_sets(step: Steps) -> Bool[Array, "4 S A"]:
@@ -74,15 +92,23 @@ def divergence(space: Space, step: Steps) -> Divergence:
     def stopped(stop: Array) -> Divergence:
         kappa = largest_sum(space, step, jnp.where(stop, 0.0, step.cost), stop)
         hit = largest_hit(space, step, stop)
-        return Divergence(kappa, hit, stop, gap(2 * hit, kappa, kappa))
+        eps = gap(2 * hit, kappa, kappa)
+        return Divergence(kappa, hit, stop, jnp.where(jnp.isnan(eps), jnp.inf, eps))
 
     found = jax.vmap(stopped)(bad_sets(step))
-    best = jnp.argmin(found.eps)
+    best = smallest(found.eps)
     least: Divergence = jax.tree.map(lambda x: x[best], found)
     return least
 
 
-def gap(regret: Float[Array, ""], kappa: Float[Array, ""], kappa_plan: Float[Array, ""]) -> Float[Array, ""]:
+def smallest(x: Float[Array, " n"]) -> Int[Array, ""]:
+    """Where the smallest number is; what could not be computed never is it; traceable."""
+    return jnp.argmin(jnp.where(jnp.isnan(x), jnp.inf, x))
+
+
+def gap(
+    regret: Float[Array, "*n"], kappa: Float[Array, "*n"], kappa_plan: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
     """How much the best policy can gain on a plan whose regret under (nearly) the estimate is at most `regret`.
 
     Two values v_best <= v_plan + regret under the estimate, w_best and w_plan under theta, kl(v_best, w_best) <= kappa,

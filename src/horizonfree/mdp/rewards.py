@@ -23,7 +23,8 @@ RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a
 class Reward(eqx.Module):
     """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor.
 
-    `occupied`: where the map back was made for; None where it holds everywhere.
+    `occupied`: where entries lie in [0, 1] and the map back was made for; None where it holds everywhere. Elsewhere, at
+    steps and states that no episode comes to, entries may be anything: plans heed them, values and gaps do not.
     """
 
     table: Float[np.ndarray, "H S A"]
@@ -58,6 +59,23 @@ def suite(problem: HasSpace) -> Float[np.ndarray, "R H S A"]:
     return np.stack([goal(problem, s) for s in states] + [occupancy(problem, s) for s in states])
 
 
+def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
+    """Several rewards and a name for them: "goals", "occupancies" (of the states that can be occupied), or a list."""
+    space = space_of(problem)
+    if isinstance(rewards, str):
+        occupied = occupied_states(space)
+        if rewards == "goals":
+            states = np.flatnonzero(occupied[-1])
+            return f"all {len(states)} goals", [Reward(goal(space, s)) for s in states]
+        if rewards == "occupancies":
+            states = np.flatnonzero(occupied.any(axis=0))
+            return f"all {len(states)} occupancies", [Reward(occupancy(space, s)) for s in states]
+        raise RewardError(f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards")
+    if not isinstance(rewards, (list, tuple, np.ndarray)) or not len(rewards):
+        raise RewardError(f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards")
+    return f"all {len(rewards)} rewards", [resolve(space, reward) for reward in rewards]
+
+
 def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> Reward:
     """Check a reward of any form and bring it to the scale total <= 1.
 
@@ -66,7 +84,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
     """
     space = space_of(problem)
     if isinstance(reward, Reward):
-        _check(space, _shaped(space, reward.table, [space.sizes]))
+        table = _shaped(space, reward.table, [space.sizes])
         if reward.occupied is not None:
             new = np.argwhere(occupied_states(space) & ~reward.occupied)
             if new.size:
@@ -75,6 +93,8 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
                     f"this reward was rescaled for another problem: there state {s} cannot be occupied at step {h}, "
                     "here it can; rescale it for this one"
                 )
+            table = np.where(reward.occupied[:, :, None], table, 0.0)
+        _check(space, table)
         return reward
     if not isinstance(scale, str) or scale not in ("total", "per-step"):
         raise RewardError(f"scale is {shown(scale)}; it must be 'total' or 'per-step'")
@@ -120,21 +140,23 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
     """Any finite reward or cost as one with entries >= 0 and largest total 1; the map back is in the result.
 
     Each step is shifted by its smallest entry among the states that can be occupied then (every episode has H steps,
-    so this moves all totals alike), and the whole is divided by the largest total. Policies keep their order.
+    so this moves all totals alike), and the whole is divided by the largest total, at states that cannot be occupied as
+    well. Policies keep their order, from every state and step.
     """
     space = space_of(problem)
     table = as_table(space, reward)
     occupied = occupied_states(space)
     with np.errstate(over="ignore"):
         shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
-        shifted = np.where(occupied[:, :, None], table - shift[:, None, None], 0.0)
-        factor, offset = _at_best_start(space, max_total(space, shifted)), float(shift.sum())
-    if not np.isfinite([factor, offset]).all():
+        shifted = table - shift[:, None, None]
+        most = max_total(space, np.where(occupied[:, :, None], shifted, 0.0))
+        factor, offset = _at_best_start(space, most), float(shift.sum())
+    if not (np.isfinite([factor, offset]).all() and np.isfinite(shifted).all()):
         raise RewardError(
             f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
         )
-    if factor <= 0:  # the same on every trajectory: nothing to choose
-        return Reward(np.zeros_like(table), 1.0, offset, occupied)
+    if factor <= 0:  # the same on every trajectory: nothing to choose where an episode can come to
+        return Reward(shifted, 1.0, offset, occupied)
     return Reward(shifted / factor, factor, offset, occupied)
 
 

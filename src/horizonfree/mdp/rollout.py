@@ -94,9 +94,17 @@ def episodes_of(
 
 
 def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
-    """A policy as int32 [H, S] or float64 [H, S, A], or an error that says where it is wrong."""
+    """A policy as int32 [H, S] or float64 [H, S, A], or an error that says where it is wrong.
+
+    Actions [S] and probabilities [S, A] are for every step.
+    """
     table = real(policy, "policy")
-    if table.shape == (H, S) and np.issubdtype(table.dtype, np.integer):
+    is_integer = np.issubdtype(table.dtype, np.integer)
+    if table.shape == (S,) and is_integer:
+        table = np.broadcast_to(table, (H, S))
+    elif table.shape == (S, A) and not is_integer:
+        table = np.broadcast_to(table, (H, S, A))
+    if table.shape == (H, S) and is_integer:
         bad = np.argwhere((table < 0) | (table >= A))
         if bad.size:
             h, s = bad[0]
@@ -113,5 +121,5 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
         return table
     raise ShapeError(
         f"policy has shape {table.shape} and type {table.dtype}; it must be integers [{H}, {S}] or "
-        f"probabilities [{H}, {S}, {A}]"
+        f"probabilities [{H}, {S}, {A}], or one step of these for all"
     )

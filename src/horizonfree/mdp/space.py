@@ -132,6 +132,30 @@ def make_space(
     return Space(*lists, None if initial is None else leaf(initial), horizon, first, is_dense)
 
 
+def moved(space: Space, start: Any, horizon: Any) -> Space:
+    """The same lists seen from another start or with another horizon; None leaves it as it is.
+
+    Refuses to go where no episode of the space could: nothing can be known of it. A state is kept as a distribution, so
+    that what is compiled for one state serves for all.
+    """
+    S = space.num_states
+    if horizon is None:
+        horizon = space.horizon
+    horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    initial, first = (space.initial, space.start) if start is None else _start(start, S)
+    starts = _starts(S, initial, first)
+    reachable = reachable_states(np.asarray(space.succ), np.asarray(space.support), starts, horizon)
+    beyond = np.flatnonzero(reachable & ~np.asarray(space.reachable))
+    if beyond.size:
+        raise ShapeError(
+            f"from this start and in {horizon} steps state {beyond[0]} can be reached, which no episode of "
+            f"{space.horizon} steps from the problem's start can; nothing is known of it"
+        )
+    if initial is None:
+        initial = leaf((np.arange(S) == first).astype(np.float64))
+    return Space(space.succ, space.support, leaf(reachable), initial, horizon, None, space.is_dense)
+
+
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
     """(None, state), or (distribution, None); a distribution that is sure of a state is that state."""
     try:

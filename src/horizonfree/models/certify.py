@@ -1,23 +1,27 @@
 """Questions to a model of any class, on the host: NumPy in, NumPy out, compiled inside.
 
 `confidence` turns evidence into what it says at 1 - delta; `uniform` is one certificate for every reward, `for_reward`
-bounds one policy for one reward. They hold at every number of episodes, for data gathered by any explorer. Rewards are
-[H, S, A] with a total in [0,1] on every trajectory.
+bounds one policy for one reward, `for_family` the plans of several rewards, `difference` compares two policies. They
+hold at every number of episodes, for data gathered by any explorer, and all together: on one event of probability
+1 - delta every one of them is true. Rewards are [H, S, A] with a total in [0,1] on every trajectory.
 """
 
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, proved, round_up
-from horizonfree.models.interface import Bounds, Confidence, Evidence, Model
+from horizonfree.guarantees.certificate import Certificate, forecast, proved, round_up, target_below
+from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
+
+TIMES = 1.25 ** np.arange(1, 42)  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
 @eqx.filter_jit
@@ -26,10 +30,15 @@ def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Co
 
 
 @jax.jit
-def _bounds(
-    model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]
-) -> Bounds:
+def _bounds(model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
     return model.bounds(confidence, reward, policy)
+
+
+@jax.jit
+def _difference(
+    model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    return model.difference(confidence, reward, policies)
 
 
 @x64
@@ -56,36 +65,107 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
         sharper, numbers = model.sharper(evidence, confidence, method)
         if sharper < min(1.0, eps):
             eps, parts, name = sharper, parts | numbers, method
-    eps = min(1.0, eps)
-    return Certificate(eps, float(confidence.delta), name, _words(confidence, eps), parts)
+    eps = 1.0 if math.isnan(eps) else min(1.0, eps)
+    target = target_below(eps)
+    ahead = forecast(target, confidence.more_episodes(target * float(confidence.eps) / eps)) if target else ""
+    return Certificate(eps, float(confidence.delta), name, _words(confidence, eps), parts, forecast=ahead)
 
 
 def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
     """eps of `uniform`; traceable."""
-    return jnp.where(confidence.is_refuted, 1.0, jnp.minimum(confidence.eps, 1.0))
+    eps = jnp.where(jnp.isnan(confidence.eps), 1.0, jnp.minimum(confidence.eps, 1.0))
+    return jnp.where(confidence.is_refuted, 1.0, eps)
 
 
 @x64
 def for_reward(
+    model: Model, confidence: Confidence, reward: Float[np.ndarray, "H S A"], policy: np.ndarray
+) -> tuple[Bounds, Certificate]:
+    """The gap of one policy for one reward, and the interval of its value.
+
+    The smallest that the class proves, and what rounding may hide, since a reward in large units multiplies that, too.
+    Where the class is refuted nothing is certified, and the value may be anything.
+    """
+    bounds: Bounds = to_numpy(_bounds(model, confidence, *_given(reward, policy)))
+    if confidence.is_refuted:
+        return Bounds(bounds.value, np.zeros(()), np.ones(()), bounds.gaps), _rejected(confidence)
+    gaps, method, eps = _smallest(model, bounds)
+    parts = confidence.parts() | gaps
+    certificate = Certificate(eps, float(confidence.delta), method, _words(confidence, eps), parts)
+    return _rounded(model, bounds), certificate
+
+
+@x64
+def for_family(
+    model: Model,
+    confidence: Confidence,
+    rewards: Sequence[Float[np.ndarray, "H S A"]],
+    policies: Sequence[np.ndarray],
+    name: str,
+) -> Certificate:
+    """The largest gap of several policies, each for its own reward: all hold together, at no cost in delta."""
+    if confidence.is_refuted:
+        return _rejected(confidence)
+    found = [
+        _smallest(model, to_numpy(_bounds(model, confidence, *_given(reward, policy))))[1:]
+        for reward, policy in zip(rewards, policies)
+    ]
+    worst = max(range(len(found)), key=lambda i: found[i][1])
+    method, eps = found[worst]
+    median = float(np.median([eps for _, eps in found]))
+    parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
+    words = f"{name}: {_words(confidence, eps)}"
+    ahead = _forecast(model, confidence, *_given(rewards[worst], policies[worst]), eps)
+    return Certificate(eps, float(confidence.delta), method, words, parts, forecast=ahead)
+
+
+@x64
+def difference(
     model: Model,
     confidence: Confidence,
     reward: Float[np.ndarray, "H S A"],
-    policy: Int[np.ndarray, "H S"],
-) -> tuple[Bounds, Certificate]:
-    """The gap of one policy for one reward.
-
-    The smallest that the class proves, and what rounding may hide, since a reward in large units multiplies that, too.
-    """
-    given = np.asarray(reward, np.float64), np.asarray(policy, np.int32)
-    bounds: Bounds = to_numpy(_bounds(model, confidence, *given))
+    policies: tuple[np.ndarray, np.ndarray],
+) -> tuple[float, float]:
+    """Between which numbers the value of the first policy minus that of the second lies; [-1, 1] where refuted."""
     if confidence.is_refuted:
-        return bounds, _rejected(confidence)
+        return -1.0, 1.0
+    (table, a), (_, b) = (_given(reward, policy) for policy in policies)
+    low, high = (float(x) for x in _difference(model, confidence, table, (a, b)))
+    rounding = model.rounding()
+    low, high = (-1.0 if math.isnan(low) else low - rounding), (1.0 if math.isnan(high) else high + rounding)
+    return max(-1.0, low), min(1.0, high)
+
+
+def _given(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As the compiled calls take them."""
+    kind = np.int32 if np.ndim(policy) == 2 else np.float64
+    return np.asarray(reward, np.float64), np.asarray(policy, kind)
+
+
+def _smallest(model: Model, bounds: Bounds) -> tuple[dict[str, float], str, float]:
+    """The gaps by each proof, the proof of the smallest, and what it certifies."""
     # What cannot be computed is no bound.
     gaps = {name: 1.0 if math.isnan(gap) else float(gap) for name, gap in bounds.gaps.items()}
     method = min(gaps, key=lambda name: (gaps[name], name))
-    eps = min(1.0, max(0.0, gaps[method]) + model.rounding())
-    parts = confidence.parts() | gaps
-    return bounds, Certificate(eps, float(confidence.delta), method, _words(confidence, eps), parts)
+    return gaps, method, min(1.0, max(0.0, gaps[method]) + model.rounding())
+
+
+def _rounded(model: Model, bounds: Bounds) -> Bounds:
+    """The same with an interval that rounding cannot leave, within [0, 1]."""
+    low, high = np.fmax(bounds.low - model.rounding(), 0.0), np.fmin(bounds.high + model.rounding(), 1.0)
+    return Bounds(bounds.value, np.asarray(low), np.asarray(high), bounds.gaps)
+
+
+def _forecast(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray, eps: float) -> str:
+    """What a smaller gap of this reward needs, if the estimate stays and the data grow."""
+    target = target_below(eps)
+    if not target:
+        return ""
+    for times in TIMES:
+        later, episodes = confidence.after(float(times))
+        if _smallest(model, to_numpy(_bounds(model, later, reward, policy)))[2] <= target:
+            return forecast(target, episodes)
+    return forecast(target, math.inf)
 
 
 def _rejected(confidence: Confidence) -> Certificate:

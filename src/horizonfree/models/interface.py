@@ -17,6 +17,9 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
 
+# Actions [H, S], or their probabilities [H, S, A].
+Policy = Int[Array, "H S"] | Float[Array, "H S A"]
+
 # A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A], `impossible` [] (transitions that no
 # parameter explains), and `starts`, `weights` of its bets.
 Evidence = Any
@@ -75,6 +78,13 @@ class Confidence(eqx.Module):
     def more_episodes(self, target: float) -> float:
         """About how many more episodes like those seen bring eps to the target; infinite where that cannot be said."""
 
+    @abc.abstractmethod
+    def after(self, times: float) -> tuple["Confidence", float]:
+        """About what would be said with so many times the data and the same estimate, and the episodes it takes.
+
+        For forecasts: nothing is certified by it.
+        """
+
 
 class Model(eqx.Module):
     """A class of dynamics on a space.
@@ -125,12 +135,27 @@ class Model(eqx.Module):
         """What the evidence says at confidence 1 - delta; traced."""
 
     @abc.abstractmethod
-    def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]) -> Bounds:
+    def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """What a policy can lose for a reward; traced."""
+
+    def difference(
+        self, confidence: Any, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Between which numbers the value of the first policy minus that of the second lies; traced.
+
+        By their own intervals, where a class knows nothing better.
+        """
+        a, b = (self.bounds(confidence, reward, policy) for policy in policies)
+        return a.low - b.high, a.high - b.low
 
     @abc.abstractmethod
     def sharper(self, evidence: Evidence, confidence: Any, method: str) -> tuple[float, dict[str, float]]:
         """eps of another of the `methods`, for every reward, with the numbers it is made of; on the host, slower."""
+
+    @property
+    @abc.abstractmethod
+    def sharpest(self) -> str:
+        """The sharpest of the `methods` that is affordable for this model."""
 
     @abc.abstractmethod
     def rounding(self) -> float:

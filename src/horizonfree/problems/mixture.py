@@ -11,6 +11,7 @@ from horizonfree.errors import FeatureError, KernelError, OptionError
 from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
 from horizonfree.models.mixture import features, row_sums
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
+from horizonfree.models.mixture.valid import longest
 from horizonfree.problems.problem import Problem
 
 
@@ -24,27 +25,32 @@ class Mixture:
         horizon: int,
         start: Any = 0,
         weights: Any = None,
+        hull: bool = True,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
         """A convex mixture of d known kernels: P = sum_i w_i P_i, w in the simplex.
 
         kernels: array [d, S, A, S], or a sequence of d tables, each [S, A, S] or a SciPy sparse matrix [S*A, S]
-        with row s*A + a. weights: the truth w, optional. phi_i = P_i / sqrt(d) and B = sqrt(d).
+        with row s*A + a. weights: the truth w, optional. phi_i = P_i / sqrt(d) and B = sqrt(d). hull: False where
+        weights may be negative, as long as P is a kernel.
         """
         succ, phi, is_dense = features.from_kernels(kernels)
         d = phi.shape[-1]
         for i in range(d):
             check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {i}")
         packed = succ, row_sums.divided(phi), is_dense
-        model = mixture_model(packed, horizon=horizon, start=start, bound=1.0)
+        if not isinstance(hull, bool):
+            raise OptionError(f"hull is {shown(hull)}; it must be True or False")
+        bound = 1.0 if hull else _longest(packed)
+        model = mixture_model(packed, horizon=horizon, start=start, bound=bound, hull=hull)
         if weights is not None:
             weights = features.vector(weights, d, "weights")
-            if (weights < -TOLERANCE).any() or abs(weights.sum() - 1) > TOLERANCE:
+            if (hull and (weights < -TOLERANCE).any()) or abs(weights.sum() - 1) > TOLERANCE:
                 i = int(weights.argmin())
                 raise KernelError(
                     f"weights sum to {weights.sum():.10g} and the smallest, weights[{i}], is {weights[i]:.6g}; "
-                    "they must be >= 0 and sum to 1"
+                    f"they must {'be >= 0 and ' if hull else ''}sum to 1"
                 )
         return _problem(model, weights, name, layout)
 
@@ -98,6 +104,17 @@ class Mixture:
         packed = succ, phi, is_dense
         model = mixture_model(packed, horizon=horizon, start=start, bound=float(np.sqrt(S * A)))
         return _problem(model, theta, name, layout)
+
+
+def _longest(packed: features.Packed) -> float:
+    """How long weights of any sign can be; refuses kernels that leave it open."""
+    bound = longest(packed[1])
+    if not np.isfinite(bound):
+        raise KernelError(
+            "hull is False, but some kernel is a combination of the others, so that weights can be of any size; leave "
+            "that kernel out, or keep hull=True"
+        )
+    return bound
 
 
 def _problem(model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:

@@ -16,6 +16,7 @@ from horizonfree.runs.store import writing
 from horizonfree.runs.until import MOST_EPISODES, Until
 
 SECONDS = 0.25  # how long a block should take
+NEAR = 1.4  # of the gap that is asked for: from there on the sharpest certificate may reach it
 SAVE_SECONDS = 10.0  # how long a run that lives in a folder may go without a checkpoint
 
 
@@ -131,5 +132,7 @@ class _Saver:
 def _certified(run: Run, until: Until) -> float:
     """The gap to be stopped by: of every reward, or the largest of those given."""
     if until.targets is None:
-        return run.certificate(until.delta).eps
+        eps, wanted = run.certificate(until.delta).eps, until.until_eps or 0.0
+        is_near = wanted < eps < NEAR * wanted
+        return run.certificate(until.delta, method=run.problem.model.sharpest).eps if is_near else eps
     return max(run.plan(table, delta=until.delta).certificate.eps for table in until.targets)

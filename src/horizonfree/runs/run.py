@@ -1,10 +1,10 @@
 """A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -16,38 +16,65 @@ from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, in_units
+from horizonfree.guarantees.certificate import Certificate, in_units, surely_of
 from horizonfree.mdp import rewards
-from horizonfree.mdp.space import Kernel
+from horizonfree.mdp.rewards import family
+from horizonfree.mdp.rollout import policy_table
+from horizonfree.mdp.space import Kernel, moved
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence, Model
-from horizonfree.models.plain import arrays_of
-from horizonfree.planning.backward import Solution, best_plan, optimal_jax
+from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
+from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.until import Until
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The answer to one reward. Value and gap are in the units of the reward as it was given.
+    """The answer to one reward. Values and gap are in the units of the reward as it was given.
 
-    `value` is the policy's value in the model it was planned in; `gap` is what it loses at most against the best
-    policy, with probability 1 - certificate.delta. `kernel` is the maximum-likelihood estimate that the certificate
-    speaks of.
+    `value` is the policy's value in the model it was planned in. With probability 1 - certificate.delta its true value
+    is between `value_low` and `value_high`, and it loses at most `gap` against the best policy. `kernel` is the
+    maximum-likelihood estimate that the certificate speaks of.
     """
 
-    policy: Int[np.ndarray, "H S"]
+    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
     value: float
+    value_low: float
+    value_high: float
     gap: float
     certificate: Certificate
     kernel: Kernel
 
     def act(self, h: int, state: int) -> int:
-        """The action at step h (from 0) in a state."""
-        H, S = self.policy.shape
+        """The action at step h (from 0) in a state; of a policy that draws it, the most probable one."""
+        H, S = self.policy.shape[:2]
         h = whole(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
         state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-        return int(self.policy[h, state])
+        chosen = self.policy[h, state]
+        return int(chosen if chosen.ndim == 0 else chosen.argmax())
+
+
+class Comparison(NamedTuple):
+    """By how much policy a is better than policy b for a reward, in its units.
+
+    `difference` is that of their values in the estimate. The true one is between `low` and `high`, with probability
+    1 - delta.
+    """
+
+    difference: float
+    low: float
+    high: float
+    delta: float
+
+    @property
+    def words(self) -> str:
+        """What is proved."""
+        surely = surely_of(self.delta)
+        if self.low > 0:
+            return f"a is better by at least {self.low:.3g}, with probability {surely}"
+        if self.high < 0:
+            return f"b is better by at least {-self.high:.3g}, with probability {surely}"
+        return f"either may be better: a minus b is in [{self.low:.3g}, {self.high:.3g}], with probability {surely}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +95,7 @@ class Run:
     folder: Path | None = None
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)
+    _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
@@ -95,19 +123,50 @@ class Run:
             self._confidences[delta] = certify.confidence(self.problem.model, self.evidence, delta=delta)
         return self._confidences[delta]
 
-    def certificate(self, delta: float = 0.05, *, method: str = "uniform") -> Certificate:
-        """One gap for the plans of every reward of total at most 1.
+    @property
+    def weights(self) -> Float[np.ndarray, " d"]:
+        """The parameter that plans are made with, as it would be given: of a mixture of kernels, their weights."""
+        return self._intervals().estimate
+
+    @property
+    def weight_intervals(self) -> Float[np.ndarray, "d 2"]:
+        """Where each entry of the parameter lies: all of them together, with probability 0.95."""
+        found = self._intervals()
+        return np.stack([found.low, found.high], axis=1)
+
+    def _intervals(self) -> Intervals:
+        found = self.problem.model.intervals(self.confidence())
+        if found is None:
+            raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
+        return found
+
+    def certificate(
+        self, delta: float = 0.05, *, method: str = "uniform", rewards: Any = None
+    ) -> Certificate:
+        """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
         method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it): the largest
+        gap of their plans. All hold together: that costs nothing.
         """
         model = self.problem.model
+        if rewards is not None:
+            return self._of_family(rewards, delta)
         if isinstance(method, str) and method == "paper":
             return self._claim(delta)
         if not isinstance(method, str) or method not in model.methods:
             choice = ", ".join(map(repr, [*model.methods, "paper"]))
             raise OptionError(f"method is {shown(method)}; it must be one of {choice}")
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
+
+    def _of_family(self, given: Any, delta: float) -> Certificate:
+        """The largest gap of the plans of several rewards, of totals at most 1."""
+        name, checked = family(self.problem, given)
+        confidence = self.confidence(delta)
+        tables = [x.table for x in checked]
+        policies = [best_plan(confidence.kernel, table).policy for table in tables]
+        return certify.for_family(self.problem.model, confidence, tables, policies, name)
 
     def _claim(self, delta: float) -> Certificate:
         """The explorer's own guarantee, unless it has none, another delta, or the data refute the class."""
@@ -125,14 +184,26 @@ class Run:
         return found if found.is_rejected else claim
 
     def plan(
-        self, reward: Any, *, scale: str = "total", delta: float = 0.05, model: str = "likelihood"
+        self,
+        reward: Any,
+        *,
+        scale: str = "total",
+        delta: float = 0.05,
+        model: str = "likelihood",
+        start: Any = None,
+        horizon: int | None = None,
     ) -> Plan:
         """The best policy for a reward, with a certified gap.
 
         reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
         scale: "total" (at most 1 along every trajectory) or "per-step" (entries in [0, 1]; gaps grow with H).
         model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
+        start, horizon: where the system is (a state, or a distribution over states) and how many steps are left, where
+        that is not the start of an episode. The reward is then for these steps.
         """
+        if start is not None or horizon is not None:
+            there = self._from(start, horizon)
+            return there._said_where(there.plan(reward, scale=scale, delta=delta, model=model))
         checked = rewards.resolve(self.problem, reward, scale=scale)
         confidence = self.confidence(delta)
         if not isinstance(model, str) or model not in ("likelihood", "explorer"):
@@ -141,14 +212,71 @@ class Run:
             planned = best_plan(confidence.kernel, checked.table)
         else:
             planned = self._own_plan(checked.table)
-        _, certificate = certify.for_reward(self.problem.model, confidence, checked.table, planned.policy)
+        value = float(self.problem.space.at_start(planned.V[0]))
+        return self._certified(checked, np.array(planned.policy, np.int32), delta, value)
+
+    def evaluate(
+        self, reward: Any, policy: Any, *, scale: str = "total", delta: float = 0.05, start: Any = None
+    ) -> Plan:
+        """A policy of yours as a plan: its value with an interval, and what it loses at most against the best.
+
+        policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step.
+        """
+        if start is not None:
+            there = self._from(start, None)
+            return there._said_where(there.evaluate(reward, policy, scale=scale, delta=delta))
+        checked = rewards.resolve(self.problem, reward, scale=scale)
+        return self._certified(checked, policy_table(policy, *self.problem.space.sizes), delta)
+
+    def compare(
+        self, reward: Any, policy_a: Any, policy_b: Any, *, scale: str = "total", delta: float = 0.05
+    ) -> Comparison:
+        """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
+        checked = rewards.resolve(self.problem, reward, scale=scale)
+        a, b = (policy_table(policy, *self.problem.space.sizes) for policy in (policy_a, policy_b))
+        confidence, model = self.confidence(delta), self.problem.model
+        low, high = certify.difference(model, confidence, checked.table, (a, b))
+        values = (evaluate(confidence.kernel, checked.table, policy)[0] for policy in (a, b))
+        found = [float(self.problem.space.at_start(V)) for V in values]
+        return Comparison(
+            checked.factor * (found[0] - found[1]), checked.factor * low, checked.factor * high, delta
+        )
+
+    def _certified(
+        self, checked: rewards.Reward, policy: np.ndarray, delta: float, value: float | None = None
+    ) -> Plan:
+        """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
+        confidence = self.confidence(delta)
+        bounds, certificate = certify.for_reward(self.problem.model, confidence, checked.table, policy)
+
+        def in_caller_units(x: Any) -> float:
+            return checked.factor * float(x) + checked.offset
+
         return Plan(
-            np.array(planned.policy, np.int32),
-            checked.factor * float(self.problem.space.at_start(planned.V[0])) + checked.offset,
+            policy,
+            in_caller_units(bounds.value if value is None else value),
+            in_caller_units(bounds.low),
+            in_caller_units(bounds.high),
             checked.factor * certificate.eps,
             in_units(certificate, checked.factor),
             confidence.kernel,
         )
+
+    def _from(self, start: Any, horizon: Any) -> "Run":
+        """The same evidence for episodes from elsewhere; kept, as its confidence takes time."""
+        space = moved(self.problem.space, start, horizon)
+        key = np.asarray(space.initial).tobytes(), space.horizon
+        if key not in self._views:
+            model = eqx.tree_at(lambda x: x.space, self.problem.model, space)
+            self._views[key] = replace(self, problem=replace(self.problem, model=model))
+        return self._views[key]
+
+    def _said_where(self, plan: Plan) -> Plan:
+        """The plan, with words that say for which start and how many steps it is certified."""
+        starts = np.flatnonzero(self.problem.space.starts())
+        where = f"state {starts[0]}" if len(starts) == 1 else f"one of {len(starts)} states, drawn"
+        words = f"{plan.certificate.words}, from {where}, in {self.problem.horizon} steps"
+        return replace(plan, certificate=replace(plan.certificate, words=words))
 
     @x64
     def _own_plan(self, table: Float[np.ndarray, "H S A"]) -> Solution:
@@ -179,14 +307,3 @@ def _explorer_plan(
     if explorer is None:
         return Planned(*optimal_jax(model.estimate(progress.evidence), reward))
     return explorer.plan(model, progress.state, progress.evidence, reward)
-
-
-def check_progress(progress: Progress, episodes: int) -> None:
-    """Refuse evidence of another number of episodes, or that no episodes give."""
-    for name, x in {"episode": progress.episode, "evidence.episodes": progress.evidence.episodes}.items():
-        if x != episodes:
-            raise ValueError(f"{name} is {x} after {episodes} episodes")
-    for name, x in arrays_of(progress.evidence, "evidence.").items():
-        is_kept = x.ndim > 0 or x != np.inf  # a loss that was not kept is infinite
-        if (x < 0).any() if x.dtype.kind in "iu" else is_kept and not np.isfinite(x).all():
-            raise ValueError(f"{name} holds a negative count, or a number that is not finite")

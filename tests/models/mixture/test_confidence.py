@@ -38,7 +38,7 @@ def test_more_data_and_less_confidence_give_smaller_gaps():
 
 
 def test_the_certificate_does_not_depend_on_the_units_of_the_features():
-    """Scaling and rotating phi changes nothing; a ridge would."""
+    """Scaling and rotating phi changes nothing but the point where the first prediction starts; a ridge would."""
     problem = small.slips()
     model, rng = problem.model, np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0] * 0.01
@@ -49,7 +49,7 @@ def test_the_certificate_does_not_depend_on_the_units_of_the_features():
         theta=np.linalg.solve(turn, model.in_units(problem.truth)),
     )
     found = [eps_of(each.model, gathered(each, 60, seed=3)) for each in (problem, other)]
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
 
 
 def test_one_step_needs_no_data():

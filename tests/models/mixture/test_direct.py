@@ -16,8 +16,8 @@ from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
-from horizonfree.models.mixture.steps import ALL_BUT_EXCLUDED
+from horizonfree.models.mixture.direct import CLOSE, direct
+from horizonfree.models.mixture.polytope import cube, cut
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
@@ -46,7 +46,9 @@ class Case:
 
     def direct(self, **options):
         counts = self.evidence.since[self.confidence.bet]
-        return direct(self.space, self.valid, counts, self.confidence.ball, self.confidence.step, **options)
+        found = self.confidence
+        given = self.space, self.valid, counts, found.ball, found.step, found.compared.is_out
+        return direct(*given, **options)
 
     def certificate(self, method="direct"):
         return certify.uniform(self.model, self.evidence, self.confidence, method)
@@ -62,16 +64,16 @@ class Case:
             inside, outside = (middle, outside) if is_in else (inside, middle)
         return self.U.theta + inside * way
 
-    def divergence(self, theta):
-        """max over pi of E sum_{h<H} KL(P~ || P_theta) under P~, by backward induction with KL as the reward.
-
-        P~ is P_theta_hat without the rows that it all but excludes and theta may exclude.
-        """
-        ball, row_of = self.confidence.ball, self.valid.row_of
-        is_out = self.valid.free & (ball.p < ALL_BUT_EXCLUDED) & (ball.below >= 1)
+    def kept(self):
+        """P~: P_theta_hat without the rows that it all but excludes and theta may exclude."""
+        is_out = np.append(self.confidence.compared.is_out, False)[self.valid.row_of]
         kernel = self.model.kernel(self.confidence.theta)
-        prob = np.where(np.append(is_out, False)[row_of], 0.0, kernel.prob)
-        P = Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()
+        prob = np.where(is_out, 0.0, kernel.prob)
+        return Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()
+
+    def divergence(self, theta):
+        """max over pi of E sum_{h<H} KL(P~ || P_theta) under P~, by backward induction with KL as the reward."""
+        P = self.kept()
         Q, H, (S, A) = self.model.kernel(theta).dense(), self.space.horizon, P.shape[:2]
         reward = np.zeros((H, S, A))
         reward[:-1] = [
@@ -81,6 +83,12 @@ class Case:
 
     def ways(self, count, seed=0):
         return np.random.default_rng(seed).normal(size=(count, self.valid.num_free)) @ self.valid.basis.T
+
+
+def by_kappa(found):
+    """The gap of a direct certificate without the hinge."""
+    kappa, hit = found.kappa, found.hit
+    return min(2 * hit + np.sqrt(2 * kappa), 4 * hit + np.sqrt(1 - np.exp(-2 * kappa)))
 
 
 @cache
@@ -158,9 +166,9 @@ def test_the_direct_certificate_is_never_above_the_uniform_one(name, episodes):
     found = case.certificate()
     assert found.eps <= first.eps
     if found.method == "direct":
-        kappa, hit = found.parts["kappa"], found.parts["hit"]
-        wanted = min(2 * hit + np.sqrt(2 * kappa), 4 * hit + np.sqrt(1 - np.exp(-2 * kappa)))
-        assert found.eps == pytest.approx(wanted)
+        parts = case.direct()
+        assert found.eps == pytest.approx(min(by_kappa(parts), parts.hinge))
+        assert (found.parts["kappa"], found.parts["hit"]) == (parts.kappa, parts.hit)
     else:
         assert found == first
 
@@ -191,6 +199,7 @@ def test_the_zoned_grid_gains():
     assert found.parts["kappa"] < 0.9 * first.parts["kappa"]
     assert found.parts["attained"] >= found.parts["kappa"] / (1 + CLOSE)
     assert found.eps < first.eps
+    assert found.eps < 0.9 * np.sqrt(1 - np.exp(-2 * found.parts["kappa"]))  # by the hinge
 
 
 def test_many_unknowns_are_refused_in_words_and_none_need_nothing():
@@ -237,6 +246,6 @@ def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):
     for theta in small.inside(case.valid, np.random.default_rng(0), 5):
         wanted = float(excess(case, theta)[bet])
         assert case.U.excess(theta) == pytest.approx(wanted, abs=2e-4)  # the gap of the fit
-    poor = ev.Evidence(**{**vars(case.evidence), "loss": case.evidence.loss - 1e4})
+    poor = ev.Evidence(**{**vars(case.evidence), "losses": case.evidence.losses - 1e4})
     with pytest.raises(ModelError, match="empty"):
         likelihood_set(case.valid, poor, bet, delta=DELTA)

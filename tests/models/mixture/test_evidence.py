@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from horizonfree import simulate
+from horizonfree import Mixture, simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets, ladder
@@ -84,13 +84,48 @@ def test_each_loss_is_that_of_the_predictor_before_the_episode():
     data = simulate(problem, uniform_policy(problem), episodes=12, seed=3)
     starts, weights = [0, 5], [0.7, 0.3]
     history = replay(valid, data, starts, weights)
-    losses = np.zeros(2)
+    losses = np.zeros((2, 2))
     for k, (before, after) in enumerate(pairwise(history)):
-        p = np.array(
-            [problem.model.phi[s, a, j] @ before.theta for s, a, j in zip(data.s[k], data.a[k], data.j[k])]
-        )
-        losses += (k >= np.array(starts)) * -np.log(p).sum()
-        np.testing.assert_allclose(after.loss, losses, rtol=1e-12)
+        steps = zip(data.s[k], data.a[k], data.j[k])
+        p = np.array([before.thetas @ problem.model.phi[s, a, j] for s, a, j in steps])
+        losses += (k >= np.array(starts))[:, None] * -np.log(p).sum(0)
+        np.testing.assert_allclose(after.losses, losses, rtol=1e-12)
+
+
+def test_a_bet_mixes_its_predictors_with_weights_of_before_its_start():
+    """a_i = 1/4 + half of the posterior; Lq = -log sum a_i exp(-Lq_i), at most log 4 above the better one."""
+    problem = small.dense(S=12, weights=(0.9, 0.1, 0.0))
+    data = simulate(problem, uniform_policy(problem), episodes=12, seed=3)
+    history = replay(problem.model.valid, data, [0, 5], [0.7, 0.3])
+    last, before = history[-1], history[5].losses[0]
+    posterior = np.exp(-before) / np.exp(-before).sum()
+    for j, share in enumerate(([0.5, 0.5], posterior)):
+        a = 1 / 4 + np.asarray(share) / 2
+        assert last.loss[j] == pytest.approx(-np.log((a * np.exp(-last.losses[j])).sum()), rel=1e-12)
+        assert last.loss[j] <= last.losses[j].min() + np.log(4)
+    assert abs(posterior[0] - 0.5) > 0.05  # or the test would not tell the weights apart
+    now = np.exp(-last.losses[0]) / np.exp(-last.losses[0]).sum()
+    np.testing.assert_allclose(last.theta, now @ last.thetas, rtol=1e-12)
+
+
+def test_with_many_rows_the_mixture_bets_far_better_than_half_a_count_per_row():
+    problem = small.dense(S=16, weights=(0.9, 0.1, 0.0), horizon=8)
+    evidence = small.pick(small.gather(problem, 200, [0]), 0)
+    assert evidence.loss[-1] < evidence.losses[-1, 0] - 5
+    assert evidence.loss[-1] < evidence.losses[-1, 1] + 1.4
+
+
+def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch):
+    """Every episode at first, then whenever there are 2 % more episodes."""
+    monkeypatch.setattr(ev, "LARGE", 0)
+    problem = small.dense()
+    data = simulate(problem, uniform_policy(problem), episodes=160, seed=0)
+    history = replay(problem.model.valid, data, [0], [1.0])
+    is_new = np.array([not np.array_equal(x.thetas, y.thetas) for x, y in pairwise(history)])
+    assert is_new[:40].all()
+    assert 45 <= is_new.sum() <= 130
+    gaps = np.diff(np.flatnonzero(is_new))
+    assert gaps.max() == np.ceil(0.02 * 160)
 
 
 def test_counts_are_what_was_seen_and_bets_count_from_their_start():
@@ -107,7 +142,8 @@ def test_counts_are_what_was_seen_and_bets_count_from_their_start():
     np.testing.assert_array_equal(last.counts, counts)
     np.testing.assert_array_equal(last.row_counts, rows[0])
     np.testing.assert_array_equal(last.since, rows)
-    assert (last.episodes, last.impossible, last.loss[2]) == (9, 0, 0)
+    assert (last.episodes, last.impossible) == (9, 0)
+    assert (last.losses[2] == 0).all()
 
 
 def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
@@ -117,9 +153,9 @@ def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
     history = replay(valid, data, [0], [1.0])
     with jax.enable_x64(True):
         for before, after in pairwise(history):
-            expected = predict(*to_device((valid, after.row_counts, before.theta)))
-            np.testing.assert_allclose(after.theta, expected, atol=1e-12)
-    p = valid.rows[valid.free] @ np.stack([x.theta for x in history]).T
+            expected = predict(*to_device((valid, after.row_counts, before.thetas)))
+            np.testing.assert_allclose(after.thetas, expected, atol=1e-12)
+    p = valid.rows[valid.free] @ np.concatenate([x.thetas for x in history]).T
     assert (p > 0).all()
     assert (p < 1).all()
 
@@ -146,13 +182,28 @@ def test_padding_and_rows_that_are_always_zero_are_impossible_transitions():
     assert np.isfinite(last.loss).all()
 
 
+def test_a_known_transition_is_possible_however_small_its_probability():
+    """1e-12 is not zero: to see it refutes nothing."""
+    P = np.zeros((2, 2, 1, 2))
+    P[:, 0, 0] = [1 - 1e-12, 1e-12]
+    P[0, 1, 0], P[1, 1, 0] = [0.5, 0.5], [0.1, 0.9]
+    problem = Mixture.from_kernels(P, horizon=2, weights=[0.5, 0.5])
+    rare = Trajectory(*(np.array([x], np.int32) for x in ([0, 1, 0], [0, 0], [1, 0])))
+    last = replay(problem.model.valid, rare, [0], [1.0])[-1]
+    assert last.impossible == 0
+    assert np.isfinite(last.loss).all()
+
+
 DELTA, SEEDS, EPISODES = 0.2, 2000, 40
 
 
-PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3])}
+PROBLEMS = small.PROBLEMS | {
+    "drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3]),
+    "many rows": lambda: small.dense(S=12, weights=(0.9, 0.1, 0.0, 0.0)),
+}
 
 
-@pytest.mark.parametrize("name", ["dense", "corner", "slips", "drawn start"])
+@pytest.mark.parametrize("name", ["dense", "corner", "slips", "drawn start", "many rows"])
 def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(name):
     """Ville: P(exists n, j: theta_star not in U_j) <= delta. Fails wrongly with probability <= 1e-6 (binomial)."""
     problem = PROBLEMS[name]()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.models.mixture.likelihood import PSEUDO_COUNT, log_loss, maximum_likelihood, predict
+from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, predict, pseudo_counts
 from tests.reference import small
 
 VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
@@ -22,9 +22,13 @@ def fit(valid, counts, start=None):
         return to_numpy(_fit(*to_device((valid, np.asarray(counts, np.int32), start))))
 
 
-def next_prediction(valid, counts, theta):
+def next_predictions(valid, counts, thetas):
     with jax.enable_x64(True):
-        return to_numpy(_predict(*to_device((valid, np.asarray(counts, np.int32), theta))))
+        return to_numpy(_predict(*to_device((valid, np.asarray(counts, np.int32), np.asarray(thetas)))))
+
+
+def both(theta):
+    return np.stack([theta, theta])
 
 
 def loss(valid, counts, theta):
@@ -133,7 +137,7 @@ def test_with_nothing_to_learn_the_fit_is_the_centre():
     found = fit(valid, counts)
     assert found.gap == 0
     assert found.loss == pytest.approx(loss(valid, counts, valid.center))
-    np.testing.assert_array_equal(next_prediction(valid, counts, valid.center), valid.center)
+    np.testing.assert_array_equal(next_predictions(valid, counts, both(valid.center)), both(valid.center))
 
 
 @pytest.mark.parametrize("name", VALID)
@@ -142,25 +146,31 @@ def test_with_nothing_to_learn_the_fit_is_the_centre():
 def test_a_prediction_is_strictly_inside_theta_whatever_the_counts_and_the_start(name, seed):
     valid, rng = VALID[name], np.random.default_rng(seed)
     start = small.inside(valid, rng, 1, spread=1 - 1e-6)[0]
-    theta = next_prediction(valid, 1000 * random_counts(valid, seed), start)
-    p = valid.rows @ theta
-    assert (p[valid.free] > 0).all()
-    assert valid.contains(theta, 1e-9)
+    for theta in next_predictions(valid, 1000 * random_counts(valid, seed), both(start)):
+        p = valid.rows @ theta
+        assert (p[valid.free] > 0).all()
+        assert valid.contains(theta, 1e-9)
 
 
 @pytest.mark.parametrize("name", VALID)
 def test_predictions_settle_where_the_regularised_likelihood_is_stationary(name):
     valid = VALID[name]
     counts = random_counts(valid, 1)
-    theta = valid.center
+    thetas = both(valid.center)
     for _ in range(10):
-        theta = next_prediction(valid, counts, theta)
-    c = np.where(valid.free, counts + PSEUDO_COUNT, 0)
-    slope = (c / np.where(valid.free, valid.rows @ theta, 1.0)) @ valid.rows @ valid.basis
-    scale = np.abs(
-        (c / np.where(valid.free, valid.rows @ theta, 1.0))[:, None] * (valid.rows @ valid.basis)
-    ).sum()
-    assert np.abs(slope).max() <= 1e-9 * scale
+        thetas = next_predictions(valid, counts, thetas)
+    R, q = int(valid.free.sum()), valid.num_free
+    for pseudo, theta in zip((HALF, min(HALF, q / (2 * R))), thetas):
+        c = np.where(valid.free, counts + pseudo, 0)
+        terms = (c / np.where(valid.free, valid.rows @ theta, 1.0))[:, None] * (valid.rows @ valid.basis)
+        assert np.abs(terms.sum(0)).max() <= 1e-9 * np.abs(terms).sum()
+
+
+def test_the_second_predictor_adds_as_many_pseudo_counts_as_half_of_the_unknowns(x64):
+    valid = VALID["dense"]
+    first, second = np.asarray(pseudo_counts(to_device(valid)))
+    assert first == 0.5
+    assert second * valid.free.sum() == pytest.approx(valid.num_free / 2)
 
 
 def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones(x64):

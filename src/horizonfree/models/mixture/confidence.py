@@ -1,8 +1,8 @@
 """What the evidence of a mixture says at confidence 1 - delta: the best of its bets, ready for certificates and plans.
 
-For each bet the maximum likelihood, its slack and ellipsoid, and the largest divergence of trajectories; the bet with
-the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its eps bounds the gap of such a plan for
-every reward at once. docs/certificates.md has the proofs.
+For each bet the maximum likelihood, its slack and ellipsoid, the largest divergence of trajectories, and what a plan
+can lose by that; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its eps
+bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
 import math
@@ -13,15 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._x64 import Leaf
-from horizonfree.guarantees.trajectories import Divergence, Steps, divergence
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.guarantees.choice import largest_loss
+from horizonfree.guarantees.trajectories import Divergence, Steps, smallest
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
-from horizonfree.models.mixture.steps import steps
+from horizonfree.models.mixture.rows import at_slots, norm
+from horizonfree.models.mixture.steps import Compared, compare, hellinger
 from horizonfree.models.mixture.valid import ValidSet
+
+EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
 class MixtureConfidence(Confidence):
@@ -33,8 +37,7 @@ class MixtureConfidence(Confidence):
     is_refuted: Bool[Leaf, ""]
     theta: Float[Leaf, " d"]
     ball: Ellipsoid
-    step: Steps
-    divergence: Divergence
+    compared: Compared
     bet: Int[Leaf, ""]
     slacks: Float[Leaf, " J1"]  # of each bet; last, of the table against the class
     starts: Int[Leaf, " J"]
@@ -42,6 +45,16 @@ class MixtureConfidence(Confidence):
     episodes: Int[Leaf, ""]
     impossible: Int[Leaf, ""]
     num_free: int = eqx.field(static=True)
+
+    @property
+    def step(self) -> Steps:
+        """One transition of the estimate, and how far those that the data allow can be from it."""
+        return self.compared.step
+
+    @property
+    def divergence(self) -> Divergence:
+        """How far trajectories can be from those of the estimate, under any policy."""
+        return self.compared.divergence
 
     def parts(self) -> dict[str, float]:
         """Of the bet that was chosen."""
@@ -77,13 +90,32 @@ class MixtureConfidence(Confidence):
         return np.argwhere(np.asarray(self.divergence.stop))
 
     def more_episodes(self, target: float) -> float:
-        """kappa falls like 1/episodes; infinite while some direction has not been seen at all."""
+        """The divergence behind eps falls like 1/episodes; infinite while some direction has not been seen at all."""
         found = self.divergence
-        if self.num_seen < self.num_free or found.hit > target / 4:
+        eps = float(self.eps)
+        if self.num_seen < self.num_free or (eps >= 1 and found.hit > target / 4):
             return math.inf
-        wanted = -math.log1p(-(target**2)) / 2
+        behind = float(found.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
         used = int(self.episodes) - int(self.starts[self.bet])
-        return max(0.0, math.ceil(used * (float(found.kappa) / wanted - 1)))
+        return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
+
+    def after(self, times: float) -> tuple["MixtureConfidence", float]:
+        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the bet counts from its own start."""
+        used = int(self.episodes) - int(self.starts[self.bet])
+        root = math.sqrt(times)
+        ball, found, step = self.ball, self.divergence, self.step
+        behind = -math.log1p(-(min(float(self.eps), 1 - EPS) ** 2)) / times
+        shrunk = eqx.tree_at(
+            lambda x: (x.ball.z, x.compared.step.cost, x.compared.divergence.kappa, x.eps),
+            self,
+            (
+                leaf(np.asarray(ball.z) / root),
+                leaf(np.asarray(step.cost) / times),
+                leaf(np.asarray(found.kappa / times)),
+                leaf(np.asarray(math.sqrt(-math.expm1(-behind)))),
+            ),
+        )
+        return shrunk, used * (times - 1)
 
 
 def confidence(
@@ -98,12 +130,12 @@ def confidence(
     def fit(counts: Array) -> Fit:
         return maximum_likelihood(valid, counts, evidence.theta)
 
-    def one(bet: tuple[Array, Fit, Array]) -> tuple[Array, Ellipsoid, Divergence]:
+    def one(bet: tuple[Array, Fit, Array]) -> tuple[Array, Array, Ellipsoid, Compared]:
         ball = ellipsoid(valid, *bet)
-        found = divergence(space, steps(space, valid, ball))
+        compared = compare(space, valid, ball)
+        eps = _largest_loss(space, valid, ball, compared)
         # gaps above 1 say nothing: then the bet that knows the rows best
-        score = jnp.where(found.eps < 1, found.eps, 1 + (ball.width * valid.free).mean())
-        return score, ball, found
+        return jnp.where(eps < 1, eps, 1 + (ball.width * valid.free).mean()), eps, ball, compared
 
     J = evidence.starts.shape[0]
     counts = jnp.concatenate([evidence.since, evidence.row_counts[None]])
@@ -111,19 +143,17 @@ def confidence(
     fits = jax.lax.map(fit, counts)
     # theta_hat may be gap above the minimum of L
     slacks = losses - jnp.log(delta * weights) - fits.loss + fits.gap
-    score, balls, found = jax.lax.map(one, (counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]))
-    best = jnp.argmin(score)
-    ball: Ellipsoid = jax.tree.map(lambda x: x[best], balls)
-    chosen: Divergence = jax.tree.map(lambda x: x[best], found)
+    score, *all_bets = jax.lax.map(one, (counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]))
+    best = smallest(score)
+    eps, ball, compared = jax.tree.map(lambda x: x[best], all_bets)
     return MixtureConfidence(
         kernel=space.kernel(phi @ ball.theta),
-        eps=chosen.eps,
+        eps=eps,
         delta=delta,
         is_refuted=(evidence.impossible > 0) | (slacks < 0).any(),
         theta=ball.theta,
         ball=ball,
-        step=steps(space, valid, ball),
-        divergence=chosen,
+        compared=compared,
         bet=best,
         slacks=slacks,
         starts=evidence.starts,
@@ -132,6 +162,17 @@ def confidence(
         impossible=evidence.impossible,
         num_free=valid.num_free,
     )
+
+
+def _largest_loss(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
+    """What a plan in the estimate can lose for every theta of the ellipsoid."""
+    z = at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
+
+    def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
+        return norm(jnp.einsum("sanq,n->saq", z, V) if space.is_dense else (z * V[space.succ][..., None]).sum(2))
+
+    h2 = hellinger(space, valid, ball)
+    return largest_loss(space, compared.step, compared.divergence, h2, spread, valid.choices)
 
 
 def _num_seen(z: Float[Array, "R q"], counts: Int[Array, " R"]) -> Int[Array, ""]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.likelihood import PSEUDO_COUNT
+from horizonfree.models.mixture.likelihood import pseudo_counts
 from horizonfree.models.mixture.rows import at_slots, coordinates, whiten
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.planning.backward import TIE, optimal_jax
@@ -21,12 +21,13 @@ def design(
 ) -> tuple[Int[Array, "H S"], Float[Array, ""]]:
     """argmax and max over policies of T = E sum_h tr(F^-1 G(s_h, a_h)); traceable.
 
-    F holds half a pseudo-count per free row beside the data.
+    F holds pseudo-counts beside the data, those of the second predictor: as many as half of the unknowns.
     """
     at = coordinates(valid)
     p = at.p(at.y(theta))
     p_free = jnp.where(valid.free, p, 1.0)
-    F = (at.z * ((counts + PSEUDO_COUNT) / p_free**2)[:, None]).T @ at.z
+    known = jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
+    F = (at.z * (known / p_free**2)[:, None]).T @ at.z
     promise = (whiten(F, at.z) ** 2).sum(-1) / p_free  # tr(F^-1 z z') / p of one slot
     kernel = space.kernel(at_slots(p, valid.row_of))
     gain = at_slots(promise, valid.row_of).sum(-1) * space.reachable[:, None]

@@ -1,23 +1,26 @@
 """What exploration leaves behind: counts, and bets against every parameter at once.
 
-Each episode is predicted, before it is seen, with a theta_t in Theta made from the episodes before it
-(likelihood.predict). Over the episodes of a bet that starts after episode m,
+Each episode is predicted, before it is seen, with two parameters in Theta made from the episodes before it
+(likelihood.predict). Over the episodes of a bet j that starts after episode m_j,
 
-    L(theta) = - sum log P_theta(s'|s,a),      Lq = - sum log P_{theta_t}(s'|s,a),
+    L(theta) = - sum log P_theta(s'|s,a),      Lq_i = - sum log P_{theta_t,i}(s'|s,a),      i = 1, 2,
+    Lq = - log sum_i a_i exp(-Lq_i),           a_i = 1/4 + (1/2) (posterior of i before episode m_j),
 
 and exp(L(theta_star) - Lq) is a non-negative supermartingale that starts at 1. By Ville's inequality, with probability
 1 - delta, for all numbers of episodes at once and all bets j with declared weights w_j (sum <= 1), theta_star lies in
 
     U_j = {theta in Theta : L_j(theta) <= Lq_j + log(1 / (delta w_j))},
 
-whatever policies gathered the data. The predictor is in the class, so these bets can hardly refute the class itself.
-One more bet can: a table of frequencies with half a pseudo-count per possible transition (`table_loss`), which learns
-any stationary dynamics. If it beats every theta by log(1/delta), the class is wrong, except with probability delta.
+whatever policies gathered the data; Lq is within log 4 of the better predictor. Both are in the class, so these bets
+can hardly refute the class itself. One more bet can: a table of frequencies with half a pseudo-count per possible
+transition (`table_loss`), which learns any stationary Markov dynamics. If it beats every theta by log(1/delta), the
+class is wrong, except with probability delta.
 
 `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -25,27 +28,30 @@ from jaxtyping import Array, Bool, Float, Int
 from horizonfree._x64 import Leaf
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
-from horizonfree.models.mixture.likelihood import PSEUDO_COUNT, log_loss, predict
+from horizonfree.mdp.space import library
+from horizonfree.models.mixture.likelihood import HALF, log_loss, predict
 from horizonfree.models.mixture.valid import ValidSet
 
-ZERO = 1e-9  # the probability of a row that is not free and below this is zero: seeing it refutes the class
+LARGE = 10**5  # R q^2: above this, what a Newton step costs, predictors are trained when there is 2 % more to learn from
+GROWTH = 1.02
 
 
 class Evidence(eqx.Module):
     """Counts and bets after some episodes.
 
-    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `loss` [J] is
-    Lq_j. `theta` is the predictor for the next episode. `impossible` counts transitions that no parameter explains.
-    `table_loss` is the loss of the table; infinite where it was not kept, and then the class is not tested.
+    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `losses` [J, 2]
+    are those of the two predictors since then. `thetas` are the predictors for the next episode. `impossible` counts
+    transitions that no parameter explains. `table_loss` is the loss of the table; infinite where it was not kept, and
+    then the class is not tested.
     """
 
     counts: Int[Leaf, "*batch S A n"]
     row_counts: Int[Leaf, "*batch R"]
     since: Int[Leaf, "*batch J R"]
-    loss: Float[Leaf, "*batch J"]
+    losses: Float[Leaf, "*batch J 2"]
     starts: Int[Leaf, "*batch J"]
     weights: Float[Leaf, "*batch J"]
-    theta: Float[Leaf, "*batch d"]
+    thetas: Float[Leaf, "*batch 2 d"]
     episodes: Int[Leaf, "*batch"]
     impossible: Int[Leaf, "*batch"]
     table_loss: Float[Leaf, "*batch"] = eqx.field(default_factory=lambda: np.asarray(np.inf))
@@ -54,6 +60,33 @@ class Evidence(eqx.Module):
     def visits(self) -> Int[Leaf, "*batch S A"]:
         """How often each action was taken in each state."""
         return self.counts.sum(-1)
+
+    @property
+    def theta(self) -> Float[Leaf, "*batch d"]:
+        """The mean of the predictors, each with its posterior: inside Theta, as Theta is convex."""
+        share = _shares(-self._since_the_earliest())
+        return (share[..., None] * self.thetas).sum(-2)
+
+    @property
+    def loss(self) -> Float[Leaf, "*batch J"]:
+        """Lq of each bet: its predictors mixed with weights that were fixed when it started."""
+        xp = library(self.losses)
+        weight = 1 / 4 + _shares(self.losses - self._since_the_earliest()[..., None, :]) / 2
+        least = self.losses.min(-1)
+        mixed: Array = least - xp.log((weight * xp.exp(least[..., None] - self.losses)).sum(-1))
+        return mixed
+
+    def _since_the_earliest(self) -> Float[Leaf, "*batch 2"]:
+        """The losses of the bet that starts first."""
+        is_first = self.starts == self.starts.min(-1, keepdims=True)
+        return (self.losses * is_first[..., None]).sum(-2) / is_first.sum(-1)[..., None]
+
+
+def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
+    """exp(x) as shares of their sum."""
+    xp = library(x)
+    weight = xp.exp(x - x.max(-1, keepdims=True))
+    return weight / weight.sum(-1, keepdims=True)
 
 
 class _Seen(eqx.Module):
@@ -66,7 +99,7 @@ class _Seen(eqx.Module):
     a: Int[Array, " H"]
     j: Int[Array, " H"]
     row: Int[Array, " H"]
-    p: Float[Array, " H"]  # under the predictor
+    p: Float[Array, "H 2"]  # under the predictors
     is_slot: Bool[Array, " H"]
     is_possible: Bool[Array, " H"]
 
@@ -79,10 +112,10 @@ def nothing(valid: ValidSet, bets: Bets) -> Evidence:
         counts=jnp.zeros(valid.row_of.shape, jnp.int32),
         row_counts=jnp.zeros(R, jnp.int32),
         since=jnp.zeros((J, R), jnp.int32),
-        loss=jnp.zeros(J, jnp.float64),
+        losses=jnp.zeros((J, 2), jnp.float64),
         starts=jnp.asarray(bets.starts, jnp.int32),
         weights=jnp.asarray(bets.weights, jnp.float64),
-        theta=jnp.asarray(valid.center, jnp.float64),
+        thetas=jnp.tile(jnp.asarray(valid.center, jnp.float64), (2, 1)),
         episodes=jnp.int32(0),
         impossible=jnp.int32(0),
         table_loss=jnp.zeros((), jnp.float64),
@@ -92,7 +125,7 @@ def nothing(valid: ValidSet, bets: Bets) -> Evidence:
 def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evidence:
     """Evidence after one more episode; traceable.
 
-    The loss of the episode is that of the predictor fixed before it; only then is the predictor trained on it.
+    The loss of the episode is that of the predictors fixed before it; only then are they trained on it.
     A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible; steps that were not
     seen count for nothing, since what is bet on is decided step by step.
     """
@@ -105,24 +138,39 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
         counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
         row_counts=row_counts,
         since=evidence.since + is_on[:, None] * counted,
-        loss=evidence.loss - is_on * _log_of(seen.p, seen),
+        losses=evidence.losses - is_on[:, None] * _log_of(seen.p, seen.is_possible[:, None]),
         starts=evidence.starts,
         weights=evidence.weights,
-        theta=predict(valid, row_counts, evidence.theta),
+        thetas=_trained(valid, row_counts, evidence),
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + (~seen.is_possible & (seen.j != UNSEEN)).sum(dtype=jnp.int32),
-        table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen),
+        table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen.is_possible),
     )
 
 
+def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) -> Float[Array, "2 d"]:
+    """The predictors for the next episode. Where a fit costs much it is made on a schedule; any schedule is fair."""
+    if valid.rows.shape[0] * valid.num_free**2 <= LARGE:
+        return predict(valid, row_counts, evidence.thetas)
+    stage = jnp.floor(jnp.log(evidence.episodes + jnp.arange(1.0, 3.0)) / jnp.log(GROWTH))
+    is_due = stage[1] > stage[0]
+    trained: Array = jax.lax.cond(
+        is_due, lambda: predict(valid, row_counts, evidence.thetas), lambda: evidence.thetas
+    )
+    return trained
+
+
 def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Seen:
-    """The transitions of an episode, as the class and its predictor see them."""
+    """The transitions of an episode, as the class and its predictors see them.
+
+    A row is possible if some parameter gives it more than nothing, however little.
+    """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
     row = jnp.where(is_slot, valid.row_of[s, a, jnp.where(is_slot, j, 0)], R)
-    p = jnp.append(valid.rows @ evidence.theta, 0.0)[row]
-    is_possible = p > jnp.append(jnp.where(valid.free, 0.0, ZERO), 1.0)[row]
+    p = jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))])[row]
+    is_possible = (p > 0).all(-1) & jnp.append(valid.positive, False)[row]
     return _Seen(s, a, j, row, p, is_slot, is_possible)
 
 
@@ -131,12 +179,12 @@ def _by_table(valid: ValidSet, evidence: Evidence, seen: _Seen) -> Float[Array, 
     before = evidence.counts[seen.s, seen.a]
     slots = (valid.row_of[seen.s, seen.a] < valid.rows.shape[0]).sum(-1)
     at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
-    return (at_slot + PSEUDO_COUNT) / (before.sum(-1) + PSEUDO_COUNT * slots)
+    return (at_slot + HALF) / (before.sum(-1) + HALF * slots)
 
 
-def _log_of(p: Float[Array, " H"], seen: _Seen) -> Float[Array, ""]:
+def _log_of(p: Float[Array, "H *i"], is_possible: Bool[Array, "H *one"]) -> Float[Array, "*i"]:
     """The logarithm of the likelihood of what was possible."""
-    return jnp.log(jnp.where(seen.is_possible, p, 1.0)).sum()
+    return jnp.log(jnp.where(is_possible, p, 1.0)).sum(0)
 
 
 def excess(

@@ -40,16 +40,16 @@ def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
     """The evidence at the start of bet j. Counts per (s, a) of that moment are not kept: they are left at zero."""
     starts = np.asarray(evidence.starts)
     is_on = starts < starts[j]
-    since, loss = np.asarray(evidence.since), np.asarray(evidence.loss)
+    since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
     row_counts = np.asarray(evidence.row_counts) - since[j]
     then = Evidence(
         counts=leaf(np.zeros(evidence.counts.shape, np.int32)),
         row_counts=leaf(row_counts),
         since=leaf(np.where(is_on[:, None], since - since[j], 0)),
-        loss=leaf(np.where(is_on, loss - loss[j], 0.0)),
+        losses=leaf(np.where(is_on[:, None], losses - losses[j], 0.0)),
         starts=evidence.starts,
         weights=evidence.weights,
-        theta=_predict(valid, *to_device((row_counts, np.asarray(evidence.theta)))),
+        thetas=_predict(valid, *to_device((row_counts, np.asarray(evidence.thetas)))),
         episodes=leaf(np.asarray(starts[j])),
         impossible=evidence.impossible,
     )
@@ -65,8 +65,8 @@ def doubts(space: Space, valid: ValidSet, confidence: MixtureConfidence) -> Floa
 
 def mean_doubt(valid: ValidSet, confidence: MixtureConfidence) -> float:
     """How far an unknown transition probability may be from its estimate, on average over the distinct ones."""
-    free = np.asarray(valid.free)
-    return float(np.asarray(confidence.ball.width)[free].mean()) if free.any() else 0.0
+    unknown = np.asarray(valid.free) & ~np.asarray(valid.virtual)
+    return float(np.asarray(confidence.ball.width)[unknown].mean()) if unknown.any() else 0.0
 
 
 def intervals(valid: ValidSet, confidence: MixtureConfidence, unit: float) -> Intervals:

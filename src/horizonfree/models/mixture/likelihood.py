@@ -2,10 +2,13 @@
 
     theta = center + Z y,   p_r(y) = <x_r, theta>,   L(theta) = - sum_r N_r log p_r
 
-Only rows that are free (ValidSet.free) matter: any other reachable row has a known probability. Both estimates below
+Only rows that are free (ValidSet.free) matter: any other reachable row has a known probability. The estimates below
 minimise f(y) = - sum_r c_r log p_r(y), c = N + a pseudo-count per free row, by Newton's method with a line search. f is
 strictly convex and infinite on the boundary, so every iterate is a valid parameter with positive probabilities,
 however few steps are taken.
+
+Predictions are made with two pseudo-counts: a half per free row, which is best where rows are few, and q/2 for all
+rows together, which is best where there are many more rows than unknowns.
 
 Theta is taken as the parameters that are valid on reachable rows; on rows of unreachable states, which no episode can
 show, theta may be anything.
@@ -19,10 +22,10 @@ from jaxtyping import Array, Float, Int
 from horizonfree.models.mixture.rows import Coordinates, coordinates, solve
 from horizonfree.models.mixture.valid import ValidSet
 
-PSEUDO_COUNT = 0.5  # per free row, for the predictor: strictly inside Theta (Krichevsky and Trofimov's half)
+HALF = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
 STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
 GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
-BARRIERS = 6  # geometric steps from the pseudo-count of the predictor to the last barrier, GAP / R per row
+BARRIERS = 6  # geometric steps from half a pseudo-count per row to the last barrier, GAP / R per row
 MAX_STEPS = 40  # Newton steps per barrier; about six are needed
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
@@ -47,16 +50,25 @@ def log_loss(counts: Int[Array, " R"], p: Float[Array, " R"]) -> Float[Array, ""
     return -(counts * jnp.log(jnp.where(counts > 0, jnp.maximum(p, 0.0), 1.0))).sum()
 
 
-def predict(valid: ValidSet, counts: Int[Array, " R"], theta: Float[Array, " d"]) -> Float[Array, " d"]:
-    """The regularised estimate for the next episode, a few Newton steps from the last one; traceable.
+def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
+    """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less; traceable."""
+    return jnp.stack([jnp.asarray(HALF), jnp.minimum(HALF, HALF * valid.num_free / valid.free.sum())])
 
-    It is inside Theta after any number of steps, which is all that a bet needs.
+
+def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
+    """The regularised estimates for the next episode, a few Newton steps from the last ones; traceable.
+
+    They are inside Theta after any number of steps, which is all that a bet needs.
     """
     if valid.num_free == 0:
-        return theta
+        return thetas
     at = coordinates(valid)
-    c = jnp.where(valid.free, counts + PSEUDO_COUNT, 0.0)
-    return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
+
+    def one(pseudo: Array, theta: Array) -> Array:
+        c = jnp.where(valid.free, counts + pseudo, 0.0)
+        return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
+
+    return jax.vmap(one)(pseudo_counts(valid), thetas)
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
@@ -81,7 +93,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[A
         return y, None
 
     last = GAP / counts.shape[0]
-    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(PSEUDO_COUNT, last, BARRIERS))
+    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(HALF, last, BARRIERS))
     p = at.p(y)
     lam, gap = _multipliers(at, valid.free, counts, p, last)
     return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)

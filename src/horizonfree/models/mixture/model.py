@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from horizonfree._inputs import shown
 from horizonfree._x64 import Leaf, leaf
@@ -23,7 +23,7 @@ from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, library, make_space, values
-from horizonfree.models.interface import Bounds, Intervals, Model
+from horizonfree.models.interface import Bounds, Intervals, Model, Policy
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
@@ -31,7 +31,7 @@ from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
-from horizonfree.models.mixture.tangent import reward_bounds
+from horizonfree.models.mixture.tangent import reward_bounds, reward_difference
 from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
@@ -123,10 +123,16 @@ class MixtureModel(Model):
         return confidence(self.space, self.valid, self.phi, evidence, delta)
 
     def bounds(
-        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Int[Array, "H S"]
+        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy
     ) -> Bounds:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories; traced."""
         return reward_bounds(self.space, self.valid, confidence, reward, policy)
+
+    def difference(
+        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """By the difference of their expansions: what both have in common cancels; traced."""
+        return reward_difference(self.space, self.valid, confidence, reward, policies)
 
     def sharper(
         self, evidence: Evidence, confidence: MixtureConfidence, method: str
@@ -140,8 +146,15 @@ class MixtureModel(Model):
         if q == 0:
             return float(confidence.eps), {}
         counts = np.asarray(evidence.since)[int(confidence.bet)]
-        found = direct(self.space, self.valid, counts, confidence.ball, confidence.step)
-        return found.eps, {"kappa": found.kappa, "hit": found.hit, "attained": found.attained}
+        given = confidence.ball, confidence.step, confidence.compared.is_out
+        found = direct(self.space, self.valid, counts, *given)
+        parts = {"kappa": found.kappa, "hit": found.hit, "attained": found.attained, "hinge": found.hinge}
+        return found.eps, parts
+
+    @property
+    def sharpest(self) -> str:
+        """Over the likelihood set itself where there are few unknowns."""
+        return "direct" if 0 < self.valid.num_free <= MOST_UNKNOWNS else "uniform"
 
     def rounding(self) -> float:
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
@@ -176,8 +189,10 @@ class MixtureModel(Model):
         return insight.intervals(self.valid, confidence, self.unit)
 
 
-def mixture_model(packed: features.Packed, *, horizon: Any, start: Any, bound: Any) -> MixtureModel:
-    """The class of these features, normalised, after the checks that need no truth."""
+def mixture_model(
+    packed: features.Packed, *, horizon: Any, start: Any, bound: Any, hull: bool = False
+) -> MixtureModel:
+    """The class of these features, normalised, after the checks that need no truth; hull: see valid.valid_set."""
     succ, phi, is_dense = packed
     space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start)
     bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
@@ -195,4 +210,4 @@ def mixture_model(packed: features.Packed, *, horizon: Any, start: Any, bound: A
     row_sums.check(phi, float(bound))
     phi = phi / unit
     bound = float(bound * unit)
-    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound), bound, unit)
+    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit)

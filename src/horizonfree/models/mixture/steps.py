@@ -1,56 +1,126 @@
 """How far one transition of theta_hat can be from that of any theta in the ellipsoid: what the gap lemma needs.
 
-KL(P_theta_hat || P_theta)(s,a) = sum_s' p psi(x), x the relative change of each probability, and row by row
+With x the relative change of each probability, two distances of the transitions at (s,a) are sums over rows:
 
-    psi(x) <= k(-a_r) x^2      (`by_square`: squares of several rows share the directions of the ellipsoid)
-    psi(x) <= max(psi(b_r), psi(-a_r))      (`by_itself`)
+    KL(P_theta_hat || P_theta) = sum_s' p psi(x)                psi(x) = x - log(1 + x)
+    1 - sum_s' sqrt(P_theta_hat P_theta) = sum_s' p eta(x)      eta(x) = (sqrt(1 + x) - 1)^2 / 2      (Hellinger)
 
-Where theta_hat gives next to nothing (p_r tiny) and theta may give zero, the row is `left_out` of theta_hat's
-transitions: that costs its mass p_r in the value of a policy (`leak`), and the KL gains the mass that theta may have
-there.
+(both because sum p x = 0). psi(x)/x^2 and eta(x)/x^2 decrease, so with f one of the two, row by row,
+
+    f(x) <= k(-a_r) x^2,  k(x) = f(x)/x^2      (`by_square`: squares of several rows share directions of the ellipsoid)
+    f(x) <= max(f(b_r), f(-a_r))               (`by_itself`)
+
+psi is infinite where theta may give zero (a_r = 1). Such rows are `left_out` of theta_hat's transitions where p_r is
+below a threshold: that costs their mass in the value of a policy (`leak`), and the KL gains the mass that theta may
+have there. eta is finite, and no row is left out.
 """
 
+from typing import Any, NamedTuple
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from horizonfree.guarantees.trajectories import Steps
+from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, curvature, opnorm, psi
-from horizonfree.models.mixture.rows import at_slots
+from horizonfree.models.mixture.rows import at_slots, norm
 from horizonfree.models.mixture.valid import ValidSet
 
 CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
-ALL_BUT_EXCLUDED = 1e-3  # a row below this that theta may set to zero is left out
+THRESHOLDS = (1e-3, 1e-2, 1e-1)  # of p, below which rows that theta may set to zero are left out; the best is kept
+ALL_OUT = 1 - 1e-9  # a pair of whose mass this much is left out has nothing to be compared
 
 
-def steps(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
-    """theta_hat's kernel and the bounds for each (s,a); traceable. Unreachable states cost nothing."""
+class Compared(NamedTuple):
+    """One choice of rows left out: the steps without them, and how far trajectories can be apart."""
+
+    step: Steps
+    divergence: Divergence
+    is_out: Bool[Array, " R"]
+
+
+def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> Compared:
+    """The steps with the smallest uniform gap over the thresholds; traceable. The same rows are not tried twice."""
+
+    def better(best: Compared, is_out: Bool[Array, " R"]) -> Compared:
+        step = steps(space, valid, ball, is_out)
+        new = Compared(step, divergence(space, step), is_out)
+        is_better = new.divergence.eps < best.divergence.eps
+        return jax.tree.map(lambda x, y: jnp.where(is_better, x, y), new, best)
+
+    def one(carry: tuple[Compared, Array], below: Array) -> tuple[tuple[Compared, Array], None]:
+        best, tried = carry
+        is_out = left_out(valid, ball, below)
+        best = jax.lax.cond((is_out == tried).all(), lambda: best, lambda: better(best, is_out))
+        return (best, is_out), None
+
+    none = jnp.zeros_like(valid.free)
+    nothing = Compared(_void(space, valid, ball), no_divergence(space), none)
+    untried = ~left_out(valid, ball, jnp.asarray(THRESHOLDS[0]))
+    return jax.lax.scan(one, (nothing, untried), jnp.asarray(THRESHOLDS))[0][0]
+
+
+def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
+    """theta_hat's kernel, compared nowhere."""
+    kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
+    nowhere = jnp.broadcast_to(space.reachable[:, None], space.sizes[1:])
+    return Steps(kernel, jnp.where(nowhere, jnp.inf, 0.0), jnp.where(nowhere, 1.0, 0.0))
+
+
+def left_out(valid: ValidSet, ball: Ellipsoid, below: Any) -> Bool[Array, " R"]:
+    """Rows to which theta_hat gives less than `below` and theta may give nothing; traceable."""
+    return valid.free & (ball.below >= 1) & (ball.p < below)
+
+
+def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[Array, " R"]) -> Steps:
+    """theta_hat's kernel and the KL of each (s,a) without the rows left out; traceable. Unreachable states cost nothing.
+
+    Where next to nothing is kept the cost is infinite.
+    """
     p = jnp.where(valid.free, ball.p, 1.0)
     k = curvature(-ball.below)
-    square = k / p * (ball.z**2).sum(-1)
     box = p * jnp.maximum(psi(ball.above), ball.below**2 * k)
+    inside = _inside(valid, ball, p, k, box, valid.free & ~is_out)
+    # mass that theta may have on the rows left out: row by row, and together in the ellipsoid
+    alone = at_slots(jnp.where(is_out, p * ball.above, 0.0), valid.row_of).sum(-1)
+    together = norm(at_slots(jnp.where(is_out[:, None], ball.z, 0.0), valid.row_of).sum(-2))
 
-    is_open = ball.below >= 1  # theta may give it zero, and k is infinite
-    is_left_out = left_out(valid, ball)
-    is_by_itself = valid.free & ~is_left_out & ((box < CLEARLY * square) | is_open)
-    is_by_square = valid.free & ~is_left_out & ~is_by_itself
+    void = _void(space, valid, ball)
+    mass = at_slots(jnp.where(is_out, p, 0.0), valid.row_of).sum(-1)
+    is_compared = space.reachable[:, None] & (mass < ALL_OUT)
+    leak = jnp.where(is_compared, mass, 0.0)
+    cost = (inside + jnp.minimum(alone, together)) / (1 - leak) - jnp.log1p(-leak)
+    return Steps(void.kernel, jnp.where(is_compared, cost, void.cost), jnp.where(is_compared, leak, void.leak))
+
+
+def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[Array, "S A"]:
+    """At least 1 - sum_s' sqrt(P_theta_hat P_theta) for every theta of the ellipsoid; traceable."""
+    p = jnp.where(valid.free, ball.p, 1.0)
+    k = 1 / (2 * (1 + jnp.sqrt(jnp.maximum(1 - ball.below, 0.0))) ** 2)
+    above = ball.above**2 / (2 * (1 + jnp.sqrt(1 + ball.above)) ** 2)
+    box = p * jnp.maximum(above, ball.below**2 * k)
+    inside = _inside(valid, ball, p, k, box, valid.free)
+    return jnp.where(space.reachable[:, None], jnp.minimum(inside, 1.0), 0.0)
+
+
+def _inside(
+    valid: ValidSet,
+    ball: Ellipsoid,
+    p: Float[Array, " R"],
+    k: Float[Array, " R"],
+    box: Float[Array, " R"],
+    is_kept: Bool[Array, " R"],
+) -> Float[Array, "S A"]:
+    """sum of p f(x) over the rows kept of each (s,a), at most, from the curvature k(-a) and each row's own bound."""
+    is_by_itself = is_kept & ((box < CLEARLY * k / p * (ball.z**2).sum(-1)) | ~jnp.isfinite(k))
+    is_by_square = is_kept & ~is_by_itself
     vector = jnp.where(is_by_square[:, None], jnp.sqrt(k / p)[:, None] * ball.z, 0.0)
-    extra = jnp.where(is_left_out, p * ball.above, jnp.where(is_by_itself, box, 0.0))
-
-    leak = at_slots(jnp.where(is_left_out, p, 0.0), valid.row_of).sum(-1)
-    inside = opnorm(_gram(at_slots(vector, valid.row_of))) + at_slots(extra, valid.row_of).sum(-1)
-    cost = inside / (1 - leak) - jnp.log1p(-leak)
-    reachable = space.reachable[:, None]
-    kernel = space.kernel(at_slots(ball.p, valid.row_of) * reachable[..., None])
-    return Steps(kernel, jnp.where(reachable, cost, 0.0), jnp.where(reachable, leak, 0.0))
+    alone = at_slots(jnp.where(is_by_itself, box, 0.0), valid.row_of).sum(-1)
+    return opnorm(_gram(at_slots(vector, valid.row_of))) + alone
 
 
 def _gram(B: Float[Array, "S A n q"]) -> Float[Array, "S A m m"]:
     """B'B or BB' of every pair, whichever is smaller: their largest eigenvalue is the same."""
     n, q = B.shape[2:]
     return jnp.einsum("sani,sanj->saij", B, B) if q <= n else jnp.einsum("sanq,samq->sanm", B, B)
-
-
-def left_out(valid: ValidSet, ball: Ellipsoid) -> Bool[Array, " R"]:
-    """Rows that theta_hat all but excludes and theta may exclude; traceable."""
-    return valid.free & (ball.below >= 1) & (ball.p < ALL_BUT_EXCLUDED)

@@ -3,6 +3,11 @@
 Theta is a polytope in an affine space: row sums C theta = 1 and non-negativity X theta >= 0, X the distinct feature
 rows. Rows that are zero for every theta in Theta are equalities too. Only the directions Z that keep these equalities
 and change some reachable row can be learnt; q is their number.
+
+Weights of a mixture. Where the user declares that theta are weights of kernels, w_i = C_i theta_i >= 0 (C the one row
+sum that all pairs share), d virtual rows C_i e_i join X. They are rows like others, with a probability w_i, but no
+transition shows them. Only where q = d - 1: else a parameter of Theta stands for others with the same kernel, and one
+of these may have weights where it has none.
 """
 
 import dataclasses
@@ -31,7 +36,9 @@ class ValidSet(eqx.Module):
     them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
     `free` [R]: rows of reachable states that a direction of Z changes; the probability of any other reachable row is
     known. `positive` [R]: rows that are not zero on all of Theta. Rows may be of very different sizes (tails of
-    distributions), so every judgement is relative to the row's own size, `sizes` [R].
+    distributions), so every judgement is relative to the row's own size, `sizes` [R]. `virtual` [R]: rows that read off
+    a weight and that no slot has. `choices` [S, A]: actions that no earlier action of the state equals for every
+    parameter.
     """
 
     rows: Float[Leaf, "R d"]
@@ -43,6 +50,8 @@ class ValidSet(eqx.Module):
     free: Bool[Leaf, " R"]
     positive: Bool[Leaf, " R"]
     sizes: Float[Leaf, " R"]
+    virtual: Bool[Leaf, " R"]
+    choices: Bool[Leaf, "S A"]
 
     @property
     def num_free(self) -> int:
@@ -62,8 +71,8 @@ def check_valid(valid: ValidSet, shape: tuple[int, ...]) -> None:
     found = {x.name: np.asarray(getattr(valid, x.name)) for x in dataclasses.fields(valid)}
     R, m = (len(found[name]) if found[name].ndim else 0 for name in ("rows", "sums"))
     e, q = (found[name].shape[-1] if found[name].ndim else 0 for name in ("affine", "basis"))
-    shapes = [(R, d), tuple(lists), (m, d), (d, e), (d, q), (d,), (R,), (R,), (R,)]
-    kinds = {"row_of": np.int32, "free": np.bool_, "positive": np.bool_}
+    shapes = [(R, d), tuple(lists), (m, d), (d, e), (d, q), (d,), (R,), (R,), (R,), (R,), tuple(lists[:2])]
+    kinds = {"row_of": np.int32, **dict.fromkeys(("free", "positive", "virtual", "choices"), np.bool_)}
     for (name, x), wanted in zip(found.items(), shapes):
         kind = np.dtype(kinds.get(name, np.float64))
         if x.shape != wanted or x.dtype != kind or not 0 <= q <= e <= d or 0 in (R, m):
@@ -88,26 +97,73 @@ def extent(valid: ValidSet, i: int) -> tuple[float, float]:
     return extent_along(rows, np.asarray(valid.sums), np.eye(rows.shape[1])[i])
 
 
-def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float) -> ValidSet:
+def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hull: bool = False) -> ValidSet:
     """Theta of features phi, of which parameters no longer than `bound` count; refuses what drowns in rounding.
 
-    Costs one look at every feature and one small linear programme.
+    hull: the parameters are weights of kernels, and none is negative; left out where virtual rows cannot say it.
+    Costs one look at every feature and one small linear programme, two with a hull.
     """
     rows, row_of = _rows(phi)
     sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
+    d, R = phi.shape[-1], len(rows)
+    valid = _around(space, rows, row_of, sums, np.zeros(R, bool))
+    if hull and len(sums) == 1 and (sums > 0).all() and valid.num_free == d - 1 > 0:
+        row_of = np.where(row_of == R, R + d, row_of)
+        weights = np.diag(sums[0])
+        valid = _around(space, np.vstack([rows, weights]), row_of, sums, np.arange(R + d) >= R)
+    _check_drowned(valid, bound, *_effects(valid, np.asarray(space.reachable)))
+    _check_positive(valid, np.asarray(space.succ))
+    return valid
+
+
+def longest(phi: Float[np.ndarray, "S A n d"]) -> float:
+    """A bound on the norm of valid parameters, from linear programmes; infinite where some direction is unbounded."""
+    rows, _ = _rows(phi)
+    sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
+    scaled = rows / np.abs(rows).max(axis=1)[:, None]
+    ends = [extent_along(scaled, sums, direction) for direction in np.eye(phi.shape[-1])]
+    return float(np.linalg.norm(np.abs(ends).max(axis=1)))
+
+
+def _around(
+    space: Space,
+    rows: Float[np.ndarray, "R d"],
+    row_of: Int[np.ndarray, "S A n"],
+    sums: Float[np.ndarray, "m d"],
+    is_virtual: Bool[np.ndarray, " R"],
+) -> ValidSet:
+    """Theta of these rows and row sums."""
     sizes = np.abs(rows).max(axis=1)
     scaled = rows / sizes[:, None]
     center, positive = relative_interior_point(scaled, sums)
     affine = null_space(np.vstack([sums, scaled[~positive]]))
     seen = np.isin(np.arange(len(rows)), row_of[np.asarray(space.reachable)])
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
-    strength = np.linalg.norm(scaled @ basis, axis=1)
-    free = seen & (strength > RANK_TOLERANCE)
-    faint = seen & ~free & (strength > NOTHING)
-    valid = ValidSet(*map(leaf, (rows, row_of, sums, affine, basis, center, free, positive, sizes)))
-    _check_drowned(valid, bound, seen, faint)
-    _check_positive(valid, np.asarray(space.succ))
-    return valid
+    free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
+    choices = _choices(np.asarray(space.succ), row_of, len(rows))
+    found = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
+    return ValidSet(*map(leaf, found))
+
+
+def _choices(
+    succ: Int[np.ndarray, "S A n"], row_of: Int[np.ndarray, "S A n"], R: int
+) -> Bool[np.ndarray, "S A"]:
+    """False for an action that leads, row by row, to the same successors as an earlier one of the state."""
+    slots = np.concatenate([np.where(row_of < R, succ, -1), row_of], axis=2)
+    choices = np.ones(succ.shape[:2], bool)
+    for a in range(1, succ.shape[1]):
+        choices[:, a] = ~(slots[:, :a] == slots[:, a : a + 1]).all(-1).any(-1)
+    return choices
+
+
+def _effects(
+    valid: ValidSet, reachable: Bool[np.ndarray, " S"]
+) -> tuple[Bool[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
+    """Rows that episodes can show, and those of them that a direction of Z changes by so little that it is rounding."""
+    seen = np.isin(np.arange(len(valid.rows)), np.asarray(valid.row_of)[reachable])
+    scaled = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
+    strength = np.linalg.norm(scaled @ np.asarray(valid.basis), axis=1)
+    return seen, seen & ~np.asarray(valid.free) & (strength > NOTHING)
 
 
 def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, "S A n"]]:

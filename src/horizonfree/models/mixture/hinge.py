@@ -1,0 +1,110 @@
+"""From divergence to value by a hinge: how much less likely than the estimate a parameter can make trajectories.
+
+With t = log(dP_theta / dP~) on the trajectories of a policy, P~ the estimate's without what was left out,
+
+    J(b; u) = max over pi of E_{P~} (b - t)^+,      eps = min over b of 1 - (1 - rho) exp(b - 2 J(b) / (1 - rho)),
+
+rho = 2 hit. J is convex in u, so over a polytope it is largest at a vertex. As policies may remember what they saw, y,
+what is left of b, is part of the state: with l = - log(1 + x) - log(1 - m), x the relative change of the row, m the
+mass left out,
+
+    J_h(s, y) = max_a sum_s' p/(1 - m) J_{h+1}(s', y + l),      J_H(s, y) = y^+,      y^+ at the bad set.
+
+J is convex in y with slopes in [0, 1]: on a grid, chords between the points, J(-Y) before the first and J(Y) + y - Y
+after the last are bounds from above. docs/certificates.md has the proofs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree.guarantees.trajectories import Steps
+from horizonfree.mdp.space import Space, occupied_states
+from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.valid import ValidSet
+
+POINTS = 161  # of the grid of y; odd, so that 0 is one of them
+DEVIATIONS = 4.0  # of t that the grid reaches to, about: sqrt(2 kappa) each
+BETAS = np.geomspace(1.001, 1e5, 200)  # slopes tried in `by_divergence`
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """P~ until the bad set, with Z u the relative changes of its rows; `charge` is - log(1 - m)."""
+
+    succ: Int[np.ndarray, "S A n"]
+    prob: Float[np.ndarray, "S A n"]
+    row_of: Int[np.ndarray, "S A n"]
+    charge: Float[np.ndarray, "S A"]
+    stop: Bool[np.ndarray, "S A"]
+    occupied: Bool[np.ndarray, "H S"]
+    initial: Float[np.ndarray, " S"]
+    Z: Float[np.ndarray, "R q"]
+    y: Float[np.ndarray, " N"]
+
+    def curves(self, u: Float[np.ndarray, "m q"]) -> Float[np.ndarray, "m N"]:
+        """J(y; u) at every point, from above; infinite where p_theta is not positive on a row that matters."""
+        from horizonfree.models.mixture.hinge_loop import programme  # Numba loads slowly
+
+        x = u @ self.Z.T
+        is_finite = (x > -1).all(1)
+        logs = np.zeros((is_finite.sum(), len(self.Z) + 1))  # the last is that of padding
+        logs[:, :-1] = np.log1p(x[is_finite])
+        J, found = np.full((len(u), len(self.y)), np.inf), np.empty((len(logs), len(self.y)))
+        lists = self.succ, self.prob, self.row_of, self.charge, self.stop
+        programme(*lists, self.occupied, self.initial, self.y, logs, found)
+        J[is_finite] = found
+        return J
+
+    def at_most(self, kappa: float) -> Float[np.ndarray, " N"]:
+        """J(y; u) where only kappa(u) is known; infinite where something was left out.
+
+        Then p_u may have more than 1 in all on the rows kept, for u outside Theta.
+        """
+        return np.full(len(self.y), np.inf) if self.charge.any() else by_divergence(self.y, kappa)
+
+
+def hinge(
+    space: Space,
+    valid: ValidSet,
+    ball: Ellipsoid,
+    step: Steps,
+    stop: Bool[np.ndarray, "S A"],
+    matters: Bool[np.ndarray, " R"],
+    kappa: float,
+) -> Hinge:
+    """The programme of a bad set; `matters`: the free rows that are kept outside it. kappa > 0 sets the grid."""
+    free, row_of, p = np.asarray(valid.free), np.asarray(valid.row_of), np.asarray(ball.p)
+    kept = np.append(matters | ~free, False)[row_of] & ~stop[..., None]
+    leak = np.where(stop, 0.0, np.asarray(step.leak))
+    reach = DEVIATIONS * np.sqrt(2 * kappa) + 2 * kappa
+    start = np.eye(space.num_states)[space.start] if space.initial is None else np.asarray(space.initial)
+    return Hinge(
+        succ=np.asarray(space.succ).astype(np.int32),
+        prob=np.where(kept, np.asarray(step.kernel.prob) / (1 - leak[..., None]), 0.0),
+        row_of=row_of.astype(np.int32),
+        charge=-np.log1p(-leak),
+        stop=stop,
+        occupied=occupied_states(space),
+        initial=start,
+        Z=np.where(matters[:, None], np.asarray(ball.z) / np.where(matters, p, 1.0)[:, None], 0.0),
+        y=reach * np.linspace(-1.0, 1.0, POINTS),
+    )
+
+
+def gaps(y: Float[np.ndarray, " N"], J: Float[np.ndarray, " N"], hit: float) -> Float[np.ndarray, " N"]:
+    """1 - (1 - rho) exp(b - 2 J(b) / (1 - rho)) for every b of y: each bounds what a plan loses. Needs rho < 1."""
+    rho = 2 * hit
+    return rho - (1 - rho) * np.expm1(y - 2 * J / (1 - rho))
+
+
+def by_divergence(y: Float[np.ndarray, " N"], kappa: float) -> Float[np.ndarray, " N"]:
+    """J where only kappa is known, from above: E (b - t)^+ for any t with E e^t <= 1 and E (-t) <= kappa.
+
+    For beta > 1 and c = b + 1 + (beta - 1) log(1 - 1/beta) the convex function beta (c - 1 - t + e^(t - c)) has the
+    tangents 0 at c and b - t at c + log(1 - 1/beta): it is at least (b - t)^+. Its mean is beta (c - 1 + kappa +
+    e^-c) at most. Where c < 0 a larger b, with c = 0, gives less.
+    """
+    c = np.maximum(y[:, None] + (1 + (BETAS - 1) * np.log1p(-1 / BETAS)), 0.0)
+    return np.asarray((BETAS * (c + np.expm1(-c) + kappa)).min(1))

@@ -1,0 +1,88 @@
+"""The design of unknown tables: its bonus, its patience, and that it beats random actions."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.errors import OptionError
+from horizonfree.explorers.tabular_design import TabularDesign
+from horizonfree.problems.tabular import Tabular
+from tests.models.tabular.worlds import gather, random_table, world
+
+
+def chain(S=6, H=9):
+    """To the right with probability 0.8, to the left else, or back to the start."""
+    P = np.zeros((S, 2, S))
+    for s in range(S):
+        P[s, 0, 0] = 1.0
+        P[s, 1, min(s + 1, S - 1)] += 0.8
+        P[s, 1, max(s - 1, 0)] += 0.2
+    return Tabular.from_table(P, horizon=H)
+
+
+@x64
+def test_the_bonus_is_about_the_radius():
+    """Within a factor of 2.5 of eps for pairs that were seen 30 times and more; enormous without a visit."""
+    case = world(0, S=4, m=2, H=5, episodes=2000)
+    bonus = np.asarray(TabularDesign().bonus(case.problem.model, case.evidence))
+    ratio = np.asarray(case.confidence.balls.eps) / bonus
+    assert np.asarray(case.evidence.visits).min() >= 30
+    assert 1 / 2.5 < ratio.min()
+    assert ratio.max() < 2.5
+    first = gather(case.problem, 1)
+    unseen = np.asarray(first.visits) == 0
+    np.testing.assert_allclose(
+        np.asarray(TabularDesign().bonus(case.problem.model, first))[unseen], 4 * np.log(8 / 0.05)
+    )
+
+
+@x64
+def test_the_policy_is_the_best_for_the_bonus_by_enumeration():
+    """All 64 policies of a table with two states and three steps, of which the last does not count."""
+    case = world(1, S=2, A=2, m=2, H=3, episodes=7)
+    model, explorer = case.problem.model, TabularDesign()
+    state = explorer.choose(jnp.zeros(2), to_device(model), explorer.init(model), to_device(case.evidence))
+    bonus = np.asarray(explorer.bonus(model, case.evidence))
+    n = np.asarray(case.evidence.visits)
+    P = np.asarray(case.evidence.counts) / np.maximum(n, 1)[..., None]
+
+    def promise(policy):
+        mass, total = np.array([1.0, 0.0]), 0.0
+        for h in range(2):
+            total += mass @ bonus[np.arange(2), policy[h]]
+            mass = mass @ P[np.arange(2), policy[h]]
+        return total
+
+    best = max(promise(np.array(list(np.binary_repr(i, 4)), int).reshape(2, 2)) for i in range(16))
+    assert float(state.promise) == pytest.approx(best, rel=1e-12)
+    assert promise(np.asarray(to_numpy(state).policy)) == pytest.approx(best, rel=1e-9)
+
+
+def test_a_policy_is_kept_for_a_while():
+    """From episode k on for 1 + k/50 episodes: the promises of a run change at those episodes alone."""
+    run = hf.explore(chain(), TabularDesign(), episodes=400, progress=False)
+    chosen, k = [], 0
+    while k < 400:
+        chosen.append(k)
+        k += 1 + k // 50
+    changed = np.flatnonzero(np.diff(run.records["promise"])) + 1
+    assert set(changed) <= set(chosen)
+    assert len(changed) > 0.9 * len(chosen)
+
+
+def test_it_certifies_far_earlier_than_random_actions():
+    found = {}
+    for name, explorer in {"design": TabularDesign(), "random": "uniform"}.items():
+        run = hf.explore(chain(), explorer, episodes=3000, progress=False)
+        found[name] = run.certificate().eps
+    assert found["design"] < 0.75 * found["random"]
+
+
+def test_it_is_for_tables_only():
+    with pytest.raises(OptionError, match="TabularModel"):
+        hf.explore(hf.make("river-swim"), TabularDesign(), episodes=1, progress=False)
+    random = Tabular.from_table(random_table(np.random.default_rng(0), 3, 2, 2), horizon=3)
+    run = hf.explore(random, TabularDesign(), episodes=2, progress=False)
+    assert run.explorer.claim(run.problem.model, run.progress.state) is None

@@ -1,0 +1,261 @@
+"""Certificates of unknown tables, word for word as docs/tabular.md has them: loops, sums over counts, searches."""
+
+import itertools
+import math
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import gammaln
+
+KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
+RARE = ((1, 1.0), (2, 1.0), (4, 0.7), (8, 0.7), (16, 0.6))
+ROUNDS = 4
+
+
+def psi(x):
+    return x - math.log1p(x) if abs(x) > 1e-5 else x * x / 2 - x**3 / 3
+
+
+def k(x):
+    return psi(x) / x**2 if x != 0 else 0.5
+
+
+def psi_inverse(c):
+    return (
+        0.0
+        if c == 0
+        else brentq(lambda x: psi(x) - c, 0.0, 3 * c + 3 * math.sqrt(c) + 1, xtol=1e-300, rtol=1e-14)
+    )
+
+
+def log_bet(kappa, N, p):
+    """f_kappa(p) by its definition."""
+    total = gammaln(kappa) - gammaln(kappa + N.sum())
+    for count, q in zip(N, p):
+        total += np.log(kappa + np.arange(count) / q).sum() if count else 0.0
+    return float(total)
+
+
+def log_kt(N, m):
+    """log of the Krichevsky-Trofimov probability: one factor per observation."""
+    total, seen = 0.0, 0
+    for count in N:
+        for j in range(int(count)):
+            total += math.log((j + 0.5) / (seen + m / 2))
+            seen += 1
+    return total
+
+
+def log_e(N, p, m=None):
+    """The logarithm of the e-process of a pair: the mean of the bets, with KT where m is given."""
+    bets = [log_bet(kappa, N, p) for kappa in KAPPAS]
+    if m is not None:
+        seen = N > 0
+        bets.append(log_kt(N, m) - float((N[seen] * np.log(p[seen])).sum()))
+    return float(np.logaddexp.reduce(bets) - math.log(len(bets)))
+
+
+def A(kappa, N, p):
+    j = np.arange(N, dtype=float)
+    return float((j / (kappa * p + j)).sum()) if N else 0.0
+
+
+def M(kappa, N, p):
+    j = np.arange(N, dtype=float)
+    return float((j * (2 * kappa * p + j) / (kappa * p + j) ** 2)[1:].sum()) if N else 0.0
+
+
+def expand(N, complete, kappas, need, r0, theta):
+    """eps of Lemmas 2 and 3; complete: every possible successor is among those of N that are not zero."""
+    n = N.sum()
+    if n < 2:
+        return math.inf
+    seen = [i for i in range(len(N)) if N[i] > 0]
+    kept, rare = [i for i in seen if N[i] >= r0], [i for i in seen if N[i] < r0]
+    if not kept:
+        return math.inf
+    p = N / n
+
+    def mean(f, *args):
+        return sum(f(kappa, *args) for kappa in kappas) / len(kappas)
+
+    a = {i: mean(A, N[i], p[i]) / p[i] for i in seen}
+    share = sum(p[i] for i in kept)
+    nu = sum(a[i] * p[i] for i in kept) / share
+    W = need - mean(log_bet, N, p)
+    for i in rare:
+        bend = mean(M, N[i], 1.0)
+        c = a[i] * p[i] - (1 - theta) * nu * p[i]
+        if a[i] > nu or (bend > 0 and c >= bend):
+            return math.inf
+        W += (nu - a[i]) * p[i] + (max(0.0, -bend * math.log1p(-c / bend)) if bend > 0 else 0.0)
+    e = {i: a[i] - nu for i in kept}
+    T, p_high = W + max(e.values()), {i: 1.0 for i in kept}
+    for _ in range(ROUNDS):
+        G_sq = 0.0
+        for i in kept:
+            bend = mean(M, N[i], p_high[i])
+            if bend <= 0:
+                return math.inf
+            b = min(psi_inverse(T / bend), 1 / p[i] - 1)
+            p_high[i] = min(p_high[i], p[i] * (1 + b))
+            G_sq += (p[i] * e[i]) ** 2 / (bend * k(b))
+        T = min(T, (math.sqrt(G_sq) / 2 + math.sqrt(G_sq / 4 + W)) ** 2)
+    least = min(mean(M, N[i], p_high[i]) / p[i] for i in kept)
+    if not (complete and not rare):
+        least = min(least, theta * nu)
+    return T / (share * least) if least > 0 else math.inf
+
+
+def ball(N, m, L, has_kt):
+    """(centre, eps, is_complete) of a pair with m possible successors."""
+    N = np.asarray(N, float)
+    n, complete = N.sum(), int((N > 0).sum()) == m
+    bets = len(KAPPAS) + has_kt
+    best, r_best = math.inf, 1
+    if has_kt and n > 0:
+        seen = N[N > 0]
+        best = (L + math.log(bets) + float((seen * np.log(seen / n)).sum()) - log_kt(N, m)) / n
+    for r0, theta in RARE:
+        windows = [(x,) for x in KAPPAS] + list(itertools.pairwise(KAPPAS))
+        for window in windows:
+            eps = expand(N, complete, window, L + math.log(bets / len(window)), r0, theta)
+            if eps < best:
+                best, r_best = eps, r0
+    kept = np.where(N >= r_best, N, 0.0)
+    return kept / max(kept.sum(), 1.0), best, int((kept > 0).sum()) == m
+
+
+def highest_mean(p, eps, v, top):
+    """max p'.v over KL(p || p') <= eps, v of p' at most top: the smallest of Jensen's bounds, from a grid on."""
+    mean = float(p @ v)
+    if eps == 0 or top <= mean:
+        return mean
+    if not math.isfinite(eps):
+        return top
+    used = p > 0
+    d = v[used] - mean
+
+    @np.errstate(divide="ignore")  # at the top itself the bound is the top
+    def bound(log_x):
+        t = top - mean + np.exp(np.asarray(log_x, float))
+        return mean - t * np.expm1(np.log1p(-d / t[..., None]) @ p[used] - eps)
+
+    grid = np.linspace(-30, 25, 221)
+    best = int(np.argmin(bound(grid)))
+    ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    return min(float(found.fun), float(bound(grid[best])), float(bound(-700.0)), top)
+
+
+def uniform(P, eps, H, start):
+    """The gap for every reward: one programme per eta, and kappa."""
+    S, num_actions, _ = P.shape
+
+    def programme(scale, cap):
+        c = np.zeros(S)
+        for _ in range(H - 1):
+            c = np.array(
+                [max(min(cap, eps[s, a] * scale + P[s, a] @ c) for a in range(num_actions)) for s in range(S)]
+            )
+        return float(c[start])
+
+    kappa = programme(1.0, math.inf)
+    pinsker = min(eta + 2 * programme(1 / (4 * eta), 1.0) for eta in np.geomspace(2e-3, 0.6, 30))
+    return min(pinsker, math.sqrt(1 - math.exp(-2 * kappa))), kappa
+
+
+class Tangent:
+    """Theorem 6 for a policy of probabilities [H, S, A]: P the centre, eps inf where nothing is known."""
+
+    def __init__(self, P, eps, is_open, possible):
+        self.P, self.eps, self.is_open, self.possible = P, eps, is_open, possible
+        self.S, self.num_actions, _ = P.shape
+        self.w = np.zeros_like(P)
+        for s, a in np.ndindex(self.S, self.num_actions):
+            for i in np.flatnonzero(P[s, a]):
+                if 0 < eps[s, a] < math.inf:
+                    b = min(psi_inverse(eps[s, a] / P[s, a, i]), 1 / P[s, a, i] - 1)
+                    self.w[s, a, i] = P[s, a, i] / k(b)
+        self.pairs = [(s, a) for s, a in np.ndindex(*eps.shape) if 0 < eps[s, a] < math.inf]
+
+    def chi(self, s, a, v):
+        return (
+            math.sqrt(self.eps[s, a] * float(self.w[s, a] @ v**2)) if 0 < self.eps[s, a] < math.inf else 0.0
+        )
+
+    def size(self, J):
+        return sum(self.chi(s, a, J[x]) for x, (s, a) in enumerate(self.pairs))
+
+    def mean(self, s, a, v):
+        w = self.w[s, a] if self.w[s, a].any() else self.P[s, a]
+        return np.tensordot(w, v, axes=1) / max(w.sum(), 1e-300)
+
+    def high(self, s, a, v, otherwise):
+        if not math.isfinite(self.eps[s, a]):
+            return otherwise
+        return highest_mean(self.P[s, a], self.eps[s, a], v, float(v[self.possible[s, a]].max()))
+
+    def pair(self, s, a, V, J, R, upi, lo, cap, cap_next):
+        """g and loc of a pair."""
+        zero = np.zeros((len(self.pairs), self.S))
+        if not math.isfinite(self.eps[s, a]):
+            return zero, cap
+        g, c = np.tensordot(self.P[s, a], J, axes=1), self.mean(s, a, V)
+        if (s, a) not in self.pairs:
+            return g, 0.0
+        g[self.pairs.index((s, a))] += V - c
+        can = self.possible[s, a]
+        top, bottom = upi[can].max(), lo[can].min()
+        rho = 1 - math.exp(-self.eps[s, a]) if self.is_open[s, a] else 0.0
+        middle_J = self.mean(s, a, J)
+        apart = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
+        one = self.chi(s, a, apart) + self.chi(s, a, R) + rho * (top - bottom + self.mean(s, a, R))
+        mid = self.mean(s, a, (upi + lo) / 2 - V)
+        change = np.maximum(abs(upi - V - mid), abs(lo - V - mid))
+        two = self.chi(s, a, change) + rho * max(top - c - mid, c + mid - bottom)
+        return g, min(one, two, 2 * cap_next)
+
+    def bounds(self, reward, policy, start):
+        """value, low, high, interval, tangent at the start."""
+        H, S, X = len(reward), self.S, len(self.pairs)
+        caps = [min(1.0, float(reward[h:].max((1, 2)).sum())) for h in range(H)] + [0.0]
+        V, up, upi, lo, D, R, J = *(np.zeros(S) for _ in range(6)), np.zeros((S, X, S))
+        for h in reversed(range(H)):
+            now = [np.zeros(S) for _ in range(6)] + [np.zeros((S, X, S))]
+            for s in range(S):
+                for x, y in zip(
+                    now,
+                    self.state(h, s, reward[h, s], policy[h, s], caps[h : h + 2], V, up, upi, lo, D, R, J),
+                ):
+                    x[s] = y
+            V, up, upi, lo, D, R, J = now
+        return {
+            "value": V[start],
+            "low": lo[start],
+            "high": upi[start],
+            "interval": up[start] - lo[start],
+            "tangent": D[start],
+        }
+
+    def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, J):
+        cap, cap_next = caps
+        actions = range(self.num_actions)
+        row = [self.P[s, a] if math.isfinite(self.eps[s, a]) else np.zeros(self.S) for a in actions]
+        g, loc = zip(*(self.pair(s, a, V, J, R, upi, lo, cap, cap_next) for a in actions))
+        Q = np.array([r[a] + self.P[s, a] @ V for a in actions])
+        own_J = sum(pi[a] * g[a] for a in actions)
+        own_row = sum(pi[a] * row[a] for a in actions)
+        value, size = float(pi @ Q), self.size(own_J)
+        rest = min(float(sum(pi[a] * loc[a] for a in actions) + own_row @ R), cap + size)
+        upper = np.array([min(cap, r[a] + self.high(s, a, upi, cap_next)) for a in actions])
+        lower = np.array([max(0.0, r[a] - self.high(s, a, -lo, 0.0)) for a in actions])
+        low = max(float(pi @ lower), value - size - rest)
+        high = min(float(pi @ upper), value + size + rest)
+        d = 0.0
+        for a in actions:
+            by_slopes = Q[a] - value + self.size(g[a] - own_J) + (1 - pi[a]) * loc[a]
+            by_slopes += sum(pi[b] * loc[b] for b in actions if b != a) + float(abs(row[a] - own_row) @ R)
+            d = max(d, min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next))
+        best = min(cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d)
+        return value, best, high, low, min(d, best - low, cap), rest, own_J
