@@ -44,7 +44,8 @@ bench: $(STAMP)  ## speed, side by side with peers
 	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
 constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
-	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url pyproject.toml -o constraints.txt
+	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url --generate-hashes \
+	  pyproject.toml -o constraints.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis out

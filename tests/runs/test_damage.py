@@ -98,9 +98,10 @@ def test_what_is_not_a_run_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_of_another_format_names_its_version(folder: Path) -> None:
     header, _ = sealed.read_json(folder / "run.json")
-    sealed.write_json(folder / "run.json", header | {"format": 3, "versions": {"horizonfree": "9.9"}})
+    sealed.write_json(folder / "run.json", header | {"format": 99, "versions": {"horizonfree": "9.9"}})
     with pytest.raises(
-        RunError, match=r"format 3, this library reads 2; use the version that wrote it \(9\.9\)"
+        RunError,
+        match=rf"format 99, this library reads {store.FORMAT}; use the version that wrote it \(9\.9\)",
     ):
         hf.load(folder)
 
@@ -111,7 +112,7 @@ def test_a_run_of_the_first_format_is_refused_with_both_formats(folder: Path) ->
     (folder / "records.jsonl").rename(folder / "rows.jsonl")
     (folder / "arrays.npz").write_bytes(b"")
     sealed.write_json(folder / "run.json", header | {"format": 1, "versions": {"horizonfree": "0.0.9"}})
-    words = r"run\.json has format 1, this library reads 2; use the version that wrote it \(0\.0\.9\)"
+    words = rf"run\.json has format 1, this library reads {store.FORMAT}; use the version that wrote it \(0\.0\.9\)"
     with pytest.raises(RunError, match=words):
         hf.load(folder)
 
@@ -120,7 +121,9 @@ def test_a_checkpoint_of_the_first_format_is_refused_with_both_formats(folder: P
     for path in folder.glob("checkpoint-*.npz"):
         header, arrays, _ = sealed.read_npz(path)
         sealed.write_npz(path, header | {"format": 1}, arrays)
-    with pytest.raises(RunError, match=r"checkpoint-0000000009\.npz has format 1, this library reads 2"):
+    with pytest.raises(
+        RunError, match=rf"checkpoint-0000000009\.npz has format 1, this library reads {store.FORMAT}"
+    ):
         hf.load(folder)
 
 

@@ -174,6 +174,12 @@ def test_a_bomb_is_refused_within_a_hundred_megabytes(method: int, folder: Path)
 
 
 SPACE = ("problem", "model", "space")
+NONE = (
+    (3, "3"),
+    (None, "None"),
+    ("x", "'x'"),
+    ([], r"\[\]"),
+)  # of what is no object, and as messages show it
 SAID: list[tuple[Change, str]] = [
     *((put(x, "seed"), "seed is") for x in (-1, 2**63, HUGE, 1.0, 1.5, True, "1", None, [1], {})),
     *((put(x, "is_simulated"), "is_simulated is") for x in (1, 0, None, "true", [])),
@@ -182,17 +188,39 @@ SAID: list[tuple[Change, str]] = [
     *((put(x, *SPACE, "is_dense"), "is_dense is") for x in (1, None, "yes", [])),
     *((put(x, "problem", "model", "bound"), "bound is") for x in (0, -1.0, 1e301, True, "1", None, [1], HUGE**11)),
     *((put(x, "problem", "model", "unit"), "unit is") for x in (0, -1.0, 1e301, True, "1", None, [1])),
-    *((put(x, "problem", "class"), "run") for x in ("tabular", None, 3, ["mixture"], "os.system")),
-    *((put(x, "problem", "layout"), "run") for x in (3, None, "x", [1])),
+    *((put(x, "problem", "class"), rf"run\.json: problem\.class is {why}; it must be text") for x, why in (
+        (None, "None"), (3, "3"), (["mixture"], r"\['mixture'\]"))),
+    (put("os.system", "problem", "class"), r"run\.json: problem\.class is 'os\.system'; it must be .*'mixture'"),
+    (put("tabular", "problem", "class"), r"run\.json: problem\.(class is 'tabular'|model\.\S+ is missing)"),
+    *((put(x, "problem", "layout"), rf"run\.json: problem\.layout is {why}; it must be an object") for x, why in NONE),
     *((put(x, "problem", "name"), "name is") for x in (3, None, ["x"])),
-    *((put(x, "problem"), "run") for x in (3, None, "x", [], {})),
-    *((put(x, "problem", "model"), "run") for x in (3, None, "x", [], {}, {"space": 3})),
+    *((put(x, "problem"), rf"run\.json: problem is {why}; it must be an object") for x, why in NONE),
+    (put({}, "problem"), r"run\.json: problem\.fingerprint is missing"),
+    *((put(x, "problem", "model"), rf"run\.json: problem\.model is {why}; it must be an object") for x, why in NONE),
+    (put({}, "problem", "model"), r"run\.json: problem\.model\.space is missing"),
+    (put({"space": 3}, "problem", "model"), r"run\.json: problem\.model\.space is 3; it must be an object"),
+    *((gone("problem", x), rf"run\.json: problem\.{x} is missing")
+      for x in ("name", "layout", "class", "model")),
+    *((gone(*SPACE, x), rf"run\.json: problem\.model\.space\.{x} is missing")
+      for x in ("horizon", "start", "is_dense")),
+    *((put({"recipe": x, "fingerprint": ""}, "problem"), rf"run\.json: problem\.recipe is {why}; it must be an object")
+      for x, why in NONE),
+    *((put({"recipe": {"name": x, "parameters": {}}, "fingerprint": ""}, "problem"),
+       rf"run\.json: problem\.recipe\.name is {why}; it must be text") for x, why in ((3, "3"), (None, "None"))),
+    *((put({"recipe": {"name": "river-swim", "parameters": x}, "fingerprint": ""}, "problem"),
+       rf"run\.json: problem\.recipe\.parameters is {why}; it must be an object") for x, why in NONE),
     *((put(x, "explorer", "name"), "no explorer is called") for x in ("informatoin", 3, None, ["information"])),
-    *((put(x, "explorer", "options"), "run|option")
-      for x in (3, None, "x", [1], {"budget": "x"}, {"x": 1}, {"self": 1})),
-    *((put(x, "explorer"), "run") for x in (3, "x", [], {})),
-    *((put(x, "format"), r"run\.json has format") for x in (3, None, "2", [2], {})),
-    *((gone(x), "run") for x in ("format", "problem", "explorer", "seed", "is_simulated", "arrays", "versions")),
+    *((put(x, "explorer", "options"), rf"run\.json: explorer\.options is {why}; it must be an object")
+      for x, why in NONE),
+    *((put({x: 1}, "explorer", "options"), f"'information' has no option '{x}'") for x in ("budget", "x", "self")),
+    *((put(x, "explorer"), rf"run\.json: explorer is {why}; it must be an object") for x, why in NONE if x is not None),
+    (put({}, "explorer"), r"run\.json: explorer\.name is missing"),
+    *((put(x, "versions"), rf"run\.json: versions is {why}; it must be an object") for x, why in NONE),
+    *((put(x, "format"), rf"run\.json has format {why}, this library reads {store.FORMAT}") for x, why in (
+        (99, "99"), (None, "None"), (f"{store.FORMAT}", f"'{store.FORMAT}'"), ([2], r"\[2\]"), ({}, r"\{\}"))),
+    (gone("format"), r"run\.json has format None"),
+    (gone("arrays"), r"arrays\.npz belongs to another"),
+    *((gone(x), rf"run\.json: {x} is missing") for x in ("problem", "explorer", "seed", "is_simulated", "versions")),
     *((put(x, "arrays"), r"arrays\.npz belongs to another") for x in ("0" * 64, None, 3, [])),
 ]  # fmt: skip
 

@@ -96,7 +96,7 @@ ARRAYS: list[tuple[str, Change, str]] = [
     *((f"phi {x}", array("model.phi", entry(x)), "not finite") for x in (np.nan, np.inf, -np.inf)),
     *((f"{x} NaN", array(f"model.valid.{x}", entry(np.nan)), "not finite") for x in FLOATS),
     *((f"succ {x}", array("model.space.succ", entry(x)), "succ names") for x in (-1, 3, 2**31 - 1)),
-    *((f"row_of {x}", array("model.valid.row_of", entry(x)), "row_of names") for x in (-1, 19, 2**31 - 1)),
+    *((f"row_of {x}", array("model.valid.row_of", entry(x)), "row_of names") for x in (-1, 99, 2**31 - 1)),
     *((f"initial {x}", array("model.space.initial", entry(x)), "start") for x in (np.nan, np.inf, -0.5, 2.0)),
     *((f"initial {how.__name__}", array("model.space.initial", how), "start")
       for how in (scalar, longer, empty, typed("S8"), typed("complex128"))),
@@ -143,22 +143,63 @@ CHECKPOINTS: list[tuple[str, Change]] = [
     *((f"type {x!r}", put(x, "records", "types", "information"))
       for x in (3, None, "x", [], "|O", "<U1000000000", "|S2000000000", "M8[s]", "<c16", "<f8,<f8", "|V8", "<i4")),
     *((f"records {x!r}", put(x, "records")) for x in (3, None, "x", [], {})),
-    *((f"format {x!r}", put(x, "format")) for x in (1, 3, None, "2", [2])),
+    *((f"format {x!r}", put(x, "format"))
+      for x in (store.FORMAT - 1, store.FORMAT + 1, None, f"{store.FORMAT}", [store.FORMAT])),
     *((f"run {x!r:.20}", put(x, "run")) for x in ("0" * 64, None, 3)),
     *((f"versions {x!r}", put(x, "versions")) for x in (3, None, "x", [])),
     *((f"no {x}", gone(x)) for x in ("format", "run", "until", "records", "versions")),
     *((f"{x} missing", missing(x)) for x in (
-        "episode", "state.policy", "evidence.counts", "evidence.starts", "evidence.weights", "evidence.theta")),
+        "episode", "state.policy", "evidence.counts", "evidence.starts", "evidence.weights", "evidence.thetas")),
     *((f"{x} {how.__name__}", array(x, how)) for how in (scalar, longer, empty, typed("S8"), typed("complex64"))
-      for x in ("state.policy", "evidence.counts", "evidence.starts", "evidence.weights", "evidence.theta")),
+      for x in ("state.policy", "evidence.counts", "evidence.starts", "evidence.weights", "evidence.thetas")),
     *((f"episode {x}", array("episode", lambda _, x=x: np.int32(x))) for x in (-1, 0, 3, 5, 2**31 - 1)),
     *((f"evidence.episodes {x}", array("evidence.episodes", lambda _, x=x: np.int32(x))) for x in (-1, 3, 2**30)),
     *((f"{x} of {value}", array(f"evidence.{x}", entry(value))) for x, value in (
         ("counts", -1), ("row_counts", -1), ("since", -1), ("starts", -1), ("weights", -0.1), ("weights", 2.0),
-        ("weights", np.nan), ("theta", np.nan), ("theta", np.inf), ("loss", np.nan), ("loss", -np.inf))),
+        ("weights", np.nan), ("thetas", np.nan), ("thetas", np.inf), ("losses", np.nan), ("losses", -np.inf))),
     ("impossible of -1", array("evidence.impossible", lambda _: np.int32(-1))),
     ("table_loss of NaN", array("evidence.table_loss", lambda _: np.float64(np.nan))),
 ]  # fmt: skip
+
+
+STATES: list[tuple[str, str, Any, str]] = [
+    *(("information", "policy", x, f"{x}; actions are 0 to 1") for x in (-1, 2, 2**31 - 1, -(2**31))),
+    *(("information", "promise", x, f"{x}; it is finite") for x in (np.nan, np.inf, -np.inf)),
+    *(("uniform", "policy", x, f"{x}; it is a probability") for x in (np.nan, np.inf, -0.5, 1.5)),
+    ("uniform", "policy", 0.25, "0.75; probabilities sum to 1"),
+    *(("goal-cycling", "aims", x, f"{x}; it is finite, and not negative") for x in (-1, -(2**31))),
+    *(("ucrl-rfe", "episode", x, f"{x}; there are 4 episodes") for x in (-1, 5, 2**31 - 1)),
+    *(
+        ("ucrl-rfe", name, np.nan, "nan; it is finite")
+        for name in ("value", "f", "ridge.Sigma", "ridge.W", "ridge.b")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def of_explorers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs like `stored`, of several explorers."""
+    folder = tmp_path_factory.mktemp("explorers")
+    problem = hf.load(without_recipe(folder / "information")).problem
+    for name in ("uniform", "goal-cycling", "ucrl-rfe"):
+        given = {"budget": 20} if name == "ucrl-rfe" else {}
+        hf.explore(problem, name, episodes=4, out=folder / name, save_episodes=2, **given)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("explorer", "name", "value", "words"), STATES, ids=[f"{x[0]} {x[1]} {x[2]}" for x in STATES]
+)
+def test_a_state_that_no_explorer_leaves_is_passed_over(
+    explorer: str, name: str, value: Any, words: str, of_explorers: Path, tmp_path: Path
+) -> None:
+    """The first entry of one array is forged; its name, its value and what it must be are told."""
+    folder = Path(shutil.copytree(of_explorers / explorer, tmp_path / "a"))
+    change_checkpoint(folder / NEWEST, array(f"state.{name}", entry(value)))
+    expected = rf"{NEWEST}.*state\.{name}(\[[0, ]*\])? is {words}.*read up to episode 2"
+    with pytest.warns(store.RunWarning, match=expected):
+        run = hf.load(folder)
+    assert run.episodes == 2
 
 
 @pytest.mark.parametrize(("name", "change"), CHECKPOINTS, ids=[x[0] for x in CHECKPOINTS])

@@ -5,21 +5,47 @@
     lock                    held while someone explores into the folder
 
 A chunk is written when it is finished, so a batch that was interrupted goes on with the first one that is missing.
+Seals are no signatures: what is read must be of the types, shapes and ranges that the same call would write.
 """
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from horizonfree._inputs import shown, whole
 from horizonfree.errors import RunError
 from horizonfree.runs import sealed
 
 SETTINGS = "batch.json"
 Arrays = dict[str, np.ndarray]
+SLACK = 2**12  # bytes that an array may take in a file beside its numbers
+MOST_SETTINGS = 2**24  # bytes of settings that are read, and four times as many as there should be
+
+
+class Due(NamedTuple):
+    """What an array must be."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+Form = dict[str, Due]
+
+
+class Work(Protocol):
+    """What fills chunks, and knows what is in one."""
+
+    def form(self, first: int, size: int) -> Form:
+        """Every array of a chunk."""
+
+    def check(self, arrays: Arrays) -> None:
+        """Refuse, with a ValueError, numbers that cannot be."""
 
 
 class Store(Protocol):
@@ -27,7 +53,7 @@ class Store(Protocol):
 
     size: int
 
-    def load(self, first: int) -> Arrays | None:
+    def load(self, first: int, work: Work) -> Arrays | None:
         """The chunk that begins with this member, None if it is not there."""
 
     def save(self, first: int, arrays: Arrays) -> None:
@@ -40,7 +66,7 @@ class Nowhere:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def load(self, first: int) -> None:
+    def load(self, first: int, work: Work) -> None:
         """Nothing is there."""
 
     def save(self, first: int, arrays: Arrays) -> None:
@@ -53,14 +79,23 @@ class Folder:
     def __init__(self, path: Path, size: int, seal: str) -> None:
         self.path, self.size, self.seal = path, size, seal
 
-    def load(self, first: int) -> Arrays | None:
-        """The chunk, refused when it is damaged or belongs to another batch."""
+    def load(self, first: int, work: Work) -> Arrays | None:
+        """The chunk, refused when it is damaged, belongs to another batch, or is not what the work would fill in."""
         path = self._file(first)
-        if not path.exists():
-            return None
+        with sealed.told(path):
+            if not path.exists():
+                return None
+        form = work.form(first, self.size)
+        numbers = sum(math.prod(x.shape) * x.dtype.itemsize for x in form.values())
+        _check_length(path, numbers + SLACK * (len(form) + 1))
         header, arrays, _ = sealed.read_npz(path)
         if header != {"batch": self.seal, "first": first}:
             raise RunError(f"{path} belongs to another batch; remove it from this folder")
+        _check_form(path, arrays, form)
+        try:
+            work.check(arrays)
+        except ValueError as error:
+            raise RunError(f"{path}: {error}; remove it, and its members are explored again") from None
         return arrays
 
     def save(self, first: int, arrays: Arrays) -> None:
@@ -77,8 +112,32 @@ class Folder:
         return self.path / f"chunk-{first:08d}.npz"
 
 
+def _check_length(path: Path, most: int) -> None:
+    """Refuse a file that is longer than any of ours before it is read."""
+    with sealed.told(path):
+        size = path.stat().st_size
+    if size > most:
+        raise RunError(f"{path} has {size:,} bytes, a file of this batch at most {most:,}; remove it")
+
+
+def _check_form(path: Path, arrays: Arrays, form: Form) -> None:
+    """Refuse an array that is missing, foreign, or of another type or shape."""
+    for name in sorted({*arrays, *form}):
+        said = [
+            f"{x.dtype}{list(x.shape)}" if x is not None else "nothing"
+            for x in (arrays.get(name), form.get(name))
+        ]
+        if said[0] != said[1]:
+            raise RunError(
+                f"{path}: {name} is {said[0]}, but this batch keeps {said[1]} there; remove the file, and its members "
+                "are explored again"
+            )
+
+
 @contextmanager
-def opened(out: str | PathLike[str] | None, settings: Mapping[str, Any], size: int) -> Iterator[Store]:
+def opened(
+    out: str | PathLike[str] | None, settings: Mapping[str, Any], size: int, members: int
+) -> Iterator[Store]:
     """The store of a batch, held alone meanwhile; a folder that exists must have been begun with the same settings."""
     if out is None:
         yield Nowhere(size)
@@ -91,12 +150,14 @@ def opened(out: str | PathLike[str] | None, settings: Mapping[str, Any], size: i
     with sealed.locked(path):
         if not (path / SETTINGS).exists():
             sealed.write_json(path / SETTINGS, {**settings, "size": size})
+        _check_length(path / SETTINGS, MOST_SETTINGS + 4 * len(json.dumps(settings, indent=1)))
         found, seal = sealed.read_json(path / SETTINGS)
-        size = found.pop("size")
+        size = found.pop("size", None)
         other = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
         if other:
             raise RunError(
                 f"{path} was begun with other {', '.join(other)}; repeat the call it was begun with, or choose another "
-                "folder"
+                f"folder ({SETTINGS} says {other[0]} {shown(found.get(other[0]))})"
             )
-        yield Folder(path, size, seal)
+        meaning = f"the members of a chunk, a whole number from 1 to {members}"
+        yield Folder(path, whole(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), seal)

@@ -123,7 +123,7 @@ def explore_many(
     with _one_programme(over):
         size = job.fitting()
     with (
-        chunks.opened(out, job.settings(), size) as store,
+        chunks.opened(out, job.settings(), size, N) as store,
         meter(0, Until(0, N * episodes), progress) as show,
     ):
 
@@ -131,7 +131,7 @@ def explore_many(
             show(done, {}, None)
 
         for first in range(0, N, store.size):
-            arrays = store.load(first)
+            arrays = store.load(first, job)
             if arrays is None:
                 with _one_programme(over):
                     arrays = job.run(first, store.size, tell)

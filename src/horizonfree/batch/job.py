@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -15,17 +16,19 @@ from jaxtyping import Float, Int
 from horizonfree._inputs import LARGEST, shown, whole
 from horizonfree._x64 import to_device
 from horizonfree.batch.cast import Cast
-from horizonfree.batch.chunks import Arrays
+from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.loop import Progress
+from horizonfree.explorers.loop import Progress, Records
 from horizonfree.explorers.registry import describe
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rollout import Sampler
+from horizonfree.models.plain import under
 from horizonfree.planning import optimal
 from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
+from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.recipes import fingerprint, versions
 
 CHUNK_BYTES = 2 * 2**30  # bytes for a chunk where the device does not say what it has
@@ -157,6 +160,47 @@ class Job:
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
             | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
         )
+
+    def form(self, first: int, size: int) -> Form:
+        """The arrays of `run`: their types and shapes."""
+        N, C = min(size, len(self.cast) - first), len(self.checkpoints)
+        state, numbers = self._one_episode
+        return (
+            {f"progress.{i}": Due((N, *x.shape[1:]), x.dtype) for i, x in enumerate(jax.tree.leaves(state))}
+            | {f"records.{name}": Due((N, self.episodes), x.dtype) for name, x in numbers.items()}
+            | {f"curves.{name}": Due((N, C), np.dtype(float)) for name in self.judge.curves}
+        )
+
+    @cached_property
+    def _one_episode(self) -> tuple[Progress, Records]:
+        """The shapes of one member after an episode."""
+        shared, own = self.worlds([0])
+
+        def simulate() -> tuple[Progress, Records]:
+            state = begin_many(shared, own, is_wide=self.is_wide)
+            return simulate_many(shared, own, state, jnp.int32(1), 1, is_wide=self.is_wide)
+
+        shapes: tuple[Progress, Records] = eqx.filter_eval_shape(simulate)
+        return shapes
+
+    def check(self, arrays: Arrays) -> None:
+        """Refuse, with a ValueError, numbers that `run` does not return; the arrays are of its form."""
+
+        def fresh() -> Progress:
+            shared, own = self.worlds([0])
+            return begin_many(shared, own, is_wide=self.is_wide)
+
+        progress, num_actions = self.progress(arrays), self.cast.problems[0].num_actions
+        check_progress(progress, self.episodes, num_actions, fresh, axes=1)
+        for name, x in self.bets._asdict().items():
+            found = getattr(progress.evidence, name)
+            for i in np.flatnonzero((found != x).any(-1))[:1]:
+                raise ValueError(f"evidence.{name}[{i}] is {found[i]}; the bets of this batch have {x}")
+        for name, x in under(arrays, "curves.").items():
+            if np.isnan(x).any():
+                raise ValueError(
+                    f"curves.{name}{np.argwhere(np.isnan(x))[0].tolist()} is nan; it is a number"
+                )
 
     def progress(self, arrays: Arrays) -> Progress:
         """The states among the arrays of `run`."""

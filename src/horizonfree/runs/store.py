@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree._inputs import check_seed
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.explorers.loop import Progress, begin
@@ -33,11 +32,13 @@ from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.guarantees.bets import Bets
 from horizonfree.models.plain import arrays_of, path_name, under
 from horizonfree.runs import recipes, sealed
+from horizonfree.runs.manifest import check_manifest
+from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.records import from_lines, to_lines
-from horizonfree.runs.run import Run, check_progress
+from horizonfree.runs.run import Run
 from horizonfree.runs.until import Until, checked
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
 CHECKPOINTS = 2  # that are kept
 _CHECKPOINT = re.compile(r"checkpoint-(\d{10})\.npz")
@@ -198,11 +199,7 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
     """The run of a manifest, before its first episode and without a state."""
-    check_seed(header["seed"])
-    if not isinstance(header["seed"], int):
-        raise RunError(f"{folder}: seed is {header['seed']!r}; it must be a whole number, without a point")
-    if not isinstance(header["is_simulated"], bool):
-        raise RunError(f"{folder}: is_simulated is {header['is_simulated']!r}; it must be true or false")
+    check_manifest(folder / MANIFEST, header)
     problem = recipes.rebuild(header["problem"], arrays, header["versions"])
     explorer = None
     if header["explorer"] is not None:
@@ -282,7 +279,7 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     if header["until"] is not None:
         until = checked(Until(**header["until"], targets=arrays.get("until.targets")), run.problem)
     progress = jax.tree_util.tree_unflatten(shape, filled)
-    check_progress(progress, mark.episode)
+    check_progress(progress, mark.episode, run.problem.num_actions, first)
     records = from_lines(lines, header["records"]["types"], mark.episode)
     grown = dataclasses.replace(run, progress=progress, records=records, until=until)
     return grown, header["versions"], mark
@@ -304,8 +301,7 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
             words = f"{refused[0]}; read up to episode {_episode(path)}, and resuming makes the rest again"
             warnings.warn(RunWarning(words), stacklevel=4)
         return found
-    nothing = RunError(f"{folder} holds no checkpoint; explore again, into a new folder")
-    raise refused[0] if refused else nothing
+    raise (refused or [RunError(f"{folder} holds no checkpoint; explore again, into a new folder")])[0]
 
 
 def _checkpoints(folder: Path) -> list[Path]:
@@ -326,5 +322,5 @@ def _check_format(path: Path, header: Mapping[str, Any]) -> None:
     if header.get("format") != FORMAT:
         versions = header.get("versions")
         wrote = versions.get("horizonfree", "unknown") if isinstance(versions, dict) else "unknown"
-        form = f"format {header.get('format')}, this library reads {FORMAT}"
+        form = f"format {header.get('format')!r}, this library reads {FORMAT}"
         raise RunError(f"{path} has {form}; use the version that wrote it ({wrote})")
