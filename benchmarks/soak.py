@@ -136,6 +136,7 @@ def soak(
 
 
 def main() -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it, for the server too
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -20,6 +20,7 @@ BASE = {"__init__", "__main__", "_inputs", "_x64", "errors"}  # all that stands 
 # Methods of an object that lead to a module made for that object: the only imports against the way of the data.
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
+    ("problems.problem", "problems.tabular"),  # problem.seen_as()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.store"),  # run.save()
 }

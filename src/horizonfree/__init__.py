@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.rewards import goal, occupancy, rescale
-    from horizonfree.problems import Mixture, Problem, from_gymnasium, make, problems
+    from horizonfree.problems import Mixture, Problem, Tabular, from_gymnasium, make, problems
     from horizonfree.problems.truth import simulate, true_gap
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Problem",
     "Run",
+    "Tabular",
     "certify",
     "explore",
     "explore_many",
@@ -54,6 +55,7 @@ _HOME = {
     "Plan": "runs.run",
     "Problem": "problems",
     "Run": "runs.run",
+    "Tabular": "problems",
     "certify": "runs.logged",
     "explore": "runs.explore",
     "explore_many": "batch",

@@ -18,6 +18,7 @@ from horizonfree._x64 import Leaf
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Kernel, Space
 
+COUNTED = 16  # successors up to which counting is faster than bisection
 IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
 
 
@@ -55,13 +56,20 @@ class Sampler(eqx.Module):
         def step(s: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
             rule, u, v = inputs
             a = draw(v, jnp.cumsum(rule[s])) if is_random else rule[s].astype(jnp.int32)
-            j = (u >= self.cumulative[s, a]).sum(dtype=jnp.int32)
+            j = _slot(u, self.cumulative[s, a])
             s_next = self.succ[s, a, j]
             return s_next, (s_next, a, j)
 
         s1 = first_state(key_next, space)
         _, (s, a, j) = jax.lax.scan(step, s1, (policy, u_next, u_action))
         return Trajectory(jnp.concatenate([s1[None], s]), a, j)
+
+
+def _slot(u: Array, cumulative: Float[Array, " n"]) -> Int[Array, ""]:
+    """How many of the numbers are at most u: counted, or by bisection where there are many."""
+    if len(cumulative) <= COUNTED:
+        return (u >= cumulative).sum(dtype=jnp.int32)
+    return jnp.searchsorted(cumulative, u, side="right").astype(jnp.int32)
 
 
 def first_state(key: Array, space: Space) -> Int[Array, ""]:

@@ -46,7 +46,8 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
     """What the evidence says, at confidence 1 - delta."""
     share(delta, "delta")
     model, evidence = to_device((model, evidence))
-    return to_numpy(_confidence(model, evidence, jnp.asarray(float(delta))))
+    found: Confidence = to_numpy(_confidence(model, evidence, jnp.asarray(float(delta))))
+    return found.compact()
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:

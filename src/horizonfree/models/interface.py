@@ -78,6 +78,10 @@ class Confidence(eqx.Module):
     def more_episodes(self, target: float) -> float:
         """About how many more episodes like those seen bring eps to the target; infinite where that cannot be said."""
 
+    def compact(self) -> "Confidence":
+        """The same in less room, where a class can; on the host, where shapes may depend on numbers."""
+        return self
+
     @abc.abstractmethod
     def after(self, times: float) -> tuple["Confidence", float]:
         """About what would be said with so many times the data and the same estimate, and the episodes it takes.
@@ -90,12 +94,13 @@ class Model(eqx.Module):
     """A class of dynamics on a space.
 
     `methods` names its certificates for every reward, "uniform" first; `derived` the fields that are computed from the
-    others, which a stored run keeps as they were.
+    others, which a stored run keeps as they were; `explorer` the one to explore with where none is named.
     """
 
     space: eqx.AbstractVar[Space]
     methods: eqx.AbstractClassVar[tuple[str, ...]]
     derived: eqx.AbstractClassVar[tuple[str, ...]]
+    explorer: eqx.AbstractClassVar[str]
 
     @property
     @abc.abstractmethod

@@ -2,8 +2,9 @@
 
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.models.tabular.model import TabularModel
 
-CLASSES: dict[str, type[Model]] = {"mixture": MixtureModel}
+CLASSES: dict[str, type[Model]] = {"mixture": MixtureModel, "tabular": TabularModel}
 
 
 def class_name(model: Model) -> str:

@@ -5,12 +5,14 @@ from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.named import chains, grids, lower_bounds, operations, random
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
+from horizonfree.problems.tabular import Tabular
 
 __all__ = [
     "Mixture",
     "Parameter",
     "Problem",
     "ProblemSpec",
+    "Tabular",
     "chains",
     "from_gymnasium",
     "grids",

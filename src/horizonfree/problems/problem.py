@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.errors import SimulationError
+from horizonfree._inputs import shown
+from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Model
 
@@ -59,6 +60,17 @@ class Problem:
                 "you build it, or explore a real environment with known=problem"
             )
         return self.model.kernel(self.truth)
+
+    def seen_as(self, kind: str, *, support: str = "any") -> "Problem":
+        """The same system as a learner sees it who knows less: kind "tabular", an unknown table.
+
+        support: "any" (every state may follow every pair) or "given" (which transitions are possible is known).
+        """
+        from horizonfree.problems.tabular import seen_as
+
+        if kind != "tabular":
+            raise OptionError(f"kind is {shown(kind)}; it must be 'tabular'")
+        return seen_as(self, support)
 
     def to_gymnasium(self, reward: Any = None) -> Any:
         """The problem as a gymnasium.Env of episodes of H steps; a reward of any form, zero without one."""

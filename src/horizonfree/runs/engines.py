@@ -13,7 +13,7 @@ from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
 from horizonfree.mdp.rollout import UNSEEN, Sampler
-from horizonfree.problems.gymnasium.live import attempt, check_env_matches
+from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.run import Run
 
 BLOCK = 256  # the most episodes of one compiled call
@@ -55,7 +55,8 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
         state = _choose(explorer, model, episode_keys(key, state)[0], state)
-        trajectory, error = attempt(env, space, np.asarray(state.state.policy), rng, encode)
+        attempted = attempt(env, space, np.asarray(state.state.policy), rng, encode)
+        trajectory, error, _ = contradicted(attempted, np.asarray(state.evidence.counts), space)
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
         return *_absorb(explorer, model, None, state, to_device(trajectory)), error

@@ -16,6 +16,8 @@ from horizonfree.explorers.registry import find, make_explorer
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp import rewards
 from horizonfree.models.interface import Model
+from horizonfree.models.tabular.model import TabularModel
+from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.drive import SAVE_SECONDS, Saving, drive
 from horizonfree.runs.engines import simulated, stepped
@@ -29,12 +31,14 @@ _begin = eqx.filter_jit(begin)
 @x64
 def explore(
     problem: Any,
-    explorer: str | Explorer = "information",
+    explorer: str | Explorer | None = None,
     *,
     episodes: int | None = None,
     seed: int = 0,
     known: Problem | Model | None = None,
     encode: Callable[[Any], int] | None = None,
+    horizon: int | None = None,
+    start: Any = None,
     budget: int | None = None,
     until_eps: float | None = None,
     delta: float = 0.05,
@@ -49,7 +53,9 @@ def explore(
 
     problem: a Problem with its truth, which simulates itself; or a Gymnasium environment that is only stepped, with
         `known=` the problem it belongs to (and `encode=`, observation -> state, where its states are not integers).
-    explorer: a name (`explorers()` lists them, `options` are theirs) or an Explorer.
+        Without known= nothing is known of it: an unknown table, of `horizon` steps (its time limit) from `start` (a
+        state or a distribution; by default what it says, or where its first reset leads).
+    explorer: a name (`explorers()` lists them, `options` are theirs) or an Explorer; by default the one for the class.
     episodes: how many; with until_eps, at most how many.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
         reward= for the one or the several given. Certificates hold at all times, so stopping by them is allowed.
@@ -61,7 +67,7 @@ def explore(
         after a crash, load(out).resume() goes on from the last one.
     """
     flag(progress, "progress")
-    world = _world(problem, known)
+    world = _world(problem, known, horizon, start)
     is_simulated = world is problem
     asked, saving = check(episodes, until_eps, delta, budget), _saving(save_episodes, save_seconds)
     check_seed(seed)
@@ -70,7 +76,7 @@ def explore(
         "delta": asked.delta,
         "reward": reward,
     }
-    kind = build_explorer(explorer, world, options, given)
+    kind = build_explorer(world.model.explorer if explorer is None else explorer, world, options, given)
     if asked.until_eps is None:
         check_reward_matters(kind, reward)
     end = until(world, 0, asked, reward)
@@ -118,8 +124,10 @@ def advance(
     return drive(run, end, engine, saving, progress)
 
 
-def _world(problem: Any, known: Any) -> Problem:
-    """The problem itself, or the one that an environment is known to belong to."""
+def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
+    """The problem itself, the one that an environment is known to belong to, or an unknown table."""
+    if (horizon is not None or start is not None) and (isinstance(problem, Problem) or known is not None):
+        raise OptionError("horizon= and start= are for an environment of which nothing is known")
     if isinstance(problem, Problem):
         if known is not None:
             raise OptionError(
@@ -127,7 +135,7 @@ def _world(problem: Any, known: Any) -> Problem:
             )
         return problem
     if known is None:
-        raise OptionError("to explore a real environment say which class it belongs to: known=problem")
+        return unknown_table(problem, horizon, start)
     if isinstance(known, Model):
         return Problem(known)
     if not isinstance(known, Problem):
@@ -165,9 +173,14 @@ def build_explorer(
     if not isinstance(problem.model, kind.learns):
         raise OptionError(
             f"explorer {explorer!r} learns a {kind.learns.__name__}, but this problem has a "
-            f"{type(problem.model).__name__}; choose another explorer"
+            f"{type(problem.model).__name__}; choose another explorer{_advice(kind)}"
         )
     return kind
+
+
+def _advice(explorer: Explorer) -> str:
+    """What else could be done about an explorer of another class."""
+    return ", or explore problem.seen_as('tabular')" if issubclass(TabularModel, explorer.learns) else ""
 
 
 def check_reward_matters(explorer: Explorer, reward: Any) -> None:

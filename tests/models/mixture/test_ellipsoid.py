@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree.models.mixture.ellipsoid import curvature, opnorm, psi, psi_inverse, psi_inverse_below
+from horizonfree.guarantees.psi import curvature, psi, psi_inverse
+from horizonfree.models.mixture.ellipsoid import opnorm, psi_inverse_below
 from tests.reference import cases
 
 

@@ -20,13 +20,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from horizonfree.guarantees.psi import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit
 from horizonfree.models.mixture.rows import coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
 
 FEW = 16  # the largest q for which XLA multiplies matrices faster as sums than one by one
 ROUNDS = 6  # of tightening; the last ones change little
-NEWTON = 6  # steps for the inverses of psi
+NEWTON = 6  # steps for the inverse of psi below 0
 SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
 
 
@@ -47,30 +48,6 @@ class Ellipsoid(eqx.Module):
     def width(self) -> Float[Array, " R"]:
         """How far each probability may be from p, in the ellipsoid and within [0,1]."""
         return jnp.minimum(jnp.linalg.norm(self.z, axis=1), 1.0)
-
-
-def psi(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """x - log(1 + x)."""
-    return x**2 * curvature(x)
-
-
-def curvature(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """k(x) = (x - log(1 + x)) / x^2 for x >= -1: decreasing, 1/2 at 0, infinite at -1."""
-    is_small = jnp.abs(x) < 1e-3
-    safe = jnp.where(is_small, 1.0, x)
-    series = 1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7))))
-    return jnp.where(is_small, series, (safe - jnp.log1p(safe)) / safe**2)
-
-
-def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The x >= 0 with psi(x) = c, from above: Newton on a convex increasing function, started above the root."""
-
-    def newton(_: Array, x: Array) -> Array:
-        return x - (psi(x) - c) * (1 + x) / jnp.maximum(x, 1e-300)
-
-    start = c + jnp.sqrt(c * (c + 2))  # as psi(x) >= x^2 / (2 (1 + x))
-    root: Array = jax.lax.fori_loop(0, NEWTON, newton, start)
-    return root
 
 
 def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:

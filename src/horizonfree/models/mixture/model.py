@@ -49,6 +49,7 @@ class MixtureModel(Model):
     unit: float = eqx.field(static=True)
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
+    explorer: ClassVar[str] = "information"
 
     @property
     def dim(self) -> int:

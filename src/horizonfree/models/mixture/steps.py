@@ -21,9 +21,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from horizonfree.guarantees.psi import curvature, psi
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, curvature, opnorm, psi
+from horizonfree.models.mixture.ellipsoid import Ellipsoid, opnorm
 from horizonfree.models.mixture.rows import at_slots, norm
 from horizonfree.models.mixture.valid import ValidSet
 

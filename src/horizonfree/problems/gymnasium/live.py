@@ -1,7 +1,7 @@
 """Episodes of a real environment that we may only step, as the states and actions of a known class."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     import gymnasium
 
 Encode = Callable[[Any], int]
+
+
+class Attempt(NamedTuple):
+    """An episode as far as it was seen, what broke it off, and the state and step in which the environment ended it."""
+
+    trajectory: Trajectory
+    error: Exception | None
+    end: tuple[int, int] | None
 
 
 def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None) -> None:
@@ -58,7 +66,7 @@ def run_episode(
     The environment's seed and the random actions come from rng. After termination the environment counts as
     staying where it ended. A transition that is impossible under every parameter is refused.
     """
-    trajectory, error = attempt(env, space, policy, rng, encode)
+    trajectory, error, _ = attempt(env, space, policy, rng, encode)
     if error is not None:
         raise error
     return trajectory
@@ -70,7 +78,7 @@ def attempt(
     policy: Any,
     rng: np.random.Generator,
     encode: Encode | None = None,
-) -> tuple[Trajectory, Exception | None]:
+) -> Attempt:
     """As `run_episode`, but what was seen before an error is returned with it.
 
     To forget such an episode would be to choose the data by what they say. Steps that were not seen have the slot
@@ -84,6 +92,7 @@ def attempt(
     s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
     starts = np.flatnonzero(space.starts())
     s[:] = starts[0]
+    end: tuple[int, int] | None = None
 
     def state(observation: Any) -> int:
         if encode is None:
@@ -100,6 +109,7 @@ def attempt(
         return whole(found, name, 0, S - 1, meaning, ShapeError)
 
     def go() -> None:
+        nonlocal end
         observation, _ = env.reset(seed=int(rng.integers(2**31)))
         first = starts[0] if has_drawn_start else state(observation)
         if first not in starts:
@@ -121,6 +131,8 @@ def attempt(
                 observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = state(observation)
+            if is_over and end is None:
+                end = int(s[h + 1]), h
             j[h] = _slot(space, int(s[h]), int(a[h]), int(s[h + 1]))
             if j[h] == IMPOSSIBLE:
                 raise ModelError(
@@ -136,8 +148,29 @@ def attempt(
     try:
         go()
     except Exception as error:
-        return Trajectory(*map(leaf, (s, a, j))), error
-    return Trajectory(*map(leaf, (s, a, j))), None
+        return Attempt(Trajectory(*map(leaf, (s, a, j))), error, end)
+    return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
+
+
+def contradicted(attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Space) -> Attempt:
+    """The attempt; with an error where it ended in a state that earlier episodes have left: these are two states.
+
+    Then the step to the end is impossible for every parameter: the class is wrong.
+    """
+    if attempted.end is None or attempted.error is not None:
+        return attempted
+    s, h = attempted.end
+    left = (np.asarray(counts[s]) * (np.asarray(space.succ[s]) != s)).sum()
+    if not left:
+        return attempted
+    error = ModelError(
+        f"the environment ended in state {s} after {h + 1} steps, but earlier episodes went on from there {left} times: "
+        "its observation does not tell whether the episode is over; wrap the environment so that ends are states of "
+        "their own"
+    )
+    trajectory = attempted.trajectory
+    j = np.where(np.arange(len(trajectory.j)) == h, IMPOSSIBLE, trajectory.j).astype(np.int32)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, attempted.end)
 
 
 def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space) -> bool:

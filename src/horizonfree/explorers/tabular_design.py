@@ -1,0 +1,92 @@
+"""Go where the balls of an unknown table are largest: one dynamic programme now and then.
+
+Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems"; the bonus is that of
+    Menard et al. 2021, "Fast active learning for pure exploration in reinforcement learning" (RF-Express), without
+    clipping and without a factor H.
+Algorithm: pi_k = argmax over pi of E_{p_hat, pi} sum_{h<H} bonus(s_h, a_h), p_hat the frequencies,
+    bonus = (1.1 (m - 1) + log(X/delta)) / n after n visits that showed m successors, which is about eps, the radius of
+    the pair's ball (models/tabular/radius.py); 4 log(X/delta) for a pair without visits, after which nothing is
+    counted. Known pairs have no bonus. It is made anew after every 1 + k/50 episodes.
+Symbols: X unknown pairs.
+Guarantee: that of the certificate of its evidence. kappa = max over pi of E sum eps is what the certificate for every
+    reward is made of, and the design that minimises its largest value has kappa = (n eps) X / K (Kiefer and Wolfowitz).
+Departures: none.
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.options import Delta
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.interface import Model
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.model import TabularModel
+from horizonfree.planning.backward import TIE, optimal_jax
+
+PER_SUCCESSOR = 1.1  # of n eps, for every successor but the first
+UNSEEN_PAIR = 4.0  # of log(X/delta), as if n = 1/4
+PATIENCE = 50  # a policy is kept for k/50 episodes after episode k
+
+
+class State(eqx.Module):
+    """The policy, what it promises, and after which episode the next is made."""
+
+    policy: Int[Array, "H S"]
+    promise: Float[Array, ""]
+    until: Int[Array, ""]
+    is_due: Bool[Array, ""]
+
+
+class TabularDesign(Explorer):
+    """For unknown tables: the policy that goes where least is known."""
+
+    delta: Delta = 0.05
+    learns: ClassVar[type[Model]] = TabularModel
+
+    def init(self, model: TabularModel) -> State:
+        """No design yet."""
+        H, S, _ = model.space.sizes
+        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.int32(0), jnp.asarray(True))
+
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+        """The best policy for the bonuses of now, and how long it is kept."""
+        bonus = self.bonus(model, evidence)
+        H = model.space.horizon
+        reward = jnp.where(jnp.arange(H)[:, None, None] < H - 1, bonus, 0.0)
+        n = evidence.visits[..., None]
+        kernel = model.space.kernel(
+            evidence.counts / jnp.maximum(n, 1)
+        )  # leads nowhere where nothing was seen
+        policy, V = optimal_jax(kernel, reward, TIE)
+        k = evidence.episodes
+        return State(policy, model.space.at_start(V[0]), k + 1 + k // PATIENCE, jnp.asarray(False))
+
+    def bonus(self, model: TabularModel, evidence: Evidence) -> Float[Array, "S A"]:
+        """About the radius of every pair's ball; traced."""
+        s, a = model.pairs.T
+        N = evidence.counts[s, a]
+        n, seen = N.sum(-1), (N > 0).sum(-1)
+        L = jnp.log(max(model.num_unknown, 1) / self.delta)
+        bonus = jnp.where(n > 0, (PER_SUCCESSOR * (seen - 1) + L) / jnp.maximum(n, 1), UNSEEN_PAIR * L)
+        return jnp.zeros(model.space.sizes[1:]).at[s, a].set(bonus)
+
+    def update(
+        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+    ) -> tuple[State, Info]:
+        """All that is learnt is in the evidence."""
+        is_due = evidence.episodes >= state.until
+        return State(state.policy, state.promise, state.until, is_due), Info({"promise": state.promise})
+
+    def plan(
+        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> Planned:
+        """The best policy in the frequencies."""
+        return Planned(*optimal_jax(model.estimate(evidence), reward))
+
+    def claim(self, model: TabularModel, state: State) -> None:
+        """None of its own: the certificate of its evidence is the guarantee."""
+        return None

@@ -1,0 +1,54 @@
+"""The balls of all pairs, on short lists of the successors that their centres have: what all bounds are made of."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._x64 import Leaf
+from horizonfree.guarantees.psi import curvature, psi_inverse
+from horizonfree.mdp.space import Space
+from horizonfree.models.tabular.support import highest_mean
+
+
+class Balls(eqx.Module):
+    """KL(prob || p)(s,a) <= eps(s,a) for every pair: 0 where the row is known, infinite where nothing is.
+
+    `succ` and `prob` list the successors of the centre. `is_open`: p may have mass outside them.
+    """
+
+    succ: Int[Leaf, "S A C"]
+    prob: Float[Leaf, "S A C"]
+    eps: Float[Leaf, "S A"]
+    is_open: Bool[Leaf, "S A"]
+
+    @property
+    def is_unknown(self) -> Bool[Array, "S A"]:
+        """Where nothing is known."""
+        return ~jnp.isfinite(self.eps)
+
+    @property
+    def leak(self) -> Float[Array, "S A"]:
+        """rho, the most mass that p has outside the centre: KL(prob || p) >= -log(1 - mass)."""
+        return jnp.where(self.is_open, -jnp.expm1(-self.eps), 0.0)
+
+    def weights(self) -> Float[Array, "S A C"]:
+        """w_i = p_hat_i / k(b_i), b_i the most that x_i = p_i/p_hat_i - 1 can be: sum p_hat_i^2 x_i^2 / w_i <= eps.
+
+        So |sum (p - p_hat)_i v_i| <= sqrt(eps sum w_i v_i^2) over the centre, for every v. Zero where nothing is
+        known; traceable.
+        """
+        is_used = (self.prob > 0) & ~self.is_unknown[..., None]
+        p = jnp.where(is_used, self.prob, 1.0)
+        b = jnp.minimum(psi_inverse(jnp.where(is_used, self.eps[..., None] / p, 0.0)), 1 / p - 1)
+        return jnp.where(is_used, p / curvature(b), 0.0)
+
+    def highest(self, space: Space, v: Float[Array, "k S"]) -> Float[Array, "k S A"]:
+        """max of p.v over each ball, for k functions of the states; traceable."""
+        prob, eps = (jnp.broadcast_to(x, (len(v), *x.shape)) for x in (self.prob, self.eps))
+        return highest_mean(prob, eps, v[:, self.succ], largest(space, v))
+
+
+def largest(space: Space, v: Float[Array, "k S"]) -> Float[Array, "k S A"]:
+    """The largest value among the possible successors of each pair; traceable."""
+    at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
+    return jnp.where(space.support, at_slot, -jnp.inf).max(-1)

@@ -1,0 +1,143 @@
+"""What the evidence of a table says at confidence 1 - delta: a ball around the frequencies of every unknown pair."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.models.interface import Confidence
+from horizonfree.models.tabular import radius
+from horizonfree.models.tabular.balls import Balls
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.uniform import Uniform, uniform
+
+TYPICAL = 14.0  # n eps of a pair that has been seen often
+FINITE = 1e100  # a larger kappa stands for infinity
+
+
+class TabularConfidence(Confidence):
+    """The centres of the balls are the kernel to plan with; rows of which nothing is known lead nowhere in it."""
+
+    kernel: Kernel
+    eps: Float[Leaf, ""]
+    delta: Float[Leaf, ""]
+    is_refuted: Bool[Leaf, ""]
+    balls: Balls
+    uniform: Uniform
+    pairs: Int[Leaf, "X 2"]
+    visits: Int[Leaf, " X"]
+    episodes: Int[Leaf, ""]
+    impossible: Int[Leaf, ""]
+
+    def parts(self) -> dict[str, float]:
+        """kappa only where it says something."""
+        kappa = float(self.uniform.kappa)
+        return {
+            "episodes": float(self.episodes),
+            "pairs": float(len(self.pairs)),
+            "known": float(np.isfinite(self._radii()).sum()),
+            **({"least": float(self.visits.min())} if len(self.pairs) else {}),
+            **({"kappa": kappa} if kappa < FINITE else {}),
+        }
+
+    def refutation(self) -> str:
+        """Transitions outside the support."""
+        return f"{int(self.impossible)} transitions are impossible for every parameter"
+
+    def missing(self) -> str:
+        """Pairs of which nothing is known, or just more episodes."""
+        X, least = len(self.pairs), int(np.argmin(self.visits))
+        s, a = np.asarray(self.pairs)[least]
+        seen = f"the least seen of {X} unknown pairs (s,a) is ({s}, {a}), {int(self.visits[least])} times"
+        enough = float(f"{self.needed(0.5):.2g}")
+        wanted = f"a gap of 0.5 needs about {enough:,.0f} well-chosen episodes in all"
+        unknown = int((~np.isfinite(self._radii())).sum())
+        return (
+            f"nothing is known of {unknown} of {X} pairs; {seen}; {wanted}"
+            if unknown
+            else f"{seen}; {wanted}"
+        )
+
+    def needed(self, target: float) -> float:
+        """2 (n eps) X / target^2: episodes of the best design for a gap, with the n eps of the pairs so far."""
+        eps = self._radii()
+        is_known = np.isfinite(eps)
+        n_eps = (np.asarray(self.visits)[is_known] * eps[is_known]).tolist() or [TYPICAL]
+        return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
+
+    def more_episodes(self, target: float) -> float:
+        """kappa falls like 1/episodes; where it says nothing, what the best design needs in all, less those seen."""
+        kappa, seen = float(self.uniform.kappa), int(self.episodes)
+        if float(self.eps) <= target:
+            return 0.0
+        if kappa < FINITE:
+            wanted = -math.log1p(-(target**2)) / 2
+            return max(0.0, math.ceil(seen * (kappa / wanted - 1)))
+        return max(0.0, math.ceil(self.needed(target) - seen))
+
+    def after(self, times: float) -> tuple["TabularConfidence", float]:
+        """Balls shrink like 1/times; pairs of which nothing is known stay so."""
+        kappa, pinsker = float(self.uniform.kappa) / times, float(self.uniform.pinsker) / math.sqrt(times)
+        found = [pinsker, math.sqrt(-math.expm1(-2 * kappa)), kappa]
+        shrunk = eqx.tree_at(
+            lambda x: (x.balls.eps, x.uniform, x.eps),
+            self,
+            (
+                leaf(np.asarray(self.balls.eps) / times),
+                Uniform(*(leaf(np.asarray(x)) for x in found)),
+                leaf(np.asarray(min(found[:2]))),
+            ),
+        )
+        return shrunk, int(self.episodes) * (times - 1)
+
+    def compact(self) -> "TabularConfidence":
+        """The same on the shortest lists of successors; on the host. Bounds of a reward cost their length squared."""
+        prob = np.asarray(self.balls.prob)
+        width = max(1, int((prob > 0).sum(-1).max()))
+        order = np.argsort(prob == 0, axis=-1, kind="stable")[..., :width]
+        succ, short = (leaf(np.take_along_axis(np.asarray(x), order, -1)) for x in (self.balls.succ, prob))
+        balls = Balls(succ, short, self.balls.eps, self.balls.is_open)
+        shorter: TabularConfidence = eqx.tree_at(lambda x: x.balls, self, balls)
+        return shorter
+
+    def _radii(self) -> Float[np.ndarray, " X"]:
+        """eps of the unknown pairs."""
+        s, a = np.asarray(self.pairs).T
+        radii: np.ndarray = np.asarray(self.balls.eps)[s, a]
+        return radii
+
+
+def confidence(
+    space: Space, pairs: Int[Array, "X 2"], evidence: Evidence, delta: Float[Array, ""], has_kt: bool
+) -> TabularConfidence:
+    """The balls of all unknown pairs and the gap for every reward; traceable."""
+    s, a = pairs.T
+    N = evidence.counts[s, a]
+    ball = radius.balls(N.astype(jnp.float64), space.support[s, a], radius.level(len(pairs), delta), has_kt)
+    even = space.support / space.support.sum(-1, keepdims=True)
+    prob = even.at[s, a].set(ball.centre)  # rows with one possible successor, or out of reach, are even
+    nowhere = jnp.zeros(space.succ.shape[:2])
+    balls = Balls(
+        succ=jnp.asarray(space.succ),
+        prob=prob,
+        eps=nowhere.at[s, a].set(ball.eps),
+        is_open=jnp.zeros_like(nowhere, bool).at[s, a].set(~ball.is_complete),
+    )
+    kernel = space.kernel(prob)
+    found = uniform(space, kernel, balls.eps)
+    return TabularConfidence(
+        kernel=kernel,
+        eps=found.gap(),
+        delta=delta,
+        is_refuted=evidence.impossible > 0,
+        balls=balls,
+        uniform=found,
+        pairs=jnp.asarray(pairs),
+        visits=N.sum(-1),
+        episodes=evidence.episodes,
+        impossible=evidence.impossible,
+    )

@@ -1,0 +1,210 @@
+"""The class of unknown tables: every kernel with the given support, or every kernel at all.
+
+A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
+successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
+terminal state is one whose only successor is itself. Where any state may follow, the lists are dense.
+"""
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._inputs import numbers
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
+from horizonfree.models.interface import Bounds, Model, Policy
+from horizonfree.models.tabular import evidence as ev
+from horizonfree.models.tabular import radius
+from horizonfree.models.tabular.confidence import TabularConfidence, confidence
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.tangent import reward_bounds
+from horizonfree.planning.backward import optimal_jax
+
+MOST_ENTRIES = 2**28  # of the successor lists
+HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
+EPS = float(np.finfo(np.float64).eps)
+
+
+class TabularModel(Model):
+    """A space and its unknown pairs; `is_support_known` False: any state may follow an unknown pair."""
+
+    space: Space
+    pairs: Int[Leaf, "X 2"]
+    is_support_known: bool = eqx.field(static=True)
+    methods: ClassVar[tuple[str, ...]] = ("uniform",)
+    derived: ClassVar[tuple[str, ...]] = ()
+    explorer: ClassVar[str] = "tabular-design"
+
+    def check(self) -> None:
+        """The pairs must be those that the space leaves unknown."""
+        check_space(self.space)
+        if not isinstance(self.is_support_known, bool):
+            raise ShapeError(f"is_support_known is {self.is_support_known!r}; it must be true or false")
+        pairs, wanted = np.asarray(self.pairs), unknown_pairs(self.space)
+        if pairs.dtype != wanted.dtype or not np.array_equal(pairs, wanted):
+            raise ShapeError(
+                f"the stored unknown pairs are not the {len(wanted)} that the lists of successors leave"
+            )
+
+    @property
+    def num_unknown(self) -> int:
+        """X, the number of unknown pairs."""
+        return len(self.pairs)
+
+    def kernel(self, parameter: Float[Leaf, "S A n"]) -> Kernel:
+        """The table itself."""
+        if np.shape(parameter) != self.space.succ.shape:
+            raise ShapeError(
+                f"the table has shape {np.shape(parameter)}; on the successor lists it is {self.space.succ.shape}"
+            )
+        return self.space.kernel(parameter)
+
+    def parameter(self, given: Any, name: str) -> Float[np.ndarray, "S A n"]:
+        """Probabilities [S, A, S], brought to the successor lists; rows are made to sum to one exactly."""
+        table, succ, support = (
+            numbers(given, name),
+            np.asarray(self.space.succ),
+            np.asarray(self.space.support),
+        )
+        S, A, _ = succ.shape
+        if table.shape != (S, A, S):
+            raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
+        prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
+        lost = np.abs(table).sum(-1) - np.abs(prob).sum(-1)
+        if (lost > 0).any():
+            s, a = np.argwhere(lost > 0)[0]
+            s_next = next(i for i in np.flatnonzero(table[s, a]) if i not in succ[s, a][support[s, a]])
+            raise KernelError(
+                f"{name}: P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g}, but the support (or a terminal "
+                "state) says that it is impossible"
+            )
+        check_kernel(self.space.kernel(leaf(prob)), name)
+        prob = np.maximum(prob, 0.0)
+        return np.asarray(prob / prob.sum(-1, keepdims=True))
+
+    def in_units(self, parameter: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, " d"]:
+        """The probabilities of all possible transitions, one after the other."""
+        flat: np.ndarray = np.asarray(parameter)[np.asarray(self.space.support)]
+        return flat
+
+    def nothing(self, bets: Bets) -> Evidence:
+        """No counts."""
+        return ev.nothing(self.space, bets)
+
+    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+        """Counts; traced."""
+        return ev.learn(self.space, evidence, trajectory)
+
+    def estimate(self, evidence: Evidence) -> Kernel:
+        """The frequencies; every possible successor alike where there are none; traced."""
+        n = evidence.visits[..., None]
+        even = self.space.support / self.space.support.sum(-1, keepdims=True)
+        return self.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
+
+    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> TabularConfidence:
+        """A ball for every unknown pair; traced."""
+        return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
+
+    def bounds(self, confidence: TabularConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
+        """By tangents, by optimism and pessimism, and by the gap for every reward; traced."""
+        return reward_bounds(self.space, confidence.balls, self.pairs, reward, policy)
+
+    def sharper(
+        self, evidence: Evidence, confidence: TabularConfidence, method: str
+    ) -> tuple[float, dict[str, float]]:
+        """There is no other method."""
+        raise OptionError(f"method is {method!r}; tables have 'uniform' alone")
+
+    @property
+    def sharpest(self) -> str:
+        """The only one."""
+        return "uniform"
+
+    def rounding(self) -> float:
+        """In H steps sums of n products, a few functions of each."""
+        return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
+
+    def excess(
+        self, evidence: Evidence, parameter: Float[Array, "S A n"], delta: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """Of the pair that leaves the parameter out by most; traced."""
+        s, a = self.pairs.T
+        if not len(self.pairs):
+            return -jnp.log(1 / delta)
+        m = self.space.support[s, a].sum(-1).astype(jnp.float64)
+        N = evidence.counts[s, a].astype(jnp.float64)
+        L = radius.level(len(self.pairs), delta)
+        return radius.excess(N, parameter[s, a], m, L, self.is_support_known).max()
+
+    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
+        """K T / X, T the largest expected sum of 1/visits over an episode: optimal design; traced."""
+        if not len(self.pairs):
+            return jnp.zeros(())
+        s, a = self.pairs.T
+        promise = jnp.zeros(self.space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], HALF))
+        _, V = optimal_jax(self.estimate(evidence), jnp.broadcast_to(promise, self.space.sizes))
+        return evidence.episodes * self.space.at_start(V[0]) / len(self.pairs)
+
+    def earlier(self, evidence: Evidence) -> list[Evidence]:
+        """Counts do not tell when."""
+        return []
+
+    def doubts(self, confidence: TabularConfidence) -> Float[np.ndarray, " S"]:
+        """By Pinsker's inequality, for the worst action."""
+        return np.where(self.space.reachable, self._doubt(confidence).max(axis=1), np.nan)
+
+    def mean_doubt(self, confidence: TabularConfidence) -> float:
+        """Over the unknown pairs."""
+        s, a = np.asarray(self.pairs).T
+        return float(self._doubt(confidence)[s, a].mean()) if len(s) else 0.0
+
+    def intervals(self, confidence: TabularConfidence) -> None:
+        """Too many to show."""
+        return None
+
+    def _doubt(self, confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
+        """|p - p_hat| <= sqrt(eps/2) for every successor."""
+        return np.minimum(1.0, np.sqrt(np.asarray(confidence.balls.eps) / 2))
+
+
+def unknown_pairs(space: Space) -> Int[np.ndarray, "X 2"]:
+    """Pairs of reachable states with more than one possible successor."""
+    is_unknown = (np.asarray(space.support).sum(-1) > 1) & np.asarray(space.reachable)[:, None]
+    return np.argwhere(is_unknown).astype(np.int32)
+
+
+def tabular_model(
+    possible: Bool[np.ndarray, "S A S"], *, horizon: Any, start: Any, is_support_known: bool
+) -> TabularModel:
+    """The class of all tables in which only these transitions are possible."""
+    succ, support, is_dense = lists(possible)
+    space = make_space(succ, support, is_dense, horizon, start)
+    return TabularModel(space, leaf(unknown_pairs(space)), is_support_known)
+
+
+def lists(
+    possible: Bool[np.ndarray, "S A S"],
+) -> tuple[Int[np.ndarray, "S A n"], Bool[np.ndarray, "S A n"], bool]:
+    """Successor lists of what is possible, and whether they are dense; refuses a pair that leads nowhere."""
+    S, A, _ = possible.shape
+    if possible.size > MOST_ENTRIES:
+        raise ShapeError(
+            f"{S:,} states and {A:,} actions make a table of {possible.size:,} entries, too many to hold"
+        )
+    count = possible.sum(-1)
+    if (count == 0).any():
+        s, a = np.argwhere(count == 0)[0]
+        raise KernelError(f"(s={s}, a={a}) has no possible successor; support must leave at least one")
+    n = int(count.max())
+    if 2 * n > S:
+        return np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy(), possible.copy(), True
+    order = np.argsort(~possible, axis=-1, kind="stable")[..., :n].astype(np.int32)
+    is_slot = np.arange(n) < count[..., None]
+    last = np.take_along_axis(order, count[..., None] - 1, axis=-1)
+    return np.where(is_slot, order, last), is_slot, False

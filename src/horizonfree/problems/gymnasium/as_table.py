@@ -1,0 +1,84 @@
+"""A Gymnasium environment of which nothing is known but its spaces, as an unknown table.
+
+States and actions are those of its discrete spaces, the horizon is its time limit. After termination it counts as
+staying where it ended, so a state in which episodes end is never left; one that ends some episodes and not others is
+two states, and such an environment is refused when it shows that (live.py).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import shown
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.problems.gymnasium.table import absorbing, read_table
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.tabular import Tabular
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, start: Any = None) -> Problem:
+    """The environment as a table of which every transition is unknown, and any state may follow any other.
+
+    horizon: the environment's time limit unless given. start: a state or a distribution over states; by default what
+    the environment says of it (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where
+    its table `P` can be read, states in which it always ends are known to be so; nothing else is taken from it.
+    """
+    from gymnasium.spaces import Discrete
+
+    lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
+    if lacking:
+        raise ShapeError(
+            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
+        )
+    sizes = []
+    for kind, space in (("observation", env.observation_space), ("action", env.action_space)):
+        if not isinstance(space, Discrete):
+            raise ShapeError(
+                f"the {kind} space of the environment is {space}; a table needs Discrete spaces: wrap the environment "
+                "so that it has finitely many (gymnasium.ObservationWrapper), or give known= and encode="
+            )
+        sizes.append(int(space.n))
+    S, A = sizes
+    return Tabular(
+        S,
+        A,
+        _limit(env) if horizon is None else horizon,
+        _start(env, S) if start is None else start,
+        terminal=_terminal(env, S),
+        name=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,
+    )
+
+
+def _limit(env: "gymnasium.Env[Any, Any]") -> int:
+    """The time limit of the environment."""
+    limit = getattr(env.spec, "max_episode_steps", None) or getattr(env, "_max_episode_steps", None)
+    if limit is None:
+        raise OptionError(
+            "the environment has no time limit, so that an episode may never end; say how many steps: horizon=100"
+        )
+    return int(limit)
+
+
+def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " S"]:
+    """Where episodes start, as far as the environment tells."""
+    said = getattr(env.unwrapped, "initial_state_distrib", None)
+    if said is not None and np.shape(said) == (S,):
+        return np.asarray(said, np.float64)
+    observation, _ = env.reset(seed=0)
+    return int(observation) - int(env.observation_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
+
+
+def _terminal(env: "gymnasium.Env[Any, Any]", S: int) -> list[int]:
+    """States in which the environment's own table, where it has one, always ends; but not those it can start in."""
+    if not hasattr(env.unwrapped, "P"):
+        return []
+    try:
+        table = read_table(env.unwrapped)
+    except (ShapeError, UnknownNameError, OptionError):
+        return []
+    rho = getattr(env.unwrapped, "initial_state_distrib", np.zeros(S))
+    return np.flatnonzero(absorbing(table, np.asarray(rho))).tolist() if table.num_states == S else []

@@ -1,0 +1,142 @@
+"""Problems of which nothing is known but states, actions and, perhaps, which transitions are possible."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from horizonfree._inputs import integers, numbers, shown, whole
+from horizonfree._x64 import leaf
+from horizonfree.errors import OptionError, ShapeError
+from horizonfree.mdp.space import Space
+from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
+from horizonfree.problems.problem import Problem
+
+LARGEST_TABLE = 2**31 - 1  # states or actions
+
+
+class Tabular:
+    """An unknown table: `Tabular(states, actions, horizon)` to explore an environment, `from_table` to simulate one.
+
+    start: a state, or a known distribution from which the first state is drawn. terminal: states in which an episode is
+    over, whatever the action; they are known to lead to themselves.
+    """
+
+    def __new__(  # type: ignore[misc]  # what people want is the problem
+        cls,
+        num_states: Any,
+        num_actions: Any,
+        horizon: Any,
+        start: Any = 0,
+        support: Any = None,
+        terminal: Any = (),
+        *,
+        name: str = "tabular",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """A problem without a truth. support [S, A, S] says which transitions are possible; by default all are."""
+        meaning = "a whole number of at least 1"
+        S = whole(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
+        A = whole(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
+        possible, is_known = _possible(S, A, "any" if support is None else support, None, terminal)
+        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
+        return _problem(model, None, name, layout)
+
+    @staticmethod
+    def from_table(
+        P: Any,
+        *,
+        horizon: int,
+        start: Any = 0,
+        support: Any = "any",
+        terminal: Any = (),
+        name: str = "tabular",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """A problem that simulates the table P [S, A, S] and does not know it.
+
+        support: "any" (every state may follow every pair), "given" (the transitions of positive probability in P are
+        known to be the possible ones), or an array [S, A, S] of what is known to be possible.
+        """
+        table = numbers(P, "P")
+        if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
+            raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
+        possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, terminal)
+        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
+        return _problem(model, model.parameter(table, "P"), name, layout)
+
+
+def seen_as(problem: Problem, support: str = "any") -> Problem:
+    """The same system as an unknown table.
+
+    support: "any": nothing is known of it but the states that can never be left, as terminal ones; "given": what the
+    problem calls impossible is known to be impossible.
+    """
+    if not isinstance(problem, Problem):
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    if not isinstance(support, str) or support not in ("any", "given"):
+        raise OptionError(f"support is {shown(support)}; it must be 'any' or 'given'")
+    space, truth = problem.space, None if problem.truth is None else problem.kernel()
+    if support == "given":
+        model = TabularModel(space, leaf(unknown_pairs(space)), True)
+        prob = None if truth is None else np.maximum(np.asarray(truth.prob), 0.0)
+        known = None if prob is None else prob / prob.sum(-1, keepdims=True)
+        return _problem(model, known, problem.name, problem.layout)
+    possible, _ = _possible(space.num_states, space.num_actions, "any", None, _never_left(space))
+    start = space.start if space.initial is None else space.initial
+    model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False)
+    table = None if truth is None else model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
+    return _problem(model, table, problem.name, problem.layout)
+
+
+def _never_left(space: Space) -> np.ndarray:
+    """States that lead to themselves only."""
+    succ, support = np.asarray(space.succ), np.asarray(space.support)
+    own = np.arange(len(succ))[:, None, None]
+    return np.flatnonzero(((succ == own) | ~support).all(axis=(1, 2)))
+
+
+def _possible(
+    S: int, A: int, support: Any, positive: Bool[np.ndarray, "S A S"] | None, terminal: Any
+) -> tuple[Bool[np.ndarray, "S A S"], bool]:
+    """Which transitions may happen, and whether that was said."""
+    if isinstance(support, str):
+        if support not in ("any", "given") or (support == "given" and positive is None):
+            choice = (
+                "'any' or an array [S, A, S]" if positive is None else "'any', 'given' or an array [S, A, S]"
+            )
+            raise OptionError(f"support is {shown(support)}; it must be {choice}")
+        is_known = support == "given"
+        possible = positive.copy() if is_known and positive is not None else np.ones((S, A, S), bool)
+    else:
+        allowed = numbers(support, "support")
+        if allowed.shape != (S, A, S) or not np.isfinite(allowed).all():
+            raise ShapeError(
+                f"support has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}, True where a transition is "
+                "possible"
+            )
+        possible, is_known = allowed.astype(bool), True
+    for s in _states(terminal, S):
+        possible[s] = np.arange(S) == s
+    return possible, is_known
+
+
+def _states(terminal: Any, S: int) -> np.ndarray:
+    if np.size(terminal) == 0:
+        return np.zeros(0, np.int32)
+    states = np.atleast_1d(integers(terminal, "terminal"))
+    bad = np.flatnonzero((states < 0) | (states >= S)) if states.ndim == 1 else np.zeros(1, int)
+    if bad.size:
+        raise ShapeError(f"terminal is {shown(terminal)}; it must list states, 0 to {S - 1}")
+    return states
+
+
+def _problem(model: TabularModel, truth: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
+    if not isinstance(name, str):
+        raise OptionError(f"name is {shown(name)}; it must be text")
+    if not (layout is None or isinstance(layout, Mapping)):
+        raise OptionError(
+            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
+        )
+    return Problem(model, truth, name, None, layout or {})

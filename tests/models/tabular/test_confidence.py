@@ -1,0 +1,146 @@
+"""Coverage of the balls and of the gaps over a thousand tables; words; shorter lists."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models import certify
+from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.problems.tabular import Tabular
+from tests.models.tabular.worlds import random_reward, random_table, world
+
+S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
+TIMES = (4, 15, 60, 300)  # episodes
+
+
+@x64
+def simulate(model, tables, policy):
+    """The evidence of every table at every time, [SEEDS, TIMES]."""
+    model = to_device(model)
+
+    @jax.jit
+    def one(table, key):
+        sampler = Sampler.of(model.kernel(table))
+
+        def learn(evidence, key):
+            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+
+        evidence, found = model.nothing(ladder(None)), []
+        for i, (before, now) in enumerate(zip((0, *TIMES), TIMES)):
+            keys = jax.random.split(jax.random.fold_in(key, i), now - before)
+            evidence, _ = jax.lax.scan(learn, evidence, keys)
+            found.append(evidence)
+        return jax.tree.map(lambda *x: jnp.stack(x), *found)
+
+    return jax.vmap(one)(jnp.asarray(tables), jax.random.split(jax.random.key(0), len(tables)))
+
+
+@x64
+def judge(model, evidence, tables, rewards):
+    """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
+    model = to_device(model)
+
+    @jax.jit
+    def one(evidence, table, reward):
+        confidence = model.confidence(evidence, jnp.asarray(DELTA))
+        balls, truth = confidence.balls, model.kernel(table)
+        is_used = balls.prob > 0
+        ratio = jnp.where(is_used, balls.prob / jnp.where(is_used, table, 1.0), 1.0)
+        kl = (balls.prob * jnp.log(ratio)).sum(-1)
+        policy, _ = optimal_jax(confidence.kernel, reward)
+        bounds = model.bounds(confidence, reward, policy)
+        at = model.space.at_start
+        value = at(evaluate_jax(truth, reward, policy)[0])
+        lost = at(optimal_jax(truth, reward)[1][0]) - value
+        gaps = jnp.stack([lost - bounds.gaps[name] for name in ("uniform", "interval", "tangent")])
+        beyond = jnp.maximum(bounds.low - value, value - bounds.high)
+        outside = (kl - balls.eps).max()
+        return (
+            model.excess(evidence, table, jnp.asarray(DELTA)),
+            outside,
+            gaps.max(),
+            beyond,
+            bounds.gaps["tangent"],
+        )
+
+    over_times = jax.vmap(one, (0, None, None))
+    return to_numpy(
+        jax.lax.map(lambda x: over_times(*x), (evidence, jnp.asarray(tables), jnp.asarray(rewards)))
+    )
+
+
+@pytest.mark.parametrize("support", ["any", "given"])
+def test_a_thousand_tables_at_four_times(support):
+    """Truth outside at some time: at most a share delta; inside, no KL above eps, no loss above a gap, no value beyond.
+
+    1000 tables at delta = 0.5: more than 577 have the truth outside with probability below 1e-6 (binomial). The rest is
+    deterministic.
+    """
+    rng = np.random.default_rng(0)
+    mask = random_table(rng, S, A, M) > 0
+    model = Tabular(S, A, H, support=mask if support == "given" else None).model
+    tables = []
+    for _ in range(SEEDS):
+        P = np.where(mask, rng.gamma(rng.choice([0.3, 1.0, 5.0]), size=mask.shape) + 1e-9, 0.0)
+        tables.append(model.parameter(P / P.sum(-1, keepdims=True), "P"))
+    rewards = np.stack([random_reward(rng, H, S, A) for _ in range(SEEDS)])
+    evidence = simulate(model, np.stack(tables), jnp.full((H, S, A), 1 / A))
+    excess, outside, gaps, beyond, tangent = judge(model, evidence, np.stack(tables), rewards)
+    assert (excess > 0).any(axis=1).sum() <= 577
+    is_inside = excess <= 0
+    assert outside[is_inside].max() <= 1e-9
+    is_in_balls = outside <= 0
+    assert gaps[is_in_balls].max() <= 1e-9
+    assert beyond[is_in_balls].max() <= 1e-9
+    assert (tangent[:, -1] < 0.9).mean() > 0.9  # and they say something
+
+
+def test_little_data_say_what_is_missing_and_how_much_would_help():
+    case = world(0, episodes=1)
+    confidence = case.confidence
+    words = confidence.missing()
+    assert "of 6 unknown pairs (s,a)" in words
+    assert "episodes in all" in words
+    assert confidence.parts()["pairs"] == 6
+    assert 0 < confidence.more_episodes(0.1) < np.inf
+    certificate = certify.uniform(case.problem.model, case.evidence, confidence)
+    assert certificate.eps == 1
+    assert certificate.words.startswith("vacuous: nothing is known of")
+
+
+def test_forecasts_are_about_right():
+    """Four times the data halve the gap: what is foreseen from a tenth of the data is right within a factor of 1.5."""
+    few, many = (world(0, episodes=episodes) for episodes in (2_000, 20_000))
+    target = float(many.confidence.eps)
+    assert 2_000 + few.confidence.more_episodes(target) == pytest.approx(20_000, rel=0.5)
+    assert few.confidence.more_episodes(0.99) == 0.0
+    later, episodes = few.confidence.after(10.0)
+    assert episodes == 18_000
+    assert float(later.eps) == pytest.approx(target, rel=0.3)
+
+
+def test_the_class_is_refuted_by_what_it_calls_impossible():
+    mask = np.ones((3, 2, 3), bool)
+    mask[:, :, 0] = False
+    model = Tabular(3, 2, 4, support=mask).model
+    evidence = world(0, episodes=50, support="any").evidence
+    wrong = eqx.tree_at(lambda x: x.impossible, evidence, np.asarray(3, np.int32))
+    confidence = certify.confidence(model, wrong)
+    assert bool(confidence.is_refuted)
+    assert "3 transitions are impossible" in certify.uniform(model, wrong, confidence).words
+
+
+def test_shorter_lists_hold_the_same():
+    case = world(5, S=6, m=2, episodes=200)
+    short = case.confidence.compact()
+    assert short.balls.succ.shape[2] < case.confidence.balls.succ.shape[2]
+    for which in (case.confidence, short):
+        table = np.zeros((6, 2, 6))
+        s, a = np.arange(6)[:, None, None], np.arange(2)[None, :, None]
+        np.add.at(table, (s, a, np.asarray(which.balls.succ)), np.asarray(which.balls.prob))
+        np.testing.assert_array_equal(table, case.table)

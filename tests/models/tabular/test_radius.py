@@ -1,0 +1,165 @@
+"""Balls: bets are likelihood ratios, their sets are convex, and no distribution in them is outside the ball."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from horizonfree.models.tabular import radius
+from tests.reference import tabular as ref
+
+pytestmark = pytest.mark.usefixtures("x64")
+balls = jax.jit(radius.balls, static_argnums=3)
+excess_of = jax.jit(radius.excess, static_argnums=4)
+log_bet = jax.jit(radius.log_bet)
+log_kt = jax.jit(radius.log_kt)
+at_frequencies = jax.jit(radius.at_frequencies)
+
+
+def rows(rng, number, n=6, largest=4.5):
+    """Counts of all sizes, singletons and zeros among them."""
+    found = []
+    for _ in range(number):
+        m = rng.integers(1, n)
+        p = rng.dirichlet(np.full(m, rng.choice([0.2, 1.0, 5.0])))
+        found.append(np.append(rng.multinomial(int(10 ** rng.uniform(0.3, largest)), p), np.zeros(n - m)))
+    special = [[0] * 6, [1], [2], [1, 1], [3, 1], [100_000, 1], [5000, 3000, 1990, 9, 1], [1, 1, 1, 1, 1, 1]]
+    return np.array(found + [np.append(x, np.zeros(n - len(x))) for x in special], float)
+
+
+@pytest.mark.parametrize("kappa", [0.3, *radius.KAPPAS])
+def test_a_bet_is_a_likelihood_ratio(kappa):
+    """Over all 729 sequences of 6 on 3 symbols the bet times the likelihood sums to 1."""
+    p = np.array([0.2, 0.5, 0.3])
+    counts = np.array([np.bincount(x, minlength=3) for x in itertools.product(range(3), repeat=6)], float)
+    bets = np.asarray(log_bet(kappa, jnp.asarray(counts), jnp.broadcast_to(jnp.asarray(p), counts.shape)))
+    assert float(np.exp(bets + counts @ np.log(p)).sum()) == pytest.approx(1, abs=1e-12)
+    kt = np.asarray(log_kt(jnp.asarray(counts), jnp.full(len(counts), 3.0)))
+    best = np.array([sum(x * math.log(x / 6) for x in row if x) for row in counts])
+    assert float(np.exp(kt + best).sum()) == pytest.approx(1, abs=1e-12)
+
+
+def test_bets_agree_with_their_definition():
+    rng = np.random.default_rng(0)
+    N = rows(rng, 20, largest=3)
+    p = rng.dirichlet(np.ones(6), len(N))
+    m = np.full(len(N), 6)
+    for has_kt in (True, False):
+        given = jnp.asarray(N), jnp.asarray(p), jnp.asarray(m, float), jnp.asarray(2.0), has_kt
+        slow = [ref.log_e(x, y, 6 if has_kt else None) - 2.0 for x, y in zip(N, p)]
+        np.testing.assert_allclose(excess_of(*given), slow, rtol=1e-9, atol=1e-9)
+    for kappa in radius.KAPPAS:
+        p_hat = N / np.maximum(N.sum(1, keepdims=True), 1)
+        safe = jnp.asarray(np.where(N > 0, p_hat, 1.0))
+        found = np.asarray(at_frequencies(jnp.asarray(kappa), jnp.asarray(N), safe))
+        slow = [ref.log_bet(kappa, x, np.where(x > 0, y, 1.0)) for x, y in zip(N, p_hat)]
+        has_data = N.any(1)
+        np.testing.assert_allclose(found[has_data], np.array(slow)[has_data], rtol=1e-9, atol=1e-9)
+        assert found[has_data].max() <= 1e-12
+
+
+def test_a_distribution_that_excludes_what_was_seen_is_outside():
+    N, p = jnp.asarray([[3.0, 1.0]]), jnp.asarray([[1.0, 0.0]])
+    for has_kt in (True, False):
+        assert np.isposinf(excess_of(N, p, jnp.asarray([2.0]), jnp.asarray(9.0), has_kt))
+
+
+def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
+    """Second differences of the logarithm of the bets along 4,000 segments; zeros beside the counts change nothing."""
+    rng = np.random.default_rng(1)
+    N = np.repeat(rows(rng, 92, largest=3), 40, axis=0)
+    ends = rng.dirichlet(np.ones(6), (2, len(N)))
+    at = [jnp.asarray(t * ends[0] + (1 - t) * ends[1]) for t in (0.0, 0.5, 1.0)]
+    m, L = jnp.full(len(N), 6.0), jnp.asarray(0.0)
+    for has_kt in (True, False):
+        low, middle, high = (excess_of(jnp.asarray(N), p, m, L, has_kt) for p in at)
+        assert float((low + high - 2 * middle).min()) >= -1e-9
+    wide = jnp.pad(jnp.asarray(N), ((0, 0), (0, 3)))
+    p = jnp.pad(at[1], ((0, 0), (0, 3)))
+    np.testing.assert_allclose(excess_of(wide, p, m, L, False), excess_of(jnp.asarray(N), at[1], m, L, False))
+
+
+@pytest.mark.parametrize("has_kt", [True, False])
+def test_balls_agree_with_the_literal_lemmas(has_kt):
+    rng = np.random.default_rng(2)
+    N = rows(rng, 24)
+    support = np.ones(N.shape, bool)
+    support[::2] = N[::2] > 0
+    support[:, 0] = True
+    found = balls(jnp.asarray(N), jnp.asarray(support), jnp.asarray(8.3), has_kt)
+    for i, x in enumerate(N):
+        centre, eps, is_complete = ref.ball(x, int(support[i].sum()), 8.3, has_kt)
+        assert float(found.eps[i]) == pytest.approx(eps * radius.SURE, rel=1e-9)
+        np.testing.assert_allclose(found.centre[i], centre, rtol=1e-12)
+        assert bool(found.is_complete[i]) == is_complete
+
+
+# n eps at L = log(64/.05), all m successors equally frequent, for n = 100, 1e3, 1e4, 1e5.
+TABLE = {
+    (3, True): (14.3, 12.6, 12.1, 12.5),
+    (3, False): (14.7, 13.6, 13.7, 13.8),
+    (1, True): (8.7, 8.0, 7.9, 7.9),
+    (1, False): (9.0, 8.3, 7.9, 7.9),
+}
+
+
+@pytest.mark.parametrize(("m", "is_complete"), TABLE)
+def test_the_radii_of_the_table(m, is_complete):
+    n = np.array([1e2, 1e3, 1e4, 1e5])
+    N = np.pad(np.repeat(n[:, None] / m, m, axis=1), ((0, 0), (0, 1)))
+    support = np.ones(N.shape, bool)
+    support[:, -1] = not is_complete
+    found = balls(jnp.asarray(N), jnp.asarray(support), jnp.asarray(math.log(64 / 0.05)), False)
+    np.testing.assert_allclose(n * np.asarray(found.eps), TABLE[m, is_complete], rtol=0.01)
+    assert np.asarray(found.is_complete).tolist() == [is_complete] * 4
+
+
+def kl(centre, p):
+    """KL(centre || p), row by row."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(centre > 0, centre * np.log(centre / p), 0.0).sum(-1)
+
+
+@pytest.mark.parametrize("has_kt", [True, False])
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, has_kt):
+    """From the frequencies along 60 directions each to the boundary of the set of the bets: the largest KL is there."""
+    rng = np.random.default_rng(3)
+    N = np.repeat(rows(rng, 92, largest=5), 60, axis=0)
+    support = N > 0 if is_complete else np.ones(N.shape, bool)
+    support[:, 0] = True
+    L = jnp.asarray(rng.choice([1.0, 4.0, 8.3]))
+    m = jnp.asarray(support.sum(1).astype(float))
+    found = balls(jnp.asarray(N), jnp.asarray(support), L, has_kt)
+    n = N.sum(1, keepdims=True)
+    p_hat = np.where(n > 0, N / np.maximum(n, 1), support / support.sum(1, keepdims=True))
+    away = directions(rng, p_hat, support)
+
+    def at(t):
+        return p_hat + t[:, None] * (away - p_hat)
+
+    low, high = np.zeros(len(N)), np.full(len(N), 1 - 1e-12)
+    for _ in range(50):
+        middle = (low + high) / 2
+        is_inside = np.asarray(excess_of(jnp.asarray(N), jnp.asarray(at(middle)), m, L, has_kt)) <= 0
+        low, high = np.where(is_inside, middle, low), np.where(is_inside, high, middle)
+    ratio = kl(np.asarray(found.centre), at(low)) / np.asarray(found.eps)
+    assert np.nanmax(ratio) <= 1 + 1e-7
+    assert np.nanmax(ratio) > 0.8  # the bound is nearly attained: the adversary is a strong one
+
+
+def directions(rng, p_hat, support):
+    """Corners, random points near corners, tilts, and mass on what was never seen."""
+    n = p_hat.shape[1]
+    kind = rng.integers(4, size=len(p_hat))[:, None]
+    near = rng.dirichlet(np.full(n, 0.1), len(p_hat))
+    tilt = p_hat * np.exp(rng.normal(size=p_hat.shape) * 10 ** rng.uniform(-2, 1, (len(p_hat), 1)))
+    corner = np.eye(n)[rng.integers(n, size=len(p_hat))]
+    unseen = np.where(support & (p_hat == 0), rng.random(p_hat.shape), 0.0) + 1e-12 * p_hat
+    raw = np.select([kind == 0, kind == 1, kind == 2], [near, tilt, corner], unseen)
+    raw = np.where(support, raw, 0.0) + 1e-300
+    raw = np.where(support, raw, 0.0)
+    return raw / raw.sum(1, keepdims=True)

@@ -1,0 +1,118 @@
+"""The gap for every reward: the literal programmes, and the worst rewards that linear programming finds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from horizonfree.models.tabular.uniform import uniform
+from horizonfree.problems.tabular import Tabular
+from tests.models.tabular.worlds import boundary, loss, random_table, world
+from tests.reference import tabular as ref
+
+
+def space_of(H, S=4, A=2):
+    return Tabular(S, A, H).space
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("H", [1, 2, 6])
+def test_it_agrees_with_one_programme_per_eta(H):
+    rng = np.random.default_rng(H)
+    space = space_of(H)
+    found = jax.jit(lambda P, eps: uniform(space, space.kernel(P), eps))
+    for size in (1e-6, 1e-3, 0.02, 0.3):
+        P, eps = random_table(rng, 4, 2, 3), size * rng.random((4, 2))
+        eps[1, 0] = 0.0
+        gap, kappa = ref.uniform(P, eps, H, 0)
+        quick = found(P, eps)
+        assert float(quick.gap()) == pytest.approx(gap, rel=1e-9, abs=1e-12)
+        assert float(quick.kappa) == pytest.approx(kappa, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.usefixtures("x64")
+def test_nothing_is_lost_in_one_step_nor_where_all_is_known():
+    P = random_table(np.random.default_rng(0), 4, 2, 3)
+    for H, eps in ((1, np.full((4, 2), np.inf)), (5, np.zeros((4, 2)))):
+        space = space_of(H)
+        assert float(uniform(space, space.kernel(P), jnp.asarray(eps)).gap()) == 0.0
+
+
+@pytest.mark.usefixtures("x64")
+def test_an_unknown_pair_costs_what_it_takes_to_get_there():
+    """It can be reached with probability 0.01 in the first of two transitions only: a gap of about 2 * 0.01."""
+    P = np.zeros((3, 1, 3))
+    P[0, 0], P[1, 0, 1] = [0.0, 0.99, 0.01], 1.0
+    space, eps = space_of(3, 3, 1), jnp.asarray([[1e-9], [1e-9], [np.inf]])
+    found = uniform(space, space.kernel(P), eps)
+    assert 0.02 < float(found.gap()) < 0.025
+    assert float(found.kappa) > 1e100
+
+
+def test_no_reward_makes_a_plan_lose_more():
+    """For kernels on the boundary of the balls: the worst reward for which a policy is a plan, by linear programmes."""
+    case = world(3, S=3, A=2, m=2, H=3, episodes=150, support="given")
+    rng = np.random.default_rng(0)
+    eps, centre, possible = np.asarray(case.confidence.balls.eps), case.table, case.possible
+    H, S, A = case.problem.space.sizes
+    worst = 0.0
+    for _ in range(12):
+        P = np.zeros_like(centre)
+        for s, a in np.ndindex(S, A):
+            P[s, a] = boundary(centre[s, a], eps[s, a], possible[s, a], rng.normal(size=S))
+        plan, best = rng.integers(A, size=(2, H, S))
+        for _ in range(3):  # the best policy for the reward, the worst reward for the policy, and so on
+            reward = worst_reward(centre, P, possible, plan, best)
+            values = np.zeros(S)
+            for h in reversed(range(H)):
+                Q = reward[h] + P @ values
+                best[h], values = Q.argmax(1), Q.max(1)
+        lost, _ = loss(P, reward, plan)
+        assert reward.max() > 0
+        assert lost <= float(case.confidence.eps) + 1e-9
+        worst = max(worst, lost / float(case.confidence.eps))
+    assert worst > 0.1
+
+
+def worst_reward(centre, P, possible, plan, best, start=0):
+    """What `plan` loses most to `best` under P, over rewards of total <= 1 for which it is optimal in the centre.
+
+    Unknowns: r, the values V of the plan in the centre and the largest totals T, [H, S, A], [H + 1, S], [H + 1, S].
+    """
+    H, S = plan.shape
+    A = centre.shape[1]
+    sizes = H * S * A, (H + 1) * S, (H + 1) * S
+    zero = np.zeros(sum(sizes))
+
+    def place(kind, *index):
+        shape = (H, S, A) if kind == 0 else (H + 1, S)
+        return sum(sizes[:kind]) + int(np.ravel_multi_index(index, shape))
+
+    equal, at_most = [], []
+    for h, s, a in np.ndindex(H, S, A):
+        row = zero.copy()  # r + P V' - V <= 0, with equality for the plan
+        row[place(0, h, s, a)], row[place(1, h, s)] = 1, -1
+        row[[place(1, h + 1, t) for t in range(S)]] += centre[s, a]
+        (equal if a == plan[h, s] else at_most).append(row)
+        for t in np.flatnonzero(possible[s, a]):
+            row = zero.copy()
+            row[place(0, h, s, a)], row[place(2, h + 1, t)], row[place(2, h, s)] = 1, 1, -1
+            at_most.append(row)
+    gain = np.zeros((H, S, A))
+    for policy, sign in ((best, 1.0), (plan, -1.0)):
+        mass = np.eye(S)[start]
+        for h in range(H):
+            gain[h, np.arange(S), policy[h]] += sign * mass
+            mass = mass @ P[np.arange(S), policy[h]]
+    ends = [(0, 0)] * S
+    bounds = [(0, None)] * sizes[0] + [(None, None)] * (H * S) + ends
+    bounds += (
+        [(None, 1.0) if i == start else (None, None) for i in range(S)]
+        + [(None, None)] * ((H - 1) * S)
+        + ends
+    )
+    cost = np.concatenate([-gain.ravel(), np.zeros(sizes[1] + sizes[2])])
+    found = linprog(cost, at_most, np.zeros(len(at_most)), equal, np.zeros(len(equal)), bounds)
+    assert found.success
+    return found.x[: sizes[0]].reshape(H, S, A)

@@ -1,0 +1,152 @@
+"""Small tables and their evidence, many at once, for the tests of this folder."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.models import certify
+from horizonfree.problems.tabular import Tabular
+
+
+def random_table(rng, S, A, m):
+    """A table with m successors of every pair, none of them rare."""
+    P = np.zeros((S, A, S))
+    for s, a in np.ndindex(S, A):
+        P[s, a, rng.choice(S, m, replace=False)] = rng.dirichlet(np.ones(m)) * 0.9 + 0.1 / m
+    return P
+
+
+def random_reward(rng, H, S, A):
+    """Entries of very different sizes; the largest total is 1."""
+    reward = rng.random((H, S, A)) ** 4
+    return reward / reward.max((1, 2)).sum()
+
+
+def random_policy(rng, H, S, A):
+    """Actions, or probabilities of actions."""
+    return (
+        rng.integers(A, size=(H, S)).astype(np.int32)
+        if rng.random() < 0.5
+        else rng.dirichlet(np.ones(A), (H, S))
+    )
+
+
+def as_weights(policy, A):
+    """A policy as probabilities [H, S, A]."""
+    return np.eye(A)[policy] if policy.ndim == 2 else policy
+
+
+class World(NamedTuple):
+    """A problem, its evidence after some episodes of random actions, and what it says."""
+
+    problem: object
+    evidence: object
+    confidence: object
+
+    @property
+    def table(self):
+        """The centre, [S, A, S]."""
+        return self.confidence.kernel.dense()
+
+    @property
+    def possible(self):
+        """Which transitions may happen, [S, A, S]."""
+        space = self.problem.space
+        return space.kernel(np.asarray(space.support, float)).dense() > 0
+
+
+@x64
+def gather(problem, episodes, seed=0):
+    """The evidence of episodes of random actions."""
+    model, H = to_device(problem.model), problem.horizon
+    policy = jnp.full(problem.space.sizes, 1 / problem.num_actions)
+    sampler = Sampler.of(to_device(problem.kernel()))
+
+    @jax.jit
+    def run(key):
+        def one(evidence, key):
+            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+
+        return jax.lax.scan(one, model.nothing(ladder(None)), jax.random.split(key, episodes))[0]
+
+    assert H == problem.horizon
+    return to_numpy(run(jax.random.key(seed)))
+
+
+def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), delta=0.05):
+    """A random table, explored at random."""
+    rng = np.random.default_rng(seed)
+    P = random_table(rng, S, A, m)
+    for s in terminal:
+        P[s] = np.arange(S) == s
+    problem = Tabular.from_table(P, horizon=H, support=support, terminal=terminal)
+    evidence = gather(problem, episodes, seed)
+    return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
+
+
+@jax.jit
+def _bounds(model, confidence, reward, policy):
+    return model.bounds(confidence, reward, policy)
+
+
+@x64
+def bounds_of(case, reward, policy, confidence=None, is_new=False):
+    """The bounds of a policy for a reward as numbers by name; is_new: not by what was compiled before."""
+    function = jax.jit(lambda *x: _bounds.__wrapped__(*x)) if is_new else _bounds
+    found = to_numpy(function(case.problem.model, confidence or case.confidence, reward, policy))
+    numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
+    return {name: float(x) for name, x in numbers.items()}
+
+
+def boundary(centre, eps, can, v):
+    """The p with the largest p.v in the ball of a centre, anywhere where it can be: p ~ centre/(lam - v), KL = eps."""
+    if eps == 0:
+        return centre
+    top, used = v[can].max(), centre > 0
+    if not np.isfinite(eps) or top - v[used].min() <= 1e-12:
+        p = np.where(can & (v == top), 1.0, 0.0)
+        return p / p.sum() if not np.isfinite(eps) else centre
+
+    def at(x):
+        q = np.where(used, centre / (top + x - v), 0.0)
+        total = q.sum()
+        log_mean = np.log(top + x - v[used]) @ centre[used]
+        return q, total, log_mean + np.log(total)
+
+    low, high = -30.0, 30.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(np.exp(middle))[2] > eps else (low, middle)
+    q, total, g = at(np.exp(high))
+    p = q / total
+    rest = -np.expm1(g - eps) if g < eps else 0.0
+    return p * (1 - rest) + rest * np.eye(len(v))[np.where(can, v, -np.inf).argmax()]
+
+
+def kernels_on_the_boundary(case, rng, values):
+    """For each function of the states tables whose rows all lie on the boundary of their balls: for, against, mixed."""
+    eps, centre, possible = np.asarray(case.confidence.balls.eps), case.table, case.possible
+    for v in values:
+        sign = rng.choice([-1.0, 1.0], size=eps.shape)
+        for direction in (1.0, -1.0, sign):
+            P = np.zeros_like(centre)
+            for s, a in np.ndindex(*eps.shape):
+                P[s, a] = boundary(
+                    centre[s, a], eps[s, a], possible[s, a], np.broadcast_to(direction, eps.shape)[s, a] * v
+                )
+            yield P
+
+
+def loss(P, reward, policy, start=0):
+    """V* - V^pi of a table, and V^pi."""
+    H, S, A = reward.shape
+    best, own, pi = np.zeros(S), np.zeros(S), as_weights(policy, A)
+    for h in reversed(range(H)):
+        best = (reward[h] + P @ best).max(1)
+        own = (pi[h] * (reward[h] + P @ own)).sum(1)
+    return best[start] - own[start], own[start]

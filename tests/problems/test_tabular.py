@@ -1,0 +1,82 @@
+"""Constructors of unknown tables: what they know, what they refuse, and other problems seen as tables."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import HorizonfreeError, SimulationError
+from horizonfree.models.tabular.model import TabularModel
+from horizonfree.problems.tabular import Tabular, seen_as
+from tests.models.tabular.worlds import random_table
+
+P = random_table(np.random.default_rng(0), 5, 2, 2)
+
+
+def test_a_table_of_which_nothing_is_known_has_no_truth():
+    problem = Tabular(5, 2, 7, start=3)
+    assert isinstance(problem, hf.Problem)
+    assert isinstance(problem.model, TabularModel)
+    assert (problem.num_states, problem.num_actions, problem.horizon, problem.start) == (5, 2, 7, 3)
+    with pytest.raises(SimulationError):
+        problem.kernel()
+
+
+@pytest.mark.parametrize("support", ["any", "given", P > 0])
+def test_a_simulated_table_keeps_its_truth(support):
+    problem = Tabular.from_table(P, horizon=4, support=support)
+    np.testing.assert_allclose(problem.kernel().dense(), P, atol=1e-15)
+    is_given = not isinstance(support, str) or support == "given"
+    assert problem.model.is_support_known == is_given
+    assert problem.space.succ.shape[2] == (2 if is_given else 5)
+
+
+def test_a_start_may_be_drawn():
+    start = np.array([0.5, 0.5, 0, 0, 0])
+    np.testing.assert_array_equal(Tabular(5, 2, 3, start=start).start, start)
+
+
+@pytest.mark.unchecked
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Tabular(0, 2, 3), "num_states is 0"),
+        (lambda: Tabular(3, 2.5, 3), "num_actions is 2.5"),
+        (lambda: Tabular(3, 2, 0), "horizon is 0"),
+        (lambda: Tabular(3, 2, 3, start=5), "start is 5"),
+        (lambda: Tabular(3, 2, 3, terminal=[3]), "terminal is"),
+        (lambda: Tabular(3, 2, 3, support="given"), "support is 'given'"),
+        (lambda: Tabular(3, 2, 3, support=np.ones((3, 2))), "support has shape"),
+        (lambda: Tabular(3, 2, 3, support=np.zeros((3, 2, 3))), "no possible successor"),
+        (lambda: Tabular(3, 2, 3, name=4), "name is 4"),
+        (lambda: Tabular(3, 2, 3, layout=4), "layout is 4"),
+        (lambda: Tabular.from_table(P[0], horizon=3), "P has shape"),
+        (lambda: Tabular.from_table(P, horizon=3, support="all"), "support is 'all'"),
+        (lambda: Tabular.from_table(P, horizon=3, terminal=[0]), "terminal"),
+        (lambda: Tabular.from_table(-P, horizon=3), ">= 0"),
+        (lambda: seen_as(P), "must be a Problem"),
+        (lambda: seen_as(Tabular(3, 2, 3), "all"), "support is 'all'"),
+    ],
+)
+def test_refusals_say_what_is_wrong(build, words):
+    with pytest.raises(HorizonfreeError, match=words):
+        build()
+
+
+@pytest.mark.parametrize("name", ["river-swim", "zoned-grid"])
+@pytest.mark.parametrize("support", ["any", "given"])
+def test_a_mixture_seen_as_a_table_is_the_same_system(name, support):
+    problem = hf.make(name)
+    table = seen_as(problem, support)
+    np.testing.assert_allclose(table.kernel().dense(), problem.kernel().dense(), atol=1e-12)
+    assert table.horizon == problem.horizon
+    assert table.name == problem.name
+    np.testing.assert_array_equal(table.start, problem.start)
+    assert table.model.num_unknown > problem.model.num_unknown
+    table.model.check()
+
+
+def test_states_that_are_never_left_stay_terminal():
+    absorbing = P.copy()
+    absorbing[2] = np.eye(5)[2]
+    given = Tabular.from_table(absorbing, horizon=3, support="given")
+    assert 2 not in seen_as(given).model.pairs[:, 0]
