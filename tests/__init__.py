@@ -11,12 +11,16 @@ from jaxtyping import install_import_hook
 
 SOURCE = Path(__file__).parent.parent / "src"
 # By Numba, which wants functions as they are.
-COMPILED = {"horizonfree.planning.lanes", "horizonfree.planning.loops", "horizonfree.models.mixture.hinge_loop"}
+COMPILED = {
+    "horizonfree.planning.lanes",
+    "horizonfree.planning.loops",
+    "horizonfree.models.mixture.hinge_loop",
+}
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
     "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers "
-    "from_episodes from_features from_table seen_as compare from_gymnasium from_kernels from_tabular goal home load make "
-    "make_explorer occupancy optimal plan policy_table problems rescale resolve resume save simulate "
+    "from_episodes from_features from_gymnasium from_kernels from_table from_tabular goal home load make "
+    "make_explorer occupancy optimal plan policy_table problems rescale resolve resume save seen_as simulate "
     "simulate_kernel suite true_gap visits".split()
 )
 # A whole number will do where a number is asked for.

@@ -82,8 +82,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(
-            f"| {row['S']} | {row['d']} | {row['concentration']:g}, {row['truth']} | {row['rows']:,} | {row['slack']:.1f} "
-            f"| {row['eps']:.3f} | {row['goal_max']:.4f} | {row['true_max']:.4f} |"
+            f"| {row['S']} | {row['d']} | {row['concentration']:g}, {row['truth']} | {row['rows']:,} "
+            f"| {row['slack']:.1f} | {row['eps']:.3f} | {row['goal_max']:.4f} | {row['true_max']:.4f} |"
         )
 
 

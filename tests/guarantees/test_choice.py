@@ -54,7 +54,7 @@ def test_no_reward_of_an_adversary_over_U_costs_more_than_the_gap(name):
         rng, P_hat = np.random.default_rng(i), confidence.step.kernel.dense()
         for theta in case.points_of_U(i, rng, 4)[1::2]:
             first = cases.random_reward(rng, H, S, A)
-            reward, policy, loss = ref.worst_reward(P_hat, case.kernel(theta), support, first, case.start)
+            _, _, loss = ref.worst_reward(P_hat, case.kernel(theta), support, first, case.start)
             assert loss <= confidence.eps + 1e-7
             found.append(loss / float(confidence.eps))
     assert max(found) > 0.05

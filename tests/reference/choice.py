@@ -27,9 +27,7 @@ def do_the_same(space, row_of, R, s, a, b):
     """Whether two actions have the same successors with the same rows."""
 
     def slots(action):
-        return sorted(
-            (int(t), int(r)) for t, r in zip(space.succ[s, action], row_of[s, action]) if r < R
-        )
+        return sorted((int(t), int(r)) for t, r in zip(space.succ[s, action], row_of[s, action]) if r < R)
 
     return slots(a) == slots(b)
 
@@ -67,7 +65,7 @@ def largest_loss(case, i):
 def hellinger(case, i):
     """The bound of one step on 1 - affinity, with exact eigenvalues, row by row as in docs/certificates.md."""
     ball, valid = case.confidences[i].ball, case.valid
-    S, A, n = case.space.succ.shape
+    S, A, _ = case.space.succ.shape
     bound = np.zeros((S, A))
 
     def eta(x):

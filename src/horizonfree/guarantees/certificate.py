@@ -52,7 +52,9 @@ def surely_of(delta: float) -> str:
     return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
 
 
-TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # gaps that people ask for: 0.5, 0.2, ...
+TARGETS = tuple(
+    x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0)
+)  # gaps that people ask for: 0.5, 0.2, ...
 AHEAD = 0.75  # the next of them is below this share of the gap
 
 

@@ -54,20 +54,19 @@ def largest_loss(
         D = jnp.minimum(h2 + step.kernel.expect(after.D) + spread(after.D) / 2, 1.0)
         agree = jnp.minimum(step.kernel.expect(after.G) + spread(after.G), 1.0).max(-1)
 
-        most = [x.max(-1) for x in (kappa, hit, D)]
+        most = kappa.max(-1), hit.max(-1), D.max(-1)
         anyway = _eps(*((x, x) for x in most))
         has_choice = choices.sum(-1) > 1
         apart = jnp.where(has_choice, _eps(*(_two_largest(x, choices) for x in (kappa, hit, D))), 0.0)
-        return Doubt(*most, jnp.minimum(anyway, jnp.maximum(apart, agree))), None
+        G = jnp.minimum(anyway, jnp.maximum(apart, agree))
+        return Doubt(kappa=most[0], hit=most[1], D=most[2], G=G), None
 
     o = jnp.zeros(space.num_states)
     first = jax.lax.scan(back, Doubt(o, o, o, o), length=space.horizon - 1)[0]
     return space.at_start(first.G)
 
 
-def _eps(
-    kappa: tuple[Array, Array], hit: tuple[Array, Array], D: tuple[Array, Array]
-) -> Float[Array, " S"]:
+def _eps(kappa: tuple[Array, Array], hit: tuple[Array, Array], D: tuple[Array, Array]) -> Float[Array, " S"]:
     """The smaller of the two bounds for two policies, at most 1; what could not be computed bounds nothing."""
     by_kl = gap(hit[0] + hit[1], *kappa)
     alpha = sum(2 * jnp.arcsin(jnp.sqrt(x / 2)) for x in D)  # 1 - cos(alpha) = D

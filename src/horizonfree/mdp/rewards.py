@@ -66,13 +66,17 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
         occupied = occupied_states(space)
         if rewards == "goals":
             states = np.flatnonzero(occupied[-1])
-            return f"all {len(states)} goals", [Reward(goal(space, s)) for s in states]
+            return f"all {len(states)} goals", [Reward(goal(space, int(s))) for s in states]
         if rewards == "occupancies":
             states = np.flatnonzero(occupied.any(axis=0))
-            return f"all {len(states)} occupancies", [Reward(occupancy(space, s)) for s in states]
-        raise RewardError(f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards")
+            return f"all {len(states)} occupancies", [Reward(occupancy(space, int(s))) for s in states]
+        raise RewardError(
+            f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
+        )
     if not isinstance(rewards, (list, tuple, np.ndarray)) or not len(rewards):
-        raise RewardError(f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards")
+        raise RewardError(
+            f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
+        )
     return f"all {len(rewards)} rewards", [resolve(space, reward) for reward in rewards]
 
 

@@ -151,9 +151,9 @@ def moved(space: Space, start: Any, horizon: Any) -> Space:
             f"from this start and in {horizon} steps state {beyond[0]} can be reached, which no episode of "
             f"{space.horizon} steps from the problem's start can; nothing is known of it"
         )
-    if initial is None:
-        initial = leaf((np.arange(S) == first).astype(np.float64))
-    return Space(space.succ, space.support, leaf(reachable), initial, horizon, None, space.is_dense)
+    drawn = np.arange(S) == first if initial is None else np.asarray(initial)
+    lists = space.succ, space.support, leaf(reachable), leaf(drawn.astype(np.float64))
+    return Space(*lists, horizon, None, space.is_dense)
 
 
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:

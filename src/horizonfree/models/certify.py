@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
-from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, proved, round_up, target_below
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
@@ -45,9 +45,9 @@ def _difference(
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""
     share(delta, "delta")
-    model, evidence = to_device((model, evidence))
+    model, evidence = to_device((model, model.shortened(evidence)))
     found: Confidence = to_numpy(_confidence(model, evidence, jnp.asarray(float(delta))))
-    return found.compact()
+    return found
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
@@ -89,7 +89,7 @@ def for_reward(
     """
     bounds: Bounds = to_numpy(_bounds(model, confidence, *_given(reward, policy)))
     if confidence.is_refuted:
-        return Bounds(bounds.value, np.zeros(()), np.ones(()), bounds.gaps), _rejected(confidence)
+        return Bounds(bounds.value, leaf(np.zeros(())), leaf(np.ones(())), bounds.gaps), _rejected(confidence)
     gaps, method, eps = _smallest(model, bounds)
     parts = confidence.parts() | gaps
     certificate = Certificate(eps, float(confidence.delta), method, _words(confidence, eps), parts)
@@ -154,10 +154,12 @@ def _smallest(model: Model, bounds: Bounds) -> tuple[dict[str, float], str, floa
 def _rounded(model: Model, bounds: Bounds) -> Bounds:
     """The same with an interval that rounding cannot leave, within [0, 1]."""
     low, high = np.fmax(bounds.low - model.rounding(), 0.0), np.fmin(bounds.high + model.rounding(), 1.0)
-    return Bounds(bounds.value, np.asarray(low), np.asarray(high), bounds.gaps)
+    return Bounds(bounds.value, leaf(np.asarray(low)), leaf(np.asarray(high)), bounds.gaps)
 
 
-def _forecast(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray, eps: float) -> str:
+def _forecast(
+    model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray, eps: float
+) -> str:
     """What a smaller gap of this reward needs, if the estimate stays and the data grow."""
     target = target_below(eps)
     if not target:

@@ -78,10 +78,6 @@ class Confidence(eqx.Module):
     def more_episodes(self, target: float) -> float:
         """About how many more episodes like those seen bring eps to the target; infinite where that cannot be said."""
 
-    def compact(self) -> "Confidence":
-        """The same in less room, where a class can; on the host, where shapes may depend on numbers."""
-        return self
-
     @abc.abstractmethod
     def after(self, times: float) -> tuple["Confidence", float]:
         """About what would be said with so many times the data and the same estimate, and the episodes it takes.
@@ -134,6 +130,13 @@ class Model(eqx.Module):
     @abc.abstractmethod
     def estimate(self, evidence: Evidence) -> Kernel:
         """A kernel that the evidence suggests, cheap enough for every episode; traced."""
+
+    def shortened(self, evidence: Evidence) -> Any:
+        """What `confidence` needs of the evidence; in less room where a class can, which depends on the numbers in it.
+
+        On the host; `confidence` takes either.
+        """
+        return evidence
 
     @abc.abstractmethod
     def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:

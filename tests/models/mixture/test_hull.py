@@ -13,9 +13,7 @@ def kernels(d=3, S=4, A=2, seed=0):
 
 
 def mixture(weights, hull=True, **options):
-    return hf.Mixture.from_kernels(
-        kernels(len(weights), **options), horizon=4, weights=weights, hull=hull
-    )
+    return hf.Mixture.from_kernels(kernels(len(weights), **options), horizon=4, weights=weights, hull=hull)
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.2, 0.3, 0.5)])
@@ -40,7 +38,11 @@ def test_virtual_rows_read_off_the_weights_and_stand_in_no_slot():
     valid = model.valid
     theta = model.parameter(np.array([0.2, 0.3, 0.5]), "weights")
     np.testing.assert_allclose(valid.rows[valid.virtual] @ theta, [0.2, 0.3, 0.5], atol=1e-12)
-    assert not valid.virtual[np.unique(valid.row_of)[:-1]].any() if valid.row_of.max() == len(valid.rows) else True
+    assert (
+        not valid.virtual[np.unique(valid.row_of)[:-1]].any()
+        if valid.row_of.max() == len(valid.rows)
+        else True
+    )
     assert not np.isin(np.flatnonzero(valid.virtual), valid.row_of).any()
     assert valid.contains(theta)
     outside = model.parameter(np.array([0.6, 0.5, -0.1]), "weights")
@@ -79,7 +81,9 @@ def test_the_hull_makes_certificates_smaller_at_a_vertex_and_never_wrong():
     """Six states, truth one of the kernels: medians over seeds, with and without."""
     eps = {True: [], False: []}
     for seed in range(5):
-        data = hf.simulate(mixture((1.0, 0.0, 0.0, 0.0), S=6), np.full((4, 6, 2), 0.5), episodes=500, seed=seed)
+        data = hf.simulate(
+            mixture((1.0, 0.0, 0.0, 0.0), S=6), np.full((4, 6, 2), 0.5), episodes=500, seed=seed
+        )
         for hull in eps:
             problem = mixture((1.0, 0.0, 0.0, 0.0), hull, S=6)
             run = hf.from_episodes(problem, data, budget=500)

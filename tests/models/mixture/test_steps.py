@@ -93,7 +93,8 @@ def test_the_best_threshold_is_kept(x64):
     for i in range(3):
         space, valid, ball = to_device((case.space, case.valid, case.confidences[i].ball))
         each = [
-            float(divergence(space, steps(space, valid, ball, left_out(valid, ball, x))).eps) for x in THRESHOLDS
+            float(divergence(space, steps(space, valid, ball, left_out(valid, ball, x))).eps)
+            for x in THRESHOLDS
         ]
         assert float(compare(space, valid, ball).divergence.eps) == pytest.approx(min(each), rel=1e-12)
 

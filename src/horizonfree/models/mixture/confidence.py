@@ -169,7 +169,9 @@ def _largest_loss(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Comp
     z = at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
 
     def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
-        return norm(jnp.einsum("sanq,n->saq", z, V) if space.is_dense else (z * V[space.succ][..., None]).sum(2))
+        return norm(
+            jnp.einsum("sanq,n->saq", z, V) if space.is_dense else (z * V[space.succ][..., None]).sum(2)
+        )
 
     h2 = hellinger(space, valid, ball)
     return largest_loss(space, compared.step, compared.divergence, h2, spread, valid.choices)

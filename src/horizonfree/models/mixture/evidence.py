@@ -32,8 +32,8 @@ from horizonfree.mdp.space import library
 from horizonfree.models.mixture.likelihood import HALF, log_loss, predict
 from horizonfree.models.mixture.valid import ValidSet
 
-LARGE = 10**5  # R q^2: above this, what a Newton step costs, predictors are trained when there is 2 % more to learn from
-GROWTH = 1.02
+LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
+GROWTH = 1.02  # of the episodes, between two fits of it
 
 
 class Evidence(eqx.Module):
@@ -86,7 +86,8 @@ def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
     """exp(x) as shares of their sum."""
     xp = library(x)
     weight = xp.exp(x - x.max(-1, keepdims=True))
-    return weight / weight.sum(-1, keepdims=True)
+    shares: Array = weight / weight.sum(-1, keepdims=True)
+    return shares
 
 
 class _Seen(eqx.Module):

@@ -123,9 +123,7 @@ class MixtureModel(Model):
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.valid, self.phi, evidence, delta)
 
-    def bounds(
-        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy
-    ) -> Bounds:
+    def bounds(self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories; traced."""
         return reward_bounds(self.space, self.valid, confidence, reward, policy)
 

@@ -15,7 +15,7 @@ below a threshold: that costs their mass in the value of a policy (`leak`), and 
 have there. eta is finite, and no row is left out.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,11 @@ from horizonfree.models.mixture.rows import at_slots, norm
 from horizonfree.models.mixture.valid import ValidSet
 
 CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
-THRESHOLDS = (1e-3, 1e-2, 1e-1)  # of p, below which rows that theta may set to zero are left out; the best is kept
+THRESHOLDS = (
+    1e-3,
+    1e-2,
+    1e-1,
+)  # of p, below which rows that theta may set to zero are left out; the best is kept
 ALL_OUT = 1 - 1e-9  # a pair of whose mass this much is left out has nothing to be compared
 
 
@@ -48,7 +52,8 @@ def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> Compared:
         step = steps(space, valid, ball, is_out)
         new = Compared(step, divergence(space, step), is_out)
         is_better = new.divergence.eps < best.divergence.eps
-        return jax.tree.map(lambda x, y: jnp.where(is_better, x, y), new, best)
+        better_one: Compared = jax.tree.map(lambda x, y: jnp.where(is_better, x, y), new, best)
+        return better_one
 
     def one(carry: tuple[Compared, Array], below: Array) -> tuple[tuple[Compared, Array], None]:
         best, tried = carry
@@ -69,15 +74,16 @@ def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
     return Steps(kernel, jnp.where(nowhere, jnp.inf, 0.0), jnp.where(nowhere, 1.0, 0.0))
 
 
-def left_out(valid: ValidSet, ball: Ellipsoid, below: Any) -> Bool[Array, " R"]:
+def left_out(valid: ValidSet, ball: Ellipsoid, below: Float[Array, ""] | float) -> Bool[Array, " R"]:
     """Rows to which theta_hat gives less than `below` and theta may give nothing; traceable."""
-    return valid.free & (ball.below >= 1) & (ball.p < below)
+    is_out: Array = valid.free & (ball.below >= 1) & (ball.p < below)
+    return is_out
 
 
 def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[Array, " R"]) -> Steps:
-    """theta_hat's kernel and the KL of each (s,a) without the rows left out; traceable. Unreachable states cost nothing.
+    """theta_hat's kernel and the KL of each (s,a) without the rows left out; traceable.
 
-    Where next to nothing is kept the cost is infinite.
+    Unreachable states cost nothing. Where next to nothing is kept the cost is infinite.
     """
     p = jnp.where(valid.free, ball.p, 1.0)
     k = curvature(-ball.below)
@@ -92,7 +98,9 @@ def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[Array, " 
     is_compared = space.reachable[:, None] & (mass < ALL_OUT)
     leak = jnp.where(is_compared, mass, 0.0)
     cost = (inside + jnp.minimum(alone, together)) / (1 - leak) - jnp.log1p(-leak)
-    return Steps(void.kernel, jnp.where(is_compared, cost, void.cost), jnp.where(is_compared, leak, void.leak))
+    return Steps(
+        void.kernel, jnp.where(is_compared, cost, void.cost), jnp.where(is_compared, leak, void.leak)
+    )
 
 
 def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[Array, "S A"]:

@@ -176,7 +176,11 @@ class World(eqx.Module):
 
 
 def reward_bounds(
-    space: Space, valid: ValidSet, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy
+    space: Space,
+    valid: ValidSet,
+    confidence: MixtureConfidence,
+    reward: Float[Array, "H S A"],
+    policy: Policy,
 ) -> Bounds:
     """The bounds of one policy for one reward; traceable.
 
@@ -206,7 +210,11 @@ def reward_difference(
 
 
 def _at_start(
-    space: Space, valid: ValidSet, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy
+    space: Space,
+    valid: ValidSet,
+    confidence: MixtureConfidence,
+    reward: Float[Array, "H S A"],
+    policy: Policy,
 ) -> tuple[Values, Float[Array, ""]]:
     """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state."""
     S, H, q = space.num_states, space.horizon, confidence.ball.z.shape[1]

@@ -13,13 +13,15 @@ from horizonfree.models.tabular.support import highest_mean
 class Balls(eqx.Module):
     """KL(prob || p)(s,a) <= eps(s,a) for every pair: 0 where the row is known, infinite where nothing is.
 
-    `succ` and `prob` list the successors of the centre. `is_open`: p may have mass outside them.
+    `succ` and `prob` list the successors of the centre. `is_open`: p may have mass outside them, on any state where it
+    `is_anywhere`, else on the lists of the space.
     """
 
     succ: Int[Leaf, "S A C"]
     prob: Float[Leaf, "S A C"]
     eps: Float[Leaf, "S A"]
     is_open: Bool[Leaf, "S A"]
+    is_anywhere: bool = eqx.field(static=True)
 
     @property
     def is_unknown(self) -> Bool[Array, "S A"]:
@@ -45,10 +47,12 @@ class Balls(eqx.Module):
     def highest(self, space: Space, v: Float[Array, "k S"]) -> Float[Array, "k S A"]:
         """max of p.v over each ball, for k functions of the states; traceable."""
         prob, eps = (jnp.broadcast_to(x, (len(v), *x.shape)) for x in (self.prob, self.eps))
-        return highest_mean(prob, eps, v[:, self.succ], largest(space, v))
+        return highest_mean(prob, eps, v[:, self.succ], self.largest(space, v))
 
-
-def largest(space: Space, v: Float[Array, "k S"]) -> Float[Array, "k S A"]:
-    """The largest value among the possible successors of each pair; traceable."""
-    at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
-    return jnp.where(space.support, at_slot, -jnp.inf).max(-1)
+    def largest(self, space: Space, v: Float[Array, "k S"]) -> Float[Array, "k S A"]:
+        """The largest value among the possible successors of each pair; traceable."""
+        if self.is_anywhere:
+            centre = jnp.where(self.prob > 0, v[:, self.succ], -jnp.inf).max(-1)
+            return jnp.where(self.is_open, v.max(-1)[:, None, None], centre)
+        at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
+        return jnp.where(space.support, at_slot, -jnp.inf).max(-1)

@@ -12,7 +12,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.evidence import Seen
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
 TYPICAL = 14.0  # n eps of a pair that has been seen often
@@ -94,16 +94,6 @@ class TabularConfidence(Confidence):
         )
         return shrunk, int(self.episodes) * (times - 1)
 
-    def compact(self) -> "TabularConfidence":
-        """The same on the shortest lists of successors; on the host. Bounds of a reward cost their length squared."""
-        prob = np.asarray(self.balls.prob)
-        width = max(1, int((prob > 0).sum(-1).max()))
-        order = np.argsort(prob == 0, axis=-1, kind="stable")[..., :width]
-        succ, short = (leaf(np.take_along_axis(np.asarray(x), order, -1)) for x in (self.balls.succ, prob))
-        balls = Balls(succ, short, self.balls.eps, self.balls.is_open)
-        shorter: TabularConfidence = eqx.tree_at(lambda x: x.balls, self, balls)
-        return shorter
-
     def _radii(self) -> Float[np.ndarray, " X"]:
         """eps of the unknown pairs."""
         s, a = np.asarray(self.pairs).T
@@ -112,32 +102,34 @@ class TabularConfidence(Confidence):
 
 
 def confidence(
-    space: Space, pairs: Int[Array, "X 2"], evidence: Evidence, delta: Float[Array, ""], has_kt: bool
+    space: Space, pairs: Int[Array, "X 2"], seen: Seen, delta: Float[Array, ""], is_support_known: bool
 ) -> TabularConfidence:
     """The balls of all unknown pairs and the gap for every reward; traceable."""
     s, a = pairs.T
-    N = evidence.counts[s, a]
-    ball = radius.balls(N.astype(jnp.float64), space.support[s, a], radius.level(len(pairs), delta), has_kt)
-    even = space.support / space.support.sum(-1, keepdims=True)
-    prob = even.at[s, a].set(ball.centre)  # rows with one possible successor, or out of reach, are even
+    N = seen.counts[s, a]
+    possible = space.support[s, a].sum(-1)
+    ball = radius.balls(N.astype(jnp.float64), possible, radius.level(len(pairs), delta), is_support_known)
+    even = seen.is_listed / seen.is_listed.sum(-1, keepdims=True)
     nowhere = jnp.zeros(space.succ.shape[:2])
     balls = Balls(
-        succ=jnp.asarray(space.succ),
-        prob=prob,
+        succ=jnp.asarray(seen.succ),
+        prob=even.at[s, a].set(ball.centre),  # rows with one possible successor, or out of reach, are even
         eps=nowhere.at[s, a].set(ball.eps),
         is_open=jnp.zeros_like(nowhere, bool).at[s, a].set(~ball.is_complete),
+        is_anywhere=not is_support_known,
     )
-    kernel = space.kernel(prob)
+    is_full = seen.succ.shape == space.succ.shape
+    kernel = Kernel(balls.succ, balls.prob, space.is_dense and is_full)
     found = uniform(space, kernel, balls.eps)
     return TabularConfidence(
         kernel=kernel,
         eps=found.gap(),
         delta=delta,
-        is_refuted=evidence.impossible > 0,
+        is_refuted=seen.impossible > 0,
         balls=balls,
         uniform=found,
         pairs=jnp.asarray(pairs),
         visits=N.sum(-1),
-        episodes=evidence.episodes,
-        impossible=evidence.impossible,
+        episodes=seen.episodes,
+        impossible=seen.impossible,
     )

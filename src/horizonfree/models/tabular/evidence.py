@@ -3,14 +3,17 @@
 The bets of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no ladder
 of starts. Those that were declared are kept, as every class does, and not used.
 
-`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds. `Seen` is what confidence needs of it: the
+same counts on lists of successors, all that are possible or only those that were seen, which are few where any state
+may follow.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._x64 import Leaf
+from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
@@ -57,3 +60,44 @@ def learn(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + wrong,
     )
+
+
+class Seen(eqx.Module):
+    """Counts on lists of successors. Every row has slots that `is_listed`; the others are padding, without counts."""
+
+    succ: Int[Leaf, "S A C"]
+    counts: Int[Leaf, "S A C"]
+    is_listed: Bool[Leaf, "S A C"]
+    episodes: Int[Leaf, ""]
+    impossible: Int[Leaf, ""]
+
+
+def in_full(space: Space, evidence: Evidence) -> Seen:
+    """On the lists of all that is possible; traceable."""
+    return Seen(space.succ, evidence.counts, space.support, evidence.episodes, evidence.impossible)
+
+
+def shortest(space: Space, evidence: Evidence) -> Seen:
+    """On lists of what was seen, or of one possible successor where nothing was; on the host.
+
+    Lengths are 1, 2, 3, 4, 6, 8, 12, .., so that few of them are compiled; in full where less than half is saved.
+    """
+    counts, support = np.asarray(evidence.counts), np.asarray(space.support)
+    is_seen = counts > 0
+    first = support & (np.cumsum(support, axis=-1) == 1)
+    is_listed = np.where(is_seen.any(-1, keepdims=True), is_seen, first)
+    width = _rounded(int(is_listed.sum(-1).max()))
+    if 2 * width > counts.shape[2]:
+        return in_full(space, evidence)
+    s, a, j = np.nonzero(is_listed)
+    slot = (np.cumsum(is_listed, axis=-1) - 1)[s, a, j]
+    short = np.zeros((3, *counts.shape[:2], width), np.int32)
+    short[:, s, a, slot] = np.asarray(space.succ)[s, a, j], counts[s, a, j], 1
+    succ, counts, is_listed = short[0], short[1], short[2].astype(bool)
+    return Seen(leaf(succ), leaf(counts), leaf(is_listed), evidence.episodes, evidence.impossible)
+
+
+def _rounded(width: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, .. ."""
+    power = 1 << (width - 1).bit_length()
+    return 3 * power // 4 if power >= 4 and width <= 3 * power // 4 else power

@@ -22,7 +22,7 @@ from horizonfree.models.interface import Bounds, Model, Policy
 from horizonfree.models.tabular import evidence as ev
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.evidence import Evidence, Seen
 from horizonfree.models.tabular.tangent import reward_bounds
 from horizonfree.planning.backward import optimal_jax
 
@@ -107,9 +107,14 @@ class TabularModel(Model):
         even = self.space.support / self.space.support.sum(-1, keepdims=True)
         return self.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
 
-    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> TabularConfidence:
+    def shortened(self, evidence: Evidence) -> Seen:
+        """Counts of what was seen alone: the rest is in no bound but by its name."""
+        return ev.shortest(self.space, evidence)
+
+    def confidence(self, evidence: Evidence | Seen, delta: Float[Array, ""]) -> TabularConfidence:
         """A ball for every unknown pair; traced."""
-        return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
+        seen = evidence if isinstance(evidence, Seen) else ev.in_full(self.space, evidence)
+        return confidence(self.space, self.pairs, seen, delta, self.is_support_known)
 
     def bounds(self, confidence: TabularConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """By tangents, by optimism and pessimism, and by the gap for every reward; traced."""

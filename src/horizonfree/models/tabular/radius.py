@@ -19,7 +19,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Number
 from horizonfree.guarantees.psi import curvature, psi, psi_inverse
@@ -105,12 +105,15 @@ def at_frequencies(
 
 def expand(
     N: Float[Array, "X n"],
-    support: Bool[Array, "X n"],
+    possible: Int[Array, " X"],
     window: Float[Array, " 2"],
     need: Float[Array, ""],
     rare: Float[Array, " 2"],
 ) -> Float[Array, " X"]:
-    """eps of Lemmas 2 and 3 for one window of kappas (need = L + KL(window || weights)) and one (r0, theta)."""
+    """eps of Lemmas 2 and 3 for one window of kappas (need = L + KL(window || weights)) and one (r0, theta).
+
+    possible: how many successors each pair can have; whether all of them are listed does not matter.
+    """
     r0, theta = rare
     n, is_seen = N.sum(-1), N > 0
     p = jnp.where(is_seen, N / jnp.maximum(n, 1.0)[:, None], 1.0)
@@ -142,7 +145,7 @@ def expand(
 
     T, p_high = jax.lax.fori_loop(0, ROUNDS, tighten, (W + e.max(-1), jnp.ones_like(p)))
     least = jnp.where(is_kept, bent(p_high) / p, jnp.inf).min(-1)
-    is_complete = (is_kept | ~support).all(-1)
+    is_complete = is_kept.sum(-1) == possible
     least = jnp.where(is_complete, least, jnp.minimum(least, theta * nu))
     is_good = (n >= 2) & (mass > 0) & (least > 0) & ~is_void
     return jnp.where(is_good, T / jnp.where(is_good, share * least, 1.0), jnp.inf)
@@ -165,10 +168,11 @@ def _set_aside(
     return jnp.where(is_rare, nu[:, None] * p - A + s, 0.0).sum(-1), is_void.any(-1)
 
 
-def balls(
-    counts: Float[Array, "X n"], support: Bool[Array, "X n"], L: Float[Array, ""], has_kt: bool
-) -> Ball:
-    """The smallest ball of every pair; has_kt: a Krichevsky-Trofimov bet on the support was declared; traceable."""
+def balls(counts: Float[Array, "X n"], possible: Int[Array, " X"], L: Float[Array, ""], has_kt: bool) -> Ball:
+    """The smallest ball of every pair; has_kt: a Krichevsky-Trofimov bet on the support was declared; traceable.
+
+    possible: how many successors each pair can have; those that were seen must be listed.
+    """
     num_bets = len(KAPPAS) + has_kt
     options = [
         ((*window, math.log(num_bets / (1 + (window[0] != window[1])))), rare)
@@ -179,16 +183,16 @@ def balls(
 
     def better(best: tuple[Array, Array], option: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
         window, rare = option
-        eps = expand(counts, support, window[:2], L + window[2], rare)
+        eps = expand(counts, possible, window[:2], L + window[2], rare)
         is_better = eps < best[0]
         return (jnp.where(is_better, eps, best[0]), jnp.where(is_better, rare[0], best[1])), None
 
     n = counts.sum(-1)
     first = jnp.full_like(n, jnp.inf)
     if has_kt:
-        m = support.sum(-1, dtype=counts.dtype)
-        first = jnp.where(n > 0, (L + math.log(num_bets) - log_kt(counts, m)) / jnp.maximum(n, 1.0), jnp.inf)
+        log_bet = log_kt(counts, possible.astype(counts.dtype))
+        first = jnp.where(n > 0, (L + math.log(num_bets) - log_bet) / jnp.maximum(n, 1.0), jnp.inf)
     (eps, r0), _ = jax.lax.scan(better, (first, jnp.ones_like(n)), (windows, rares))
     kept = jnp.where(counts >= r0[:, None], counts, 0.0)
     centre = kept / jnp.maximum(kept.sum(-1, keepdims=True), 1.0)
-    return Ball(centre, eps * SURE, ((kept > 0) | ~support).all(-1))
+    return Ball(centre, eps * SURE, (kept > 0).sum(-1) == possible)

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Bounds, Policy
-from horizonfree.models.tabular.balls import Balls, largest
+from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.uniform import uniform
 
 MOST_NUMBERS = (
@@ -103,9 +103,8 @@ class World(eqx.Module):
 
     def local(self, after: Values, at: Values, c: Float[Array, "S A"]) -> Float[Array, "S A"]:
         """By how much Q_P may differ from Q + g.u + sum p_hat (V_P' - V' - J'.u)."""
-        highest, lowest = (
-            largest(self.space, jnp.stack([after.upi, -after.lo])) * jnp.asarray([1, -1])[:, None, None]
-        )
+        tops = self.balls.largest(self.space, jnp.stack([after.upi, -after.lo]))
+        highest, lowest = tops[0], -tops[1]
         leak = jnp.where(self.balls.is_unknown, 0.0, self.balls.leak)
         # V_P' - V' centred at the mean of J'.u,
         J_mean = jnp.einsum("sac,sacxk->saxk", self.mean, at.J)

@@ -164,7 +164,7 @@ def contradicted(attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Sp
     if not left:
         return attempted
     error = ModelError(
-        f"the environment ended in state {s} after {h + 1} steps, but earlier episodes went on from there {left} times: "
+        f"the environment ended in state {s} after {h + 1} steps, but {left} times earlier it went on from there: "
         "its observation does not tell whether the episode is over; wrap the environment so that ends are states of "
         "their own"
     )
