@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.guarantees.certificate import round_up
+from horizonfree.report.headline import interval
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,11 +19,12 @@ def test_the_example_of_the_readme_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     scope: dict = {}
     exec(example, scope)
-    words, numbers = capsys.readouterr().out.strip().splitlines()[-2:]
-    assert words.startswith("at most")
-    value, gap = map(float, numbers.split())
-    assert 0 < value < 1
-    assert 0 <= gap < 1
+    goals, words, values, gap = capsys.readouterr().out.strip().splitlines()[-4:]
+    for said in (goals, f"every reward there is: {words}"):
+        assert f"# {said.partition(', with')[0]}, ..." in example
+    value, low, high = map(float, values.split())
+    assert 0 < low < value < high < 1
+    assert 0 <= float(gap) < 1
     assert scope["action"] in range(4)
 
 
@@ -46,6 +49,23 @@ def test_the_page_on_problems_and_rewards_runs(capsys):
     assert scope["V"][0, shop.start] == pytest.approx(value)
     assert (scope["visits"] * scope["reward"]).sum() == pytest.approx(value)
     assert scope["best"].policy.dtype == np.int32
+
+
+def test_the_page_on_numbers_runs(capsys):
+    """What it prints is what the page says, and so are the numbers of its plan."""
+    text = (ROOT / "docs" / "numbers.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict = {}
+    exec(example, scope)
+    said = re.findall(r"^print\(.*\) +# (.*)$", example, re.MULTILINE)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line in said] == said
+    plan, between = scope["plan"], interval(scope["plan"].value_low, scope["plan"].value_high)
+    gap = f"{round_up(plan.gap, finest=0.001):.3f}"
+    assert f"value {plan.value:.3f}, truly between {between}; loses at most {gap}" in example
+    assert f'"value {plan.value:.3f}, gap {gap}"' in text
+    assert scope["mine"].value < plan.value
+    assert printed[-1].startswith("a is better by at least")
 
 
 def test_the_table_of_problems_is_right():

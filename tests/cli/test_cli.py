@@ -96,16 +96,22 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
     """In the table that is shown, and in the documentation."""
     shell.json(f"explore {TINY} --explorer hf-ucrl-rfe++ --opt oracle=relaxed --episodes 2 --out a")
     shell.json(f"explore {TINY} --explorer ucrl-rfe --episodes 2 --out b")
+    table = np.random.default_rng(0).dirichlet(np.ones(3), (3, 2))
+    hf.explore(hf.Tabular.from_table(table, horizon=3), "uniform", episodes=5, out="c", progress=False)
     text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
         "certify a --method direct",
         "certify a --method paper",
         "certify b --method paper",
+        "certify a --rewards goals",
+        "certify c",
     ):
         out = shell(line)[1]
-        for part in ("gap", "delta", *shell.json(line)["parts"]):
-            assert re.search(rf"^{part} .* {re.escape(MEANINGS[part])}\s*$", out, re.MULTILINE), part
+        parts = [*shell.json(line)["parts"]]
+        for part in parts if "worst" in parts else ["gap", "delta", *parts]:
+            state = r"(: the one of state \d+)?" if part == "worst" else ""
+            assert re.search(rf"^{part} .* {re.escape(MEANINGS[part])}{state}\s*$", out, re.MULTILINE), part
             assert f"| `{part}` | {MEANINGS[part]} |" in text
             shown.add(part)
     assert shown == set(MEANINGS)
@@ -113,7 +119,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
 
 def test_folders_of_outputs_are_made(shell: Shell) -> None:
     shell.json(f"explore {TINY} --explorer uniform --episodes 2 --out new/runs/a")
-    shell.json("plan new/runs/a --goal 1 --policy new/policies/p.npy")
+    shell.json("plan new/runs/a --goal 1 --out new/policies/p.npy")
     shell.json("report new/runs/a --out new/pages/a.html --figures new/figures/a")
     shell.json("compare new/runs/a --out new/comparisons/a.html")
     assert np.load("new/policies/p.npy").shape == (4, 9)
@@ -144,7 +150,7 @@ def test_from_exploration_to_plan_certificate_report_and_comparison(shell: Shell
     assert made["certificate"]["eps"] == pytest.approx(run.certificate().eps)
     assert run.seed == 1
 
-    plan = shell.json("plan runs/a --goal 8 --policy policy.npy")
+    plan = shell.json("plan runs/a --goal 8 --out policy.npy")
     own = run.plan(hf.goal(run.problem, 8))
     assert plan["value"] == pytest.approx(own.value)
     assert plan["gap"] == pytest.approx(own.gap)
@@ -205,7 +211,7 @@ def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
     code, out, _ = shell(f"explore {TINY} --explorer uniform --episodes 2 --out '{name}'")
     assert code == 0
     assert f"horizonfree plan '{name}' --goal 8" in out
-    assert f"policy written to {name}/p\n" in shell(f"plan '{name}' --goal 8 --policy '{name}/p'")[1]
+    assert f"policy written to {name}/p\n" in shell(f"plan '{name}' --goal 8 --out '{name}/p'")[1]
     assert np.load(f"{name}/p").shape == (4, 9)
     assert name in shell(f"compare '{name}'")[1]
 
@@ -218,7 +224,7 @@ def test_what_is_rounding_is_shown_as_no_loss(
     monkeypatch.setattr(hf, "true_gap", lambda *_, **__: gap)
     assert shell.json("plan a --goal 2")["true_loss"] == 0
     row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": gap}
-    rows = [row | {"goals": 9, "goals_scored": 9}]
+    rows = [row | {"goals": 9, "goals_scored": 9, "goals_gap": 1.0}]
     monkeypatch.setattr("horizonfree.report.compare", lambda *_, **__: rows)
     assert shell.json("compare a")["runs"][0]["worst_true_gap"] == 0
     parts = [[{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}]]
@@ -240,7 +246,7 @@ def test_a_comparison_says_of_how_many_goals_a_gap_is_the_worst(
 ) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": 0.5}
-    rows = [row | {"goals_scored": scored, "goals": every} for scored, every in goals]
+    rows = [row | {"goals_scored": scored, "goals": every, "goals_gap": 0.5} for scored, every in goals]
     monkeypatch.setattr("horizonfree.report.compare", lambda *_, **__: rows)
     assert shell("compare a")[1].splitlines()[0].endswith(title)
 
@@ -334,6 +340,7 @@ def examples(name: str) -> list[str]:
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
     (DOCS / page).read_text()
     np.save("reward.npy", np.full(64, 0.05))
+    np.savetxt("mine.csv", np.ones((1, 64)), delimiter=",", fmt="%d")
     Path("settings.toml").write_text(toml_block())
     lines = examples(page)
     assert lines
@@ -360,12 +367,24 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
         for name in ("information", "hf-ucrl-rfe++"):
             assert plans[name]["true_loss"] <= plans[name]["gap"] + 1e-9
             assert abs(plans[name]["value"] - plans["best"]) < 0.1
+            assert (
+                plans[name]["value_low"]
+                <= plans["best"] - plans[name]["true_loss"]
+                <= plans[name]["value_high"]
+            )
+    for found_by in found["certificates"].values():
+        assert found_by["goals"]["words"].startswith("all 64 goals: at most ")
+        assert found_by["goals"]["eps"] <= found_by["every_reward"]["eps"]
+        assert "more episodes" in found_by["every_reward"]["forecast"]
     assert Path(found["report"]).stat().st_size > 10_000
     assert Path(found["comparison"]).stat().st_size > 10_000
     assert hf.load(found["runs"]["information"]).episodes == 300
     code, out, _ = shell("tour --out u")
     assert code == 0
     assert all(word in out for word in ("certified gap", "true loss", "report.html", "horizonfree serve"))
+    assert 0 < out.index("all 64 goals: at most") < out.index("every reward there is: at most")
+    assert "truly between" in out
+    assert "…" not in out
 
 
 def toml_block() -> str:

@@ -134,8 +134,8 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "plan a --goal 1 --policy a",
-        "plan a --goal 1 --policy ''",
+        "plan a --goal 1 --out a",
+        "plan a --goal 1 --out ''",
         "report a --out a",
         "report a --out ''",
         "report a --out /proc/x.html",

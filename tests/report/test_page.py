@@ -72,7 +72,7 @@ def test_a_report_says_what_matters_and_stands_alone(
 def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:
     text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
     lead = Page(text[: text.index("<h2>")]).text
-    assert f"no plan loses more than {bound(run.certificate().eps)} " in lead
+    assert f"no plan loses more than {bound(run.certificate().eps)}, " in lead
     assert "With probability 0.95" in lead
 
 

@@ -92,7 +92,31 @@ def test_the_problem_is_described_in_plain_data(client: Client, run: Run) -> Non
     assert answer["states"] == 16
     assert answer["cells"] == np.asarray(run.problem.layout["cells"]).tolist()
     assert answer["eps"] == run.certificate().eps
+    assert answer["forecast"] == run.certificate().forecast
+    goals = run.certificate(rewards="goals")
+    assert answer["goals"] == {
+        "name": "all 16 goals",
+        "eps": goals.eps,
+        "forecast": goals.forecast,
+        "is_vacuous": False,
+    }
     assert "theta" not in json.dumps(answer)
+
+
+def test_the_value_has_an_interval_from_the_start_that_the_proof_is_about(client: Client, run: Run) -> None:
+    plan = run.plan(Session(run).table(Painting(((3, 0.5), (10, 1.0)), "end")))
+    answer = client.post("/api/plan", json=question()).json()
+    assert (answer["value_low"], answer["value_high"]) == (plan.value_low, plan.value_high)
+    assert answer["value_low"] < answer["value"] < answer["value_high"]
+    elsewhere = client.post("/api/plan", json=question(start=5)).json()
+    assert (elsewhere["value_low"], elsewhere["value_high"]) == (None, None)
+
+
+def test_what_is_proved_of_all_paintings_is_computed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(run)
+    first = session.problem()
+    monkeypatch.setattr("horizonfree.web.session.of_goals", None)
+    assert session.problem() == first
 
 
 def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:

@@ -175,8 +175,14 @@ def loss(x: float) -> float:
 
 def certificate(found: "Certificate") -> dict[str, Any]:
     """A certificate as plain data."""
-    fields = ("eps", "delta", "method", "words", "is_rejected", "is_vacuous")
+    fields = ("eps", "delta", "method", "words", "forecast", "is_rejected", "is_vacuous")
     return {name: getattr(found, name) for name in fields} | {"parts": dict(found.parts)}
+
+
+def say_forecast(found: "Certificate") -> None:
+    """What a smaller gap would need, where that can be said."""
+    if found.forecast:
+        tell("[dim]{forecast}[/]", forecast=found.forecast)
 
 
 def reward_of(problem: "Problem", goal: list[int] | None, reward: str | Path | None) -> Any:
@@ -187,21 +193,11 @@ def reward_of(problem: "Problem", goal: list[int] | None, reward: str | Path | N
         from horizonfree import goal as ending_in
 
         return ending_in(problem, goal)
-    return None if reward is None else read_array(Path(reward))
+    if reward is None:
+        return None
+    from horizonfree.cli.files import read_npy  # it loads NumPy
 
-
-def read_array(path: Path) -> Any:
-    """An array from a .npy file; nothing is unpickled."""
-    from numpy.lib import format as npy
-
-    try:
-        with path.open("rb") as file:
-            return npy.read_array(file, allow_pickle=False)
-    except OSError as error:
-        raise OptionError(f"reward {path}: {error.strerror or error}") from None
-    except Exception as error:  # a foreign file can fail to be an array in many ways
-        words = f"reward {path} is not a .npy file of numbers, as numpy.save writes it: {error}"
-        raise OptionError(words) from None
+    return read_npy(Path(reward), "reward")
 
 
 def folder_for_output(path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Questions to a run: plan, certify, report, compare, serve."""
+"""Questions to a run: certify, report, compare, serve."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,7 @@ from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
     Delta,
     Folder,
-    GoalStates,
     Json,
-    RewardFile,
     answer,
     bound,
     certificate,
@@ -23,7 +21,7 @@ from horizonfree.cli._shared import (
     loss,
     open_run,
     plain,
-    reward_of,
+    say_forecast,
     table,
     tell,
     whole,
@@ -32,76 +30,10 @@ from horizonfree.cli._shared import (
 from horizonfree.errors import OptionError, RunError
 from horizonfree.guarantees.meanings import MEANINGS
 
+if TYPE_CHECKING:
+    from horizonfree import Run
 
-def plan(
-    folder: Folder,
-    goal: GoalStates = None,
-    stay: Annotated[
-        list[int] | None, whole("Reward the share of the steps spent in this state.", "--stay")
-    ] = None,
-    reward: RewardFile = None,
-    scale: Annotated[
-        str, typer.Option(help="total: adds up to at most 1; per-step: entries in [0, 1].")
-    ] = "total",
-    delta: Delta = 0.05,
-    model: Annotated[
-        str, typer.Option(help="Plan in the `likelihood` estimate or the `explorer`'s own.")
-    ] = "likelihood",
-    policy: Annotated[
-        Path | None,
-        typer.Option(help="Write the policy, integers [H, S], to this .npy file.", metavar="FILE"),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Plan for a reward, with a certified gap.
-
-    Examples:
-
-        horizonfree plan runs/a --goal 63
-
-        horizonfree plan runs/a --stay 7 --stay 8
-
-        horizonfree plan runs/a --reward cost.npy --scale per-step --policy policy.npy
-    """
-    run = open_run(folder)
-    import numpy as np
-
-    from horizonfree import occupancy, true_gap
-    from horizonfree.report.facts import as_known
-
-    if stay and (goal or reward):
-        raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
-    table_of = occupancy(run.problem, stay) if stay else reward_of(run.problem, goal, reward)
-    if table_of is None:
-        raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
-    if policy is not None:
-        folder_for_output(policy.parent)
-    with working("planning"):
-        found = run.plan(table_of, scale=scale, delta=delta, model=model)
-    if policy is not None:
-        with policy.open("wb") as file:  # a bare name would be given an ending
-            np.save(file, found.policy)
-    value: dict[str, Any] = {
-        "value": found.value,
-        "gap": found.gap,
-        "certificate": certificate(found.certificate),
-        "policy": found.policy,
-    }
-    if as_known(run).problem.truth is not None:
-        value["true_loss"] = loss(true_gap(run.problem, table_of, found.policy, scale=scale))
-
-    def show() -> None:
-        rows: list[tuple[str, Any, str]] = [
-            ("value", found.value, "of the plan, in the estimated model"),
-            ("certified gap", bound(found.gap), found.certificate.words),
-        ]
-        if "true_loss" in value:
-            rows.append(("true loss", value["true_loss"], "against the best policy; the truth is known here"))
-        console.print(table("", "", "", rows=rows))
-        if policy is not None:
-            tell("\npolicy written to {policy}", policy=policy)
-
-    answer(value, json, show)
+FAMILIES = ("goals", "occupancies")
 
 
 def certify(
@@ -113,29 +45,53 @@ def certify(
             help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own guarantee."
         ),
     ] = "uniform",
+    rewards: Annotated[
+        str | None,
+        typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """How much the plans of a run lose at most, for every reward at once.
+    """How much the plans of a run lose at most, for every reward at once or for a family of them.
 
-    Example:
+    Examples:
 
         horizonfree certify runs/a --delta 0.01
+
+        horizonfree certify runs/a --rewards goals
     """
     run = open_run(folder)
+    if rewards is not None and rewards not in FAMILIES:
+        raise OptionError(f"--rewards {rewards}: choose one of {', '.join(FAMILIES)}")
+    if rewards is not None and method != "uniform":
+        raise OptionError("--method is for every reward at once; leave it out with --rewards")
     with working("certifying"):
-        found = run.certificate(delta, method=method)
+        found = run.certificate(delta, method=method, rewards=rewards)
+    value = certificate(found) | {"episodes": run.episodes}
+    meanings, what = dict(MEANINGS), "for every reward: "
+    if rewards is not None and not found.is_rejected:
+        state = value["worst_state"] = _worst_state(run, rewards, int(found.parts["worst"]))
+        meanings["gap"], what = "what a plan loses at most, for each of these rewards", ""
+        meanings["worst"] += f": the one of state {state}"
 
     def show() -> None:
-        tell(
-            "After {episodes:,} episodes, for every reward: [bold]{words}[/]",
-            episodes=run.episodes,
-            words=found.words,
-        )
+        form = "After {episodes:,} episodes, {what}[bold]{words}[/]"
+        tell(form, episodes=run.episodes, what=what, words=found.words)
+        say_forecast(found)
         numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
-        rows = [(name, value, MEANINGS[name]) for name, value in numbers.items()]
+        rows = [(name, x, meanings[name]) for name, x in numbers.items()]
         console.print(table("", "", "meaning", rows=rows))
 
-    answer(certificate(found) | {"episodes": run.episodes}, json, show)
+    answer(value, json, show)
+
+
+def _worst_state(run: "Run", rewards: str, index: int) -> int:
+    """The state of the reward with the largest gap, among those that can be occupied."""
+    import numpy as np
+
+    from horizonfree.mdp.space import occupied_states
+
+    occupied = occupied_states(run.problem.space)
+    return int(np.flatnonzero(occupied[-1] if rewards == "goals" else occupied.any(axis=0))[index])
 
 
 def report(
@@ -154,18 +110,30 @@ def report(
         horizonfree report runs/a --out a.html --figures figures
     """
     run = open_run(folder)
-    from horizonfree.report import write_figures, write_report
+    from horizonfree.report.facts import facts
+    from horizonfree.report.figures import write_all
+    from horizonfree.report.page import write_page
 
     with working("drawing"):
-        page = write_report(run, out or expanded(folder) / "report.html", delta=delta)
-        drawn = [] if figures is None else [str(x) for x in write_figures(run, figures, delta=delta)]
+        found = facts(run, delta)
+        page = write_page(found, out or expanded(folder) / "report.html")
+        drawn = [] if figures is None else [str(x) for x in write_all(found, figures)]
+    names = ("title", "value", "value_low", "value_high", "gap", "loss")
+    value = {
+        "report": str(page),
+        "figures": drawn,
+        "goals": certificate(found.family),
+        "every_reward": certificate(found.certificate),
+        "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
+    }
 
     def show() -> None:
+        tell("{words}", words=found.family.words)
         tell("report: {page}", page=page)
         if drawn:
             tell("{count} figures in {figures}", count=len(drawn), figures=figures)
 
-    answer({"report": str(page), "figures": drawn}, json, show)
+    answer(value, json, show)
 
 
 def compare(
@@ -218,10 +186,16 @@ def compare(
 
     def show() -> None:
         cells = [
-            (x["run"], x["explorer"], x["episodes"], bound(x["certified_gap"]), x["worst_true_gap"])
+            (
+                *(x[name] for name in ("run", "explorer", "episodes")),
+                bound(x["goals_gap"]),
+                bound(x["certified_gap"]),
+                x["worst_true_gap"],
+            )
             for x in rows
         ]
-        console.print(table("run", "explorer", "episodes", "certified gap", _true_gap(rows), rows=cells))
+        titles = ("run", "explorer", "episodes", "certified, goals", "certified, every reward")
+        console.print(table(*titles, _true_gap(rows), rows=cells))
         if page is not None:
             tell("\ncomparison: {page}", page=page)
 
@@ -250,8 +224,6 @@ def _contest(
     delta: float,
 ) -> None:
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
-    import json as text
-
     from horizonfree import make
     from horizonfree.batch.compare import contest, medians
     from horizonfree.cli.settings import entries
@@ -267,10 +239,7 @@ def _contest(
     with working("exploring"):
         rows = [row for part in parts for row in part]
     if out is not None:
-        from horizonfree.report.contest import draw_contest
-
-        (out / "rows.jsonl").write_text("".join(text.dumps(row) + "\n" for row in rows))
-        draw_contest(rows, out / "figure.svg")
+        _keep_contest(rows, out)
     eps, gap = medians(rows, "eps"), medians(rows, "gap")
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
@@ -286,6 +255,21 @@ def _contest(
             tell("\nrows and figure: {out}", out=out)
 
     answer({"explorers": found, "rows": rows}, json, show)
+
+
+def _keep_contest(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Rows and figure in a folder; each file is the old one or the new one at every moment."""
+    import json
+    from tempfile import TemporaryDirectory
+
+    from horizonfree.report.contest import draw_contest
+    from horizonfree.runs import sealed
+
+    with TemporaryDirectory() as aside:
+        figure = Path(aside, "figure.svg")
+        draw_contest(rows, figure)
+        sealed.replace(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        sealed.replace(out / "figure.svg", figure.read_bytes())
 
 
 def serve(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from horizonfree.cli import answers, explore, lists
+from horizonfree.cli import answers, explore, lists, plan
 from horizonfree.errors import HorizonfreeError, UnknownNameError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
@@ -42,14 +42,14 @@ for command in (
     lists.problems,
     lists.explorers,
     explore.explore,
-    answers.plan,
+    plan.plan,
     answers.certify,
     answers.report,
     answers.compare,
     answers.serve,
     lists.theory,
 ):
-    app.command(no_args_is_help=command in (answers.plan, answers.certify, answers.report, answers.compare))(
+    app.command(no_args_is_help=command in (plan.plan, answers.certify, answers.report, answers.compare))(
         command
     )
 

@@ -23,6 +23,7 @@ from horizonfree.cli._shared import (
     problem_line,
     real,
     reward_of,
+    say_forecast,
     start,
     tell,
     typed,
@@ -141,6 +142,7 @@ def explore(
         folder = typed(run.folder) if run.folder else ""
         tell("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
         tell("For every reward: [bold]{words}[/]", words=found.words)
+        say_forecast(found)
         tell(
             "\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}",
             folder=folder,

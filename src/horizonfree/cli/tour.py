@@ -1,4 +1,4 @@
-"""The main job in one go: explore a grid with two explorers, plan three rewards, compare with the truth, report."""
+"""The main job in one go: explore a grid with two explorers, certify, plan three rewards beside the truth, report."""
 
 import shlex
 from collections.abc import Mapping
@@ -11,13 +11,14 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from horizonfree.guarantees.certificate import round_up
+from horizonfree.guarantees.certificate import Certificate, round_up
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.planning import optimal
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
 from horizonfree.report import write_comparison, write_report
+from horizonfree.report.headline import interval, of_goals
 from horizonfree.runs.explore import explore
 from horizonfree.runs.run import Run
 
@@ -38,18 +39,18 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
         progress = False if is_silent else None
         runs[name] = explore(problem, name, episodes=EPISODES, out=folder / name, progress=progress)
         console.print(_learnt(runs[name]))
-    console.print("\n[bold]3. Plan[/] for three rewards that nobody had in mind while exploring")
+    certificates = {name: _certificates(x) for name, x in runs.items()}
+    _promise(console, certificates)
+    console.print("\n[bold]4. Plan[/] for three rewards that nobody had in mind while exploring")
     answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
     console.print(_plans(answers))
     console.print(
-        "   The certified gap is computed without the truth and holds with\n"
-        "   probability 0.95. Beside it stands what the plan really loses."
+        "   Value: as estimated, and between which numbers it truly lies. Gap: the\n"
+        "   certified gap, what the plan loses at most against the best policy. Both are\n"
+        "   computed without the truth and hold with probability 0.95. Best and loss are\n"
+        "   the truth: the best policy's value, and the true loss of the plan."
     )
     _draw(console, runs["information"], problem)
-    certificates = {name: x.certificate() for name, x in runs.items()}
-    console.print("\n[bold]4. Certify[/] once for every reward at the same time")
-    for name, found in certificates.items():
-        console.print(f"   [cyan]{name:<14}[/] {found.words}")
     page = write_report(runs["information"], folder / "report.html")
     beside = write_comparison(runs, folder / "comparison.html")
     console.print(
@@ -68,11 +69,34 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     return {
         "problem": problem.name,
         "plans": answers,
-        "certificates": {name: {"eps": x.eps, "words": x.words} for name, x in certificates.items()},
+        "certificates": {
+            name: {what: _told(found) for what, found in both.items()} for name, both in certificates.items()
+        },
         "runs": {name: str(folder / name) for name in runs},
         "report": str(page),
         "comparison": str(beside),
     }
+
+
+def _certificates(run: Run) -> dict[str, Certificate]:
+    """What is proved of all goals together, and of every reward there is."""
+    return {"goals": of_goals(run), "every_reward": run.certificate()}
+
+
+def _told(found: Certificate) -> dict[str, Any]:
+    return {"eps": found.eps, "words": found.words, "forecast": found.forecast}
+
+
+def _promise(console: Console, certificates: Mapping[str, Mapping[str, Certificate]]) -> None:
+    """The goals first, every reward second; beside each what less would need."""
+    console.print("\n[bold]3. Certify[/] what any plan will lose, before there is a reward")
+    for what, title in (("goals", ""), ("every_reward", "every reward there is: ")):
+        style = "bold" if what == "goals" else "none"
+        for name, found in certificates.items():
+            x = found[what]
+            console.print(f"   [cyan]{name:<14}[/] [{style}]{title}{x.words}[/]", soft_wrap=True)
+            if x.forecast:
+                console.print(f"   {'':<14} [dim]{x.forecast}[/]", soft_wrap=True)
 
 
 def rewards_of(problem: Problem) -> dict[str, np.ndarray]:
@@ -120,21 +144,23 @@ def _answers(problem: Problem, runs: Mapping[str, Run], reward: np.ndarray) -> d
     for name, run in runs.items():
         plan = run.plan(reward)
         loss = max(0.0, true_gap(problem, reward, plan.policy))
-        found[name] = {"value": plan.value, "gap": plan.gap, "true_loss": loss}
+        values = {"value": plan.value, "value_low": plan.value_low, "value_high": plan.value_high}
+        found[name] = {**values, "gap": plan.gap, "true_loss": loss}
     return found
 
 
 def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
     """Per reward a line of its own, below it one line per explorer."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("", "value", "best", "certified gap", "true loss"):
+    for title in ("", "value", "truly between", "best", "gap", "loss"):
         table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
     for title, found in answers.items():
-        table.add_row(f"   {title}", "", f"{found['best']:.3f}")
+        table.add_row(f"   {title}", "", "", f"{found['best']:.3f}")
         for name in EXPLORERS:
             x = found[name]
             gap = round_up(x["gap"], finest=0.001)
-            cells = (f"{x['value']:.3f}", "", f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
+            between = interval(x["value_low"], x["value_high"])
+            cells = (f"{x['value']:.3f}", between, "", f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
             table.add_row(f"      [cyan]{name}[/]", *cells)
     return table
 

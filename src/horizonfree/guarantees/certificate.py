@@ -37,6 +37,12 @@ def round_up(eps: float, finest: float = 0.0) -> float:
     return math.ceil(eps / unit - 1e-9) * unit
 
 
+def round_down(x: float) -> float:
+    """A lower bound x > 0 to three digits, downwards."""
+    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    return math.floor(x / unit + 1e-9) * unit
+
+
 def rounded_up(eps: float) -> str:
     """A bound for people."""
     return f"{round_up(eps):.3g}"

@@ -66,10 +66,12 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
         occupied = occupied_states(space)
         if rewards == "goals":
             states = np.flatnonzero(occupied[-1])
-            return f"all {len(states)} goals", [Reward(goal(space, int(s))) for s in states]
+            return _all(len(states), "goal"), [Reward(goal(space, int(s))) for s in states]
         if rewards == "occupancies":
             states = np.flatnonzero(occupied.any(axis=0))
-            return f"all {len(states)} occupancies", [Reward(occupancy(space, int(s))) for s in states]
+            return _all(len(states), "occupancy", "occupancies"), [
+                Reward(occupancy(space, int(s))) for s in states
+            ]
         raise RewardError(
             f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
         )
@@ -77,7 +79,12 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
         raise RewardError(
             f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
         )
-    return f"all {len(rewards)} rewards", [resolve(space, reward) for reward in rewards]
+    return _all(len(rewards), "reward"), [resolve(space, reward) for reward in rewards]
+
+
+def _all(number: int, one: str, several: str | None = None) -> str:
+    """So many of a kind, in words."""
+    return f"the only {one}" if number == 1 else f"all {number} {several or one + 's'}"
 
 
 def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> Reward:

@@ -1,15 +1,16 @@
 """A problem: what a learner may know of a system and, for simulation only, the hidden truth."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from horizonfree._inputs import shown
 from horizonfree.errors import OptionError, SimulationError
-from horizonfree.mdp.space import Kernel, Space
+from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
 
 
@@ -60,6 +61,11 @@ class Problem:
                 "you build it, or explore a real environment with known=problem"
             )
         return self.model.kernel(self.truth)
+
+    def moved(self, start: Any = None, horizon: Any = None) -> "Problem":
+        """The same system with episodes from elsewhere, or of another length; None leaves it as it is."""
+        space = moved(self.space, start, horizon)
+        return replace(self, model=eqx.tree_at(lambda x: x.space, self.model, space), recipe=None)
 
     def seen_as(self, kind: str, *, support: str = "any") -> "Problem":
         """The same system as a learner sees it who knows less: kind "tabular", an unknown table.

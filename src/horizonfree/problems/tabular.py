@@ -9,18 +9,20 @@ from jaxtyping import Bool
 from horizonfree._inputs import integers, numbers, shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mdp.space import Space
+from horizonfree.mdp.space import LONGEST, Space
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
 from horizonfree.problems.problem import Problem
 
 LARGEST_TABLE = 2**31 - 1  # states or actions
+UNKNOWN = "unknown"  # where episodes start
 
 
 class Tabular:
     """An unknown table: `Tabular(states, actions, horizon)` to explore an environment, `from_table` to simulate one.
 
-    start: a state, or a known distribution from which the first state is drawn. terminal: states in which an episode is
-    over, whatever the action; they are known to lead to themselves.
+    start: a state, or a known distribution from which the first state is drawn; for an environment also "unknown": then
+    a state is added, numbered last, in which every action leads to the first state, in a step before the `horizon`
+    others. terminal: states in which an episode is over, whatever the action; they are known to lead to themselves.
     """
 
     def __new__(  # type: ignore[misc]  # what people want is the problem
@@ -40,6 +42,8 @@ class Tabular:
         S = whole(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
         A = whole(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, terminal)
+        if isinstance(start, str):
+            possible, start, horizon = _drawn(possible, start, horizon)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
         return _problem(model, None, name, layout)
 
@@ -120,6 +124,19 @@ def _possible(
     for s in _states(terminal, S):
         possible[s] = np.arange(S) == s
     return possible, is_known
+
+
+def _drawn(
+    possible: Bool[np.ndarray, "S A S"], start: str, horizon: Any
+) -> tuple[Bool[np.ndarray, "S1 A S1"], int, int]:
+    """With a state more, from which any other follows and to which nothing leads; its number, and a step more."""
+    if start != UNKNOWN:
+        raise OptionError(f"start is {start!r}; it must be a state, a distribution over states, or {UNKNOWN!r}")
+    steps = whole(horizon, "horizon", 1, LONGEST - 1, f"a number of steps, 1 to {LONGEST - 1:,}", ShapeError)
+    S = len(possible)
+    wider = np.pad(possible, ((0, 1), (0, 0), (0, 1)))
+    wider[S, :, :S] = True
+    return wider, S, steps + 1
 
 
 def _states(terminal: Any, S: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from horizonfree.models.interface import Intervals
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
+from horizonfree.report.headline import certified, name_of, of_goals
 from horizonfree.report.history import GoalStates, Moment, goal_states, moments
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
@@ -26,11 +27,16 @@ LOGGED = "logged episodes"  # instead of an explorer
 
 
 class Example(NamedTuple):
-    """A plan for one reward. `best` and `loss` are the truth, where it is known."""
+    """A plan for one reward: its true value is between `value_low` and `value_high`.
+
+    `best` and `loss` are the truth, where it is known.
+    """
 
     title: str
     states: list[int]
     value: float
+    value_low: float
+    value_high: float
     gap: float
     words: str
     policy: Int[np.ndarray, " S"]
@@ -41,7 +47,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """One run at one confidence."""
+    """One run at one confidence. `certificate` is for every reward, `family` for the goals together."""
 
     problem: Problem
     explorer: str
@@ -51,6 +57,7 @@ class Facts:
     delta: float
     num_unknown: int
     certificate: Certificate
+    family: Certificate
     history: list[Moment]
     goals: GoalStates
     records: Mapping[str, np.ndarray]
@@ -93,6 +100,16 @@ class Facts:
         return "worst goal" if scored == every else f"worst of {scored} goals"
 
     @property
+    def family_name(self) -> str:
+        """The goals that `family` is about."""
+        return name_of(self.goals)
+
+    @property
+    def hardest_goal(self) -> str:
+        """Where the largest gap of the goals is."""
+        return place(self.problem, int(certified(self.goals)[int(self.family.parts["worst"])]))
+
+    @property
     def first_state(self) -> str:
         """Where an episode starts, in words."""
         start = self.problem.space.start
@@ -118,6 +135,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         delta=delta,
         num_unknown=model.num_unknown,
         certificate=run.certificate(delta),
+        family=of_goals(run, delta),
         history=moments(run, delta),
         goals=goal_states(run),
         records=run.records,
@@ -176,7 +194,9 @@ def example(
     if problem.truth is not None:
         best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
-    return Example(title, states, plan.value, plan.gap, plan.certificate.words, plan.policy[0], V, best, loss)
+    words, policy = plan.certificate.words, plan.policy[0]
+    interval = plan.value_low, plan.value_high
+    return Example(title, states, plan.value, *interval, plan.gap, words, policy, V, best, loss)
 
 
 def num_starts(problem: Problem) -> int:

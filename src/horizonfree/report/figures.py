@@ -44,9 +44,14 @@ def write_figures(
     for kind in formats:
         if kind not in FORMATS:
             raise OptionError(f"format is {kind!r}; figures are written as {' or '.join(map(repr, FORMATS))}")
+    return write_all(facts(run, delta), folder, formats)
+
+
+def write_all(found: Facts, folder: str | Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """The figures of facts that are already there, as files."""
     folder, written = Path(folder), []
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures(run, delta=delta).items():
+    for name, figure in draw_all(found).items():
         for kind in formats:
             path = folder / f"{name}.{kind}"
             if kind == "svg":

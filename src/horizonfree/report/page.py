@@ -13,8 +13,9 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import round_up, rounded_up
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
-from horizonfree.report.facts import Facts, facts, ringed
+from horizonfree.report.facts import Example, Facts, facts, ringed
 from horizonfree.report.figures import draw_all
+from horizonfree.report.headline import interval
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -26,7 +27,11 @@ LONG = 12  # entries of a list that is written out
 
 def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     """Write the report of a run at confidence 1 - delta; returns where it is."""
-    found = facts(run, delta)
+    return write_page(facts(run, delta), path)
+
+
+def write_page(found: Facts, path: str | Path) -> Path:
+    """The report of facts that are already there."""
     images = {name: theme.inline_svg(figure, name) for name, figure in draw_all(found).items()}
     told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
     text = _environment().get_template("report.html").render(figures=images, **told)
@@ -74,6 +79,9 @@ def summary(found: Facts) -> dict[str, Any]:
         "episodes": found.episodes,
         "certified_gap": found.certificate.eps,
         "words": found.certificate.words,
+        "forecast": found.certificate.forecast,
+        "goals_gap": found.family.eps,
+        "goals_words": found.family.words,
         "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
         "goals": len(found.goals.every),
         "goals_scored": len(found.goals.scored) if found.has_truth else None,
@@ -109,6 +117,7 @@ def _environment() -> "Environment":
         "svg": Markup,
         "number": number,
         "bound": bound,
+        "between": between,
         "sentence": sentence,
         "setting": setting,
     }
@@ -129,6 +138,11 @@ def number(x: float | None) -> str:
 def bound(x: float) -> str:
     """A bound for people, rounded up; tiny ones with an exponent."""
     return rounded_up(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
+
+
+def between(found: Example) -> str:
+    """The interval of a plan's value."""
+    return interval(found.value_low, found.value_high)
 
 
 def sentence(words: str) -> str:

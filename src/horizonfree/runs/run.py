@@ -16,11 +16,11 @@ from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, in_units, surely_of
+from horizonfree.guarantees.certificate import Certificate, in_units, round_down, round_up, surely_of
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import family
 from horizonfree.mdp.rollout import policy_table
-from horizonfree.mdp.space import Kernel, moved
+from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
@@ -71,10 +71,11 @@ class Comparison(NamedTuple):
         """What is proved."""
         surely = surely_of(self.delta)
         if self.low > 0:
-            return f"a is better by at least {self.low:.3g}, with probability {surely}"
+            return f"a is better by at least {round_down(self.low):.3g}, with probability {surely}"
         if self.high < 0:
-            return f"b is better by at least {-self.high:.3g}, with probability {surely}"
-        return f"either may be better: a minus b is in [{self.low:.3g}, {self.high:.3g}], with probability {surely}"
+            return f"b is better by at least {round_down(-self.high):.3g}, with probability {surely}"
+        low, high = -round_up(-self.low), round_up(self.high)
+        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}], with probability {surely}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,22 +217,39 @@ class Run:
         return self._certified(checked, np.array(planned.policy, np.int32), delta, value)
 
     def evaluate(
-        self, reward: Any, policy: Any, *, scale: str = "total", delta: float = 0.05, start: Any = None
+        self,
+        reward: Any,
+        policy: Any,
+        *,
+        scale: str = "total",
+        delta: float = 0.05,
+        start: Any = None,
+        horizon: int | None = None,
     ) -> Plan:
         """A policy of yours as a plan: its value with an interval, and what it loses at most against the best.
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step.
         """
-        if start is not None:
-            there = self._from(start, None)
+        if start is not None or horizon is not None:
+            there = self._from(start, horizon)
             return there._said_where(there.evaluate(reward, policy, scale=scale, delta=delta))
         checked = rewards.resolve(self.problem, reward, scale=scale)
         return self._certified(checked, policy_table(policy, *self.problem.space.sizes), delta)
 
     def compare(
-        self, reward: Any, policy_a: Any, policy_b: Any, *, scale: str = "total", delta: float = 0.05
+        self,
+        reward: Any,
+        policy_a: Any,
+        policy_b: Any,
+        *,
+        scale: str = "total",
+        delta: float = 0.05,
+        start: Any = None,
+        horizon: int | None = None,
     ) -> Comparison:
         """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
+        if start is not None or horizon is not None:
+            return self._from(start, horizon).compare(reward, policy_a, policy_b, scale=scale, delta=delta)
         checked = rewards.resolve(self.problem, reward, scale=scale)
         a, b = (policy_table(policy, *self.problem.space.sizes) for policy in (policy_a, policy_b))
         confidence, model = self.confidence(delta), self.problem.model
@@ -264,11 +282,10 @@ class Run:
 
     def _from(self, start: Any, horizon: Any) -> "Run":
         """The same evidence for episodes from elsewhere; kept, as its confidence takes time."""
-        space = moved(self.problem.space, start, horizon)
-        key = np.asarray(space.initial).tobytes(), space.horizon
+        problem = self.problem.moved(start, horizon)
+        key = np.asarray(problem.space.initial).tobytes(), problem.horizon
         if key not in self._views:
-            model = eqx.tree_at(lambda x: x.space, self.problem.model, space)
-            self._views[key] = replace(self, problem=replace(self.problem, model=model))
+            self._views[key] = replace(self, problem=problem)
         return self._views[key]
 
     def _said_where(self, plan: Plan) -> Plan:

@@ -3,7 +3,7 @@
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { bound, count, least, most, number, origin } from "/words.js";
+import { bound, count, interval, least, most, number, origin, promised } from "/words.js";
 
 const PATIENCE = 150; // milliseconds before the page says that it is waiting
 const PACE = 280; // milliseconds of a step when an episode is played
@@ -26,7 +26,8 @@ async function main() {
   $("name").textContent = problem.name;
   $("about").textContent =
     `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, ${origin(problem)} ` +
-    `${promise()} Paint where reward is to be found; the plan follows.`;
+    `${problem.is_rejected ? `Careful, ${problem.words}. ` : ""}Paint where reward is to be found; the plan follows.`;
+  promise();
   $("step").max = problem.horizon - 1;
   $("start").min = Math.min(problem.start, 0);
   $("start").max = problem.states - 1;
@@ -43,11 +44,19 @@ function follow() {
   return found;
 }
 
+// What is proved of every plan, whatever is painted; what less would need is a guess.
 function promise() {
-  if (problem.is_rejected) return `Careful, ${problem.words}.`;
-  if (problem.is_vacuous) return "For all rewards at once nothing is proved yet; single rewards may be.";
-  return `Proved: whatever you paint, the plan loses at most ${bound(problem.eps)}, with probability ${problem.confidence}.`;
+  $("promise").hidden = problem.is_rejected;
+  $("confidence").textContent = problem.confidence;
+  $("goals").textContent = promised(capital(problem.goals.name), problem.goals);
+  $("every").textContent = promised("Every reward there is", problem);
+  for (const [id, { forecast }] of Object.entries({ "goals-need": problem.goals, "every-need": problem })) {
+    $(id).textContent = forecast ? `${forecast}.` : "";
+    $(id).hidden = !forecast;
+  }
 }
+
+const capital = (words) => words[0].toUpperCase() + words.slice(1);
 
 function example() {
   const s = problem.reachable[Math.floor(problem.reachable.length * 0.45)];
@@ -230,7 +239,7 @@ function show() {
   if (!answer) {
     $("value").textContent = "–";
     $("proof").textContent = "Paint a reward to begin.";
-    $("truth").textContent = $("episode").textContent = "\u00a0";
+    $("between").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
     $("low").textContent = "value";
     $("high").textContent = "";
     return;
@@ -241,11 +250,18 @@ function show() {
   $("value").textContent = number(answer.value);
   $("value-of").textContent =
     painted.when === "end" ? "on average at the end, of at most 1" : "on average along the way, of at most 1";
+  $("between").textContent = between();
   $("proof").textContent = proof();
   $("truth").textContent =
     answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
   const from = isDrawn() ? ` starts in ${world.place(answer.episode[0])} and` : "";
   $("episode").textContent = `This episode${from} collects ${number(collected())}.`;
+}
+
+// The interval of the value; it is about the problem's own start.
+function between() {
+  if (answer.is_rejected || answer.value_low === null) return "\u00a0";
+  return `As estimated; truly between ${interval(answer.value_low, answer.value_high)}, with probability ${problem.confidence}.`;
 }
 
 function proof() {

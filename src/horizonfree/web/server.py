@@ -57,6 +57,11 @@ class Refused(Exception):
 
 def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     """The playground of a run as an ASGI application."""
+    return app_of(Session(run, delta))
+
+
+def app_of(session: Session) -> "Starlette":
+    """The playground of a session, which may be warm already."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -65,8 +70,8 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    session = Session(run, delta)
-    H, S = run.problem.horizon, run.problem.num_states
+    asked = session.run.problem
+    H, S = asked.horizon, asked.num_states
 
     def error(status: int, why: str) -> Response:
         return JSONResponse({"error": why}, status, HEADERS)
@@ -94,7 +99,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
         question = await read(request)
         painting = session.painting(question)
         step = index(question.get("step", 0), H, "step")
-        first = home(run.problem)
+        first = home(asked)
         start = index(question.get("start", first), S, "start", min(first, 0))
         seed = index(question.get("seed", 0), SEEDS, "seed")
 
@@ -211,12 +216,13 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
         print(f"Preparing the planner for {run.problem.num_states:,} states ...", file=sys.stderr)
-        warm_up(run, delta)
+        session = Session(run, delta)
+        warm_up(session)
         ready(address)
         if open_browser:
             threading.Timer(0.5, webbrowser.open, [address]).start()
         config = uvicorn.Config(
-            app(run, delta=delta),
+            app_of(session),
             log_level="warning",
             lifespan="off",
             ws="none",
@@ -253,11 +259,10 @@ def _impatient() -> Any:
     return Impatient
 
 
-def warm_up(run: Run, delta: float = 0.05) -> None:
-    """Compile what an answer needs, so that the first one is as quick as the rest."""
-    session = Session(run, delta)
+def warm_up(session: Session) -> None:
+    """Certify, and compile what an answer needs, so that the first one is as quick as the rest."""
     session.problem()
-    session.answer(Painting(((0, 1.0),), "end"), step=0, start=home(run.problem), seed=0)
+    session.answer(Painting(((0, 1.0),), "end"), step=0, start=home(session.run.problem), seed=0)
 
 
 def is_loopback(name: str) -> bool:

@@ -9,6 +9,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from reprlib import repr as brief
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from horizonfree.planning import evaluate
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import simulate_kernel, true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
+from horizonfree.report.headline import name_of, of_goals
+from horizonfree.report.history import goal_states
 from horizonfree.runs.run import Plan, Run
 
 PLANS = 16  # plans that are remembered: moving a slider plans nothing again
@@ -53,31 +56,50 @@ class Session:
         self._lock = threading.Lock()
 
     def problem(self) -> dict[str, Any]:
-        """What the page draws, where the episodes are from, and the certificate for every reward."""
-        certificate = self.run.certificate(self.delta)
+        """What the page draws, where the episodes are from, what is proved of the goals and of every reward."""
         explorer, options = explorer_of(self.run)
-        return drawing(self.run.problem) | {
+        told = {
             "reachable": np.flatnonzero(self.run.problem.space.reachable).tolist(),
             "episodes": self.run.episodes,
             "is_logged": self.run.explorer is None,
             "explorer": explorer,
             "saw_reward": saw_reward(options),
             "confidence": 1 - self.delta,
-            "eps": certificate.eps,
-            "words": certificate.words,
-            "is_vacuous": certificate.is_vacuous,
-            "is_rejected": certificate.is_rejected,
+        }
+        return drawing(self.run.problem) | told | self._proved
+
+    @cached_property
+    def _proved(self) -> dict[str, Any]:
+        """Of every reward there is, and of the goals together."""
+        with self._lock:
+            goals, every = of_goals(self.run, self.delta), self.run.certificate(self.delta)
+        return {
+            "eps": every.eps,
+            "words": every.words,
+            "forecast": every.forecast,
+            "is_vacuous": every.is_vacuous,
+            "is_rejected": every.is_rejected,
+            "goals": {
+                "name": name_of(goal_states(self.run)),
+                "eps": goals.eps,
+                "forecast": goals.forecast,
+                "is_vacuous": goals.is_vacuous,
+            },
         }
 
     def answer(self, painting: Painting, *, step: int, start: int, seed: int) -> dict[str, Any]:
         """The plan at one step, its value from one state, what is proved of it, and one episode."""
         plan, V, loss = self.planned(painting)
         certificate = plan.certificate
+        is_home = start == home(self.run.problem)
         return {
             "step": step,
             "policy": plan.policy[step].tolist(),
             "values": np.round(V[step], 6).tolist(),
             "value": float(_beginning(self.run.problem.space, start).at_start(V[0])),
+            # What is proved is about the problem's own start.
+            "value_low": plan.value_low if is_home else None,
+            "value_high": plan.value_high if is_home else None,
             "gap": plan.gap,
             "method": certificate.method,
             "words": certificate.words,

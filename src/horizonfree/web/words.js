@@ -20,6 +20,18 @@ export function bound(x) {
   return x < 1e-6 ? String(Number(above.toPrecision(3))) : number(above);
 }
 
+// What a number lies between: rounded outwards, to two digits of the width.
+export function interval(low, high) {
+  const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(Math.max(high - low, 1e-6)))));
+  const unit = 10 ** digits;
+  const below = Math.floor(low * unit + 1e-9) / unit, above = Math.ceil(high * unit - 1e-9) / unit;
+  return [below, above].map((x) => (Number.isInteger(x) ? String(x) : x.toFixed(digits))).join(" and ");
+}
+
+// What is proved of many rewards together.
+export const promised = (name, { eps, is_vacuous }) =>
+  is_vacuous ? `${name}: nothing is proved yet.` : `${name}: at most ${bound(eps)} is lost.`;
+
 // Where the episodes are from.
 export function origin({ episodes, is_logged, explorer, saw_reward }) {
   if (is_logged) return `learnt from ${count(episodes, "logged episode")}.`;

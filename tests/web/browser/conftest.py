@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import horizonfree as hf
-from horizonfree import report, web
+from horizonfree import report
 from horizonfree.runs.run import Run
-from horizonfree.web.server import warm_up
+from horizonfree.web.server import app_of, warm_up
+from horizonfree.web.session import Session
 from tests.report.worlds import drawn
 
 if TYPE_CHECKING:
@@ -128,9 +129,12 @@ def _served(run: Run) -> Iterator[Playground]:
 
     import uvicorn
 
-    warm_up(run)
+    session = Session(run)
+    warm_up(session)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(web.app(run), log_level="warning", lifespan="off", ws="none"))
+        server = uvicorn.Server(
+            uvicorn.Config(app_of(session), log_level="warning", lifespan="off", ws="none")
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from horizonfree.guarantees.certificate import round_up
+from horizonfree.report.headline import interval
+
 from .conftest import Playground, settled, until
 from .test_playground import Picture, Visit, cell, drag, painted, plan
 
@@ -43,6 +46,68 @@ def test_bounds_are_never_rounded_down_and_tiny_ones_are_shown(grid: Playground,
         "(xs) => import('/words.js').then(({ bound }) => xs.map((x) => bound(x)))", list(told)
     )
     assert found == list(told.values())
+
+
+INTERVALS = {
+    (0.6532, 0.7581): "0.65 and 0.76",
+    (0.65, 0.76): "0.65 and 0.76",
+    (0, 1): "0 and 1",
+    (0.00631, 0.03454): "0.006 and 0.035",
+    (0.70912341, 0.70912347): "0.709123 and 0.709124",
+    (1.1e-9, 1.3e-9): "0 and 0.000001",
+    (0.9951, 1): "0.9951 and 1",
+    (0.3, 0.3): "0.300000 and 0.300000",
+}
+
+
+def test_intervals_are_rounded_outwards_as_in_reports(grid: Playground, visit: Visit) -> None:
+    page = visit(grid.address)
+    script = "(xs) => import('/words.js').then(({ interval }) => xs.map(([a, b]) => interval(a, b)))"
+    assert page.evaluate(script, [list(x) for x in INTERVALS]) == list(INTERVALS.values())
+    assert [interval(*x) for x in INTERVALS] == list(INTERVALS.values())
+
+
+def test_the_value_stands_with_its_interval(grid: Playground, visit: Visit, picture: Picture) -> None:
+    page = visit(f"{grid.address}#when=end&paint=27")
+    found = plan(grid, [27])
+    words = f"truly between {interval(found.value_low, found.value_high)}, with probability 0.95."
+    assert page.inner_text("#between") == f"As estimated; {words}"
+    picture(page, "interval")
+    page.focus("#start")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert page.inner_text("#between").strip() == ""
+
+
+def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, visit: Visit) -> None:
+    page = visit(grid.address)
+    goals, every = grid.run.certificate(rewards="goals"), grid.run.certificate()
+    assert page.inner_text("#goals") == f"All 64 goals: at most {round_up(goals.eps):.3g} is lost."
+    assert page.inner_text("#goals-need") == f"{goals.forecast}."
+    assert page.inner_text("#every") == f"Every reward there is: at most {round_up(every.eps):.3g} is lost."
+    assert page.inner_text("#every-need") == f"{every.forecast}."
+    assert page.inner_text("#confidence") == "0.95"
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"is_vacuous": True, "forecast": ""}, "Every reward there is: nothing is proved yet."),
+        ({"is_rejected": True, "words": "model rejected: so it is"}, ""),
+    ],
+)
+def test_what_is_not_proved_is_not_told(
+    grid: Playground, visit: Visit, told: dict[str, Any], said: str
+) -> None:
+    page = visit(grid.address)
+    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | told))
+    page.reload()
+    settled(page)
+    assert page.is_visible("#promise") == bool(said)
+    if said:
+        assert page.inner_text("#every") == said
+        assert not page.is_visible("#every-need")
+    assert ("Careful, model rejected" in page.inner_text("#about")) == (not said)
 
 
 @pytest.mark.parametrize(("gap", "said"), [(3e-10, "3e-10"), (0.04121, "0.0413")])

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from horizonfree._inputs import shown
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.problems.gymnasium.live import state_of
 from horizonfree.problems.gymnasium.table import absorbing, read_table
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import Tabular
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, start: Any = None) -> Problem:
     """The environment as a table of which every transition is unknown, and any state may follow any other.
 
-    horizon: the environment's time limit unless given. start: a state or a distribution over states; by default what
-    the environment says of it (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where
-    its table `P` can be read, states in which it always ends are known to be so; nothing else is taken from it.
+    horizon: the environment's time limit unless given. start: a state, a distribution over states, or "unknown" (one more
+    state to start from, and one more step: problems/tabular.py); by default what the environment says of it
+    (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where its table `P` can be read,
+    states in which it always ends are known to be so; nothing else is taken from it.
     """
     from gymnasium.spaces import Discrete
 
@@ -69,7 +71,7 @@ def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " 
     if said is not None and np.shape(said) == (S,):
         return np.asarray(said, np.float64)
     observation, _ = env.reset(seed=0)
-    return int(observation) - int(env.observation_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
+    return state_of(env, observation)
 
 
 def _terminal(env: "gymnasium.Env[Any, Any]", S: int) -> list[int]:

@@ -96,9 +96,7 @@ def attempt(
 
     def state(observation: Any) -> int:
         if encode is None:
-            origin = int(env.observation_space.start)  # type: ignore[attr-defined]
-            meaning = f"from {origin} to {origin + S - 1}, one for each state of the known class"
-            return whole(observation, "an observation", origin, origin + S - 1, meaning, ShapeError) - origin
+            return state_of(env, observation)
         name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
         try:
             found = encode(observation)
@@ -115,7 +113,9 @@ def attempt(
         if first not in starts:
             j[0] = IMPOSSIBLE
             raise ModelError(
-                f"the environment started in state {first}; the known class starts in {_listed(starts)}"
+                f"the environment started in state {first}; the known class starts in {_listed(starts)}; give it as "
+                "start= a distribution over all states in which episodes may start, or, for an unknown table, "
+                "start='unknown'"
             )
         s[:] = first
         is_over = False
@@ -171,6 +171,14 @@ def contradicted(attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Sp
     trajectory = attempted.trajectory
     j = np.where(np.arange(len(trajectory.j)) == h, IMPOSSIBLE, trajectory.j).astype(np.int32)
     return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, attempted.end)
+
+
+def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
+    """The state that an observation of a Discrete space is; refuses what is not in the space."""
+    origin, n = int(env.observation_space.start), int(env.observation_space.n)  # type: ignore[attr-defined]
+    number = observation.item() if getattr(observation, "shape", None) == () else observation
+    meaning = f"a whole number from {origin} to {origin + n - 1}, as the observation space says"
+    return whole(number, "an observation", origin, origin + n - 1, meaning, ShapeError) - origin
 
 
 def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space) -> bool:

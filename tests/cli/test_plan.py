@@ -1,0 +1,216 @@
+"""Plans on the command line: intervals of values, policies in files, comparisons, other starts, families of rewards."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.report.headline import interval
+from horizonfree.runs.run import Run
+from tests.shell import TINY, Shell
+
+SMALL = TINY.replace("horizon=4", "horizon=6")  # every state can be reached
+H, S, A = 6, 9, 4
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def run(shell: Shell) -> Run:
+    shell.json(f"explore {SMALL} --episodes 60 --out a")
+    return hf.load("a")
+
+
+def test_a_plan_shows_the_interval_of_its_value(shell: Shell, run: Run) -> None:
+    own, found = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
+    for name in ("value", "value_low", "value_high", "gap"):
+        assert found[name] == pytest.approx(getattr(own, name))
+    assert own.value_low < own.value < own.value_high
+    out = shell("plan a --goal 8")[1]
+    words = f"truly between {interval(own.value_low, own.value_high)}, with probability 0.95"
+    assert re.search(rf"^value +{own.value:.4g} +{words}$", out, re.MULTILINE)
+    assert "certified gap" in out
+    np.save("ones.npy", np.ones(S))
+    scaled = shell.json("plan a --reward ones.npy --scale per-step")
+    assert scaled["value_low"] == pytest.approx(H)
+    assert scaled["value_high"] == pytest.approx(H)
+
+
+def test_a_policy_of_ones_own_is_valued_from_a_file_of_any_kind(shell: Shell, run: Run) -> None:
+    rng, goal = np.random.default_rng(0), hf.goal(run.problem, 8)
+    actions, drawn = rng.integers(A, size=(H, S)), rng.dirichlet(np.ones(A), size=(H, S))
+    sure = np.eye(A, dtype=int)[actions[0]]
+    files = {
+        "actions.npy": actions,
+        "every.npy": actions[0],
+        "drawn.npy": drawn,
+        "actions.csv": actions,
+        "every.csv": actions[0],
+        "drawn.csv": drawn[0],
+        "sure.csv": sure,
+        "actions.json": actions,
+        "drawn.json": drawn,
+        "sure.json": sure,
+    }
+    for name, array in files.items():
+        if name.endswith(".npy"):
+            np.save(name, array)
+        elif name.endswith(".csv"):
+            np.savetxt(name, array, delimiter=",", fmt="%d" if array.dtype.kind == "i" else "%.18g")
+        else:
+            Path(name).write_text(json.dumps(array.tolist()))
+        found = shell.json(f"plan a --goal 8 --policy {name}")
+        own = run.evaluate(goal, array.astype(float) if name.startswith("sure") else array)
+        for what in ("value", "value_low", "value_high", "gap"):
+            assert found[what] == pytest.approx(getattr(own, what)), name
+        np.testing.assert_allclose(found["policy"], own.policy)
+        assert found["true_loss"] == pytest.approx(hf.true_gap(run.problem, goal, own.policy), abs=1e-12)
+
+
+def test_what_is_printed_or_written_can_be_read_again(shell: Shell, run: Run) -> None:
+    printed = shell("plan a --goal 8 --out p.npy --json")[1]
+    Path("p.json").write_text(printed)
+    for name in ("p.json", "p.npy"):
+        again = shell.json(f"plan a --goal 8 --policy {name}")
+        assert again["policy"] == json.loads(printed)["policy"]
+        assert again["value"] == pytest.approx(json.loads(printed)["value"])
+
+
+def test_two_policies_are_compared(shell: Shell, run: Run) -> None:
+    goal, still = hf.goal(run.problem, 8), np.zeros((H, S), int)
+    np.save("still.npy", still)
+    own = run.compare(goal, run.plan(goal).policy, still)
+    found = shell.json("plan a --goal 8 --compare still.npy")["comparison"]
+    assert {name: found[name] for name in ("difference", "low", "high")} == pytest.approx(
+        {"difference": own.difference, "low": own.low, "high": own.high}
+    )
+    assert found["words"] == own.words
+    assert own.low > 0
+    between = interval(own.low, own.high)
+    words = f"the plan minus still.npy: truly between {between}, with probability 0.95; the plan is better"
+    assert words in shell("plan a --goal 8 --compare still.npy")[1]
+    shell.json("plan a --goal 8 --out best.npy")
+    other = shell("plan a --goal 8 --policy still.npy --compare best.npy")[1]
+    assert f"still.npy minus best.npy: truly between {interval(-own.high, -own.low)}" in other
+    assert "best.npy is better" in other
+    assert "either may be better" in shell("plan a --goal 8 --policy best.npy --compare best.npy")[1]
+
+
+def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> None:
+    """The goal is then one of the steps that are left."""
+    reward = np.zeros((2, S, A))
+    reward[-1, 8] = 1
+    own, found = run.plan(reward, start=4, horizon=2), shell.json("plan a --goal 8 --start 4 --horizon 2")
+    assert found["value"] == pytest.approx(own.value)
+    assert found["gap"] == pytest.approx(own.gap)
+    assert np.shape(found["policy"]) == (2, S)
+    assert found["true_loss"] <= found["gap"]
+    assert "from state 4, in 2 steps" in shell("plan a --goal 8 --start 4 --horizon 2")[1]
+    np.save("always.npy", np.ones(S, int))
+    mine = shell.json("plan a --goal 8 --start 1 --policy always.npy")
+    assert mine["value"] == pytest.approx(
+        run.evaluate(hf.goal(run.problem, 8), np.ones(S, int), start=1).value
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--policy no.npy", "policy no.npy: No such file"),
+        ("--policy no.csv", "policy no.csv: No such file"),
+        ("--policy text.csv", "policy text.csv is not a table of numbers with commas between them"),
+        ("--policy empty.csv", "it is empty"),
+        ("--policy ragged.csv", "policy ragged.csv is not a table of numbers"),
+        ("--policy text.json", "policy text.json is not a list of numbers, or what `plan --json` prints"),
+        ("--policy deep.json", "policy deep.json is not a list of numbers"),
+        ("--policy other.json", "policy other.json is not a list of numbers"),
+        ("--policy short.csv", "policy has shape (3,)"),
+        ("--policy high.csv", "is 7; an action is 0 to 3"),
+        ("--policy half.csv", "policy has shape (9,) and type float64"),
+        ("--compare short.csv", "policy has shape (3,)"),
+        ("--policy fine.csv --model explorer", "--model belongs to a plan; leave it out with --policy"),
+        ("--start 9", "start is 9; it must be a state, 0 to 8"),
+        ("--start x", "'--start': 'x' is not a whole number"),
+        ("--horizon 0", "horizon is 0; it must be a number of steps"),
+        ("--start 1 --horizon 9", "nothing is known of it"),
+    ],
+)
+def test_what_is_wrong_with_a_policy_or_a_start_is_one_line(line: str, words: str, shell: Shell) -> None:
+    hf.explore(hf.make("zoned-grid", size=3, zones=1, horizon=4), "uniform", episodes=2, out="a")
+    for name, text in {
+        "text.csv": "up,down",
+        "empty.csv": "",
+        "ragged.csv": "1,2\n3",
+        "text.json": "hello",
+        "deep.json": "[" * 10_000,
+        "other.json": '{"actions": [1]}',
+        "short.csv": "1,2,3",
+        "high.csv": ",".join("7" * S),
+        "half.csv": ",".join(["0.5"] * S),
+        "fine.csv": ",".join("1" * S),
+    }.items():
+        Path(name).write_text(text)
+    code, out, err = shell(f"plan a --goal 1 {line}")
+    assert code == 2
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("horizonfree: error: ")
+    assert words in last
+
+
+@pytest.mark.parametrize("rewards", ["goals", "occupancies"])
+def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell, run: Run) -> None:
+    own, found = run.certificate(rewards=rewards), shell.json(f"certify a --rewards {rewards}")
+    assert found["eps"] == pytest.approx(own.eps)
+    assert found["forecast"] == own.forecast
+    make = hf.goal if rewards == "goals" else hf.occupancy
+    assert run.plan(make(run.problem, found["worst_state"])).gap == pytest.approx(own.eps)
+    out = shell(f"certify a --rewards {rewards}")[1]
+    assert out.startswith(f"After 60 episodes, {own.words}\n")
+    assert own.forecast in out
+    assert re.search(r"^gap .* for each of these rewards\s*$", out, re.MULTILINE)
+    assert f"{MEANINGS['worst']}: the one of state {found['worst_state']}" in out
+
+
+def test_a_family_that_does_not_exist_is_refused(shell: Shell, run: Run) -> None:
+    for line, words in {
+        "certify a --rewards gaols": "--rewards gaols: choose one of goals, occupancies",
+        "certify a --rewards goals --method direct": "--method is for every reward at once",
+    }.items():
+        code, _, err = shell(line)
+        assert code == 2
+        assert words in err
+
+
+def test_forecasts_stand_beside_certificates(shell: Shell, run: Run) -> None:
+    forecast = run.certificate().forecast
+    assert forecast
+    assert shell.json("certify a")["forecast"] == forecast
+    assert forecast in shell("certify a")[1]
+    code, out, _ = shell(f"explore {SMALL} --episodes 60 --out b")
+    assert code == 0
+    assert forecast in out
+
+
+def test_a_report_tells_machines_what_it_tells_people(shell: Shell, run: Run) -> None:
+    found = shell.json("report a --figures f")
+    assert found["goals"]["eps"] == pytest.approx(run.certificate(rewards="goals").eps)
+    assert found["every_reward"]["eps"] == pytest.approx(run.certificate().eps)
+    assert len(found["plans"]) == 3
+    for plan in found["plans"]:
+        assert plan["value_low"] <= plan["value"] <= plan["value_high"]
+    assert found["goals"]["words"] in shell("report a")[1]
+
+
+def test_a_comparison_of_runs_has_both_certificates(shell: Shell, run: Run) -> None:
+    (row,) = shell.json("compare a")["runs"]
+    assert row["goals_gap"] == pytest.approx(run.certificate(rewards="goals").eps)
+    assert row["certified_gap"] == pytest.approx(run.certificate().eps)
+    assert "certified, goals" in shell("compare a")[1]

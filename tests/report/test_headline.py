@@ -1,0 +1,101 @@
+"""What a report opens with: the goals together, then every reward; intervals that stay true when they are rounded."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import horizonfree as hf
+from horizonfree import report
+from horizonfree.report import facts as ft
+from horizonfree.report import headline, history
+from horizonfree.report.headline import interval, of_goals
+from horizonfree.report.page import bound
+from horizonfree.runs.run import Run
+
+from .reading import Page
+from .worlds import rejected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.6532, 0.7581, "0.65 and 0.76"),
+        (0.65, 0.76, "0.65 and 0.76"),
+        (0.0, 1.0, "0 and 1"),
+        (0.00631, 0.03454, "0.006 and 0.035"),
+        (0.70912341, 0.70912347, "0.709123 and 0.709124"),
+        (1.1e-9, 1.3e-9, "0 and 0.000001"),
+        (0.9951, 1.0, "0.9951 and 1"),
+        (-0.2, 0.05, "-0.20 and 0.05"),
+        (12.3, 57.9, "12 and 58"),
+        (1234.5, 5678.9, "1,200 and 5,700"),
+    ],
+)
+def test_intervals_are_written_for_people(low: float, high: float, words: str) -> None:
+    assert interval(low, high) == words
+
+
+@given(st.floats(-1e4, 1e4), st.floats(0, 1e4))
+def test_intervals_are_rounded_outwards_and_by_little(low: float, width: float) -> None:
+    high = low + width
+    below, above = (float(x.replace(",", "")) for x in interval(low, high).split(" and "))
+    tiny = 1e-8 * max(1.0, width)
+    assert low - max(0.1 * width, 1e-6) - tiny <= below <= low + tiny
+    assert high - tiny <= above <= high + max(0.1 * width, 1e-6) + tiny
+
+
+def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
+    gaps = [run.plan(hf.goal(run.problem, s)).gap for s in range(16)]
+    found = of_goals(run)
+    assert found.eps == pytest.approx(max(gaps))
+    assert found.words.startswith("all 16 goals: at most ")
+    facts = ft.facts(run)
+    assert facts.family_name == "all 16 goals"
+    assert facts.hardest_goal == ft.place(run.problem, int(np.argmax(gaps)))
+
+
+def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headline, "MOST", 15)
+    monkeypatch.setattr(history, "GOALS", 5)
+    states = history.goal_states(run).scored
+    gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
+    found = of_goals(run)
+    assert found.eps == pytest.approx(max(gaps))
+    assert found.words.startswith("worst of 5 goals, evenly spread among 16: at most ")
+    facts = ft.facts(run)
+    assert facts.family_name == "worst of 5 goals"
+    assert facts.hardest_goal == ft.place(run.problem, int(states[np.argmax(gaps)]))
+
+
+def test_a_report_opens_with_the_goals_and_then_every_reward(tmp_path: Path, run: Run) -> None:
+    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    lead = Page(text[: text.index("<figure>")]).text
+    goals, every = run.certificate(rewards="goals"), run.certificate()
+    first = lead.index(f"all 16 goals: at most {bound(goals.eps)} is lost")
+    assert first < lead.index(f"no plan loses more than {bound(every.eps)}")
+    for forecast in (goals.forecast, every.forecast):
+        assert forecast
+        assert forecast in lead
+    whole = Page(text).text
+    for title, _, table in ft.samples(run.problem):
+        plan = run.plan(table)
+        assert title in whole
+        assert f"truly between {interval(plan.value_low, plan.value_high)}" in whole
+
+
+def test_what_is_refuted_has_no_interval(tmp_path: Path) -> None:
+    text = report.write_report(rejected(), tmp_path / "r.html").read_text(encoding="utf-8")
+    after = text[text.index("Plans for three rewards") :]
+    assert "truly between" not in Page(after).text
+
+
+def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -> None:
+    (row,) = report.compare({"a": run})
+    goals, every = run.certificate(rewards="goals"), run.certificate()
+    assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every.eps)
+    assert (row["goals_words"], row["forecast"]) == (goals.words, every.forecast)
+    page = Page(report.write_comparison({"a": run}, tmp_path / "c.html").read_text(encoding="utf-8"))
+    assert f"{bound(goals.eps)} {bound(every.eps)} " in " ".join(page.text.split())
