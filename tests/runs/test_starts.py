@@ -9,6 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import ShapeError
 from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
 from tests.runs.test_store import assert_same
 
@@ -48,6 +49,8 @@ def options(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_everyone_explores_it_and_through_a_folder_the_bits_are_the_same(name: str, tmp_path: Path) -> None:
     problem = drawn()
+    if EXPLORERS[name].kind.learns is TabularModel:
+        problem = problem.seen_as("tabular")
     whole = hf.explore(problem, name, episodes=K, seed=2, **options(name))
     assert all(np.isfinite(x).all() for x in whole.records.values())
     hf.explore(problem, name, episodes=K - 2, seed=2, out=tmp_path / "a", **options(name))

@@ -19,6 +19,7 @@ from horizonfree._inputs import share
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, proved, round_up, target_below
+from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
 
 TIMES = 1.25 ** np.arange(1, 42)  # as much data, up to 10,000 times, that a forecast for one reward looks at
@@ -131,8 +132,10 @@ def difference(
     if confidence.is_refuted:
         return -1.0, 1.0
     (table, a), (_, b) = (_given(reward, policy) for policy in policies)
-    low, high = (float(x) for x in _difference(model, confidence, table, (a, b)))
     rounding = model.rounding()
+    if a.shape == b.shape and (a == b)[occupied_states(model.space)].all():
+        return -rounding, rounding  # the same policy, wherever an episode comes to
+    low, high = (float(x) for x in _difference(model, confidence, table, (a, b)))
     low, high = (-1.0 if math.isnan(low) else low - rounding), (1.0 if math.isnan(high) else high + rounding)
     return max(-1.0, low), min(1.0, high)
 

@@ -1,5 +1,7 @@
 """Mixtures of kernels have weights: they stay in the simplex, and the truth is never cut off."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,29 @@ def test_redundant_kernels_have_no_virtual_rows():
     problem = hf.Mixture.from_kernels(both, horizon=4, weights=[0.0, 0.0, 1.0])
     assert problem.model.num_unknown == 1
     assert not problem.model.valid.virtual.any()
+
+
+def test_of_weights_that_cannot_be_told_apart_nothing_is_claimed():
+    """Twice the same kernel, the truth is the second: between 0 and 1 is all that can be said."""
+    P = kernels(1)
+    problem = hf.Mixture.from_kernels(np.concatenate([P, P]), horizon=4, weights=[0.0, 1.0])
+    run = hf.explore(problem, episodes=5, seed=0)
+    np.testing.assert_allclose(run.weight_intervals, [[0, 1], [0, 1]])
+    three = np.stack([*kernels(2), kernels(2).mean(0)])
+    run = hf.explore(hf.Mixture.from_kernels(three, horizon=4, weights=[0, 0, 1.0]), episodes=200, seed=0)
+    low, high = run.weight_intervals.T
+    assert (low <= [0, 0, 1]).all()
+    assert ([0, 0, 1] <= high).all()
+
+
+def test_a_rejected_class_says_nothing_of_its_weights():
+    problem = mixture((0.2, 0.3, 0.5))
+    states, actions = np.zeros((1, 5), int), np.zeros((1, 4), int)
+    run = hf.from_episodes(problem, (states, actions))
+    evidence = dataclasses.replace(run.evidence, impossible=np.asarray(1, np.int32))
+    run = dataclasses.replace(run, progress=dataclasses.replace(run.progress, evidence=evidence))
+    assert run.certificate().is_rejected
+    np.testing.assert_allclose(run.weight_intervals, [[0, 1]] * 3, atol=1e-9)
 
 
 def test_weights_of_any_sign_need_hull_false():

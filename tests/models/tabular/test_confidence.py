@@ -6,13 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from horizonfree._x64 import scope as x64_scope
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
-from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.models.tabular.evidence import _rounded
+from horizonfree.planning.backward import best_plan, evaluate_jax, optimal_jax
 from horizonfree.problems.tabular import Tabular
-from tests.models.tabular.worlds import random_reward, random_table, world
+from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
 
 S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
 TIMES = (4, 15, 60, 300)  # episodes
@@ -135,12 +137,39 @@ def test_the_class_is_refuted_by_what_it_calls_impossible():
     assert "3 transitions are impossible" in certify.uniform(model, wrong, confidence).words
 
 
-def test_shorter_lists_hold_the_same():
-    case = world(5, S=6, m=2, episodes=200)
-    short = case.confidence.compact()
-    assert short.balls.succ.shape[2] < case.confidence.balls.succ.shape[2]
-    for which in (case.confidence, short):
-        table = np.zeros((6, 2, 6))
-        s, a = np.arange(6)[:, None, None], np.arange(2)[None, :, None]
-        np.add.at(table, (s, a, np.asarray(which.balls.succ)), np.asarray(which.balls.prob))
-        np.testing.assert_array_equal(table, case.table)
+@pytest.mark.parametrize("episodes", [0, 20, 200])
+@pytest.mark.parametrize("support", ["any", "given"])
+def test_lists_of_what_was_seen_say_the_same_as_those_of_all_that_is_possible(support, episodes):
+    """Every number of the balls, of the gaps for every reward and of the bounds of one, to rounding."""
+    case = world(5, S=9, m=2, episodes=episodes, support=support, terminal=(3,))
+    full, short = case.in_full(), case.confidence
+    assert short.balls.succ.shape[2] == (2 if episodes else 1)
+    assert full.balls.succ.shape[2] == (9 if support == "any" else 2)
+    np.testing.assert_allclose(short.kernel.dense()[case.pairs], full.kernel.dense()[case.pairs], rtol=1e-14)
+    np.testing.assert_allclose(short.balls.eps, full.balls.eps, rtol=1e-12)
+    np.testing.assert_array_equal(short.balls.is_open, full.balls.is_open)
+    assert float(short.eps) == pytest.approx(float(full.eps), rel=1e-12)
+    reward = random_reward(np.random.default_rng(0), *case.problem.space.sizes)
+    policy = best_plan(short.kernel, reward).policy
+    found = [bounds_of(case, reward, policy, confidence) for confidence in (short, full)]
+    assert found[0] == pytest.approx(found[1], rel=1e-10, abs=1e-12)
+
+
+def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
+    """The lists of a model that nobody explored: known rows are right, rows out of reach are distributions."""
+    possible = np.zeros((8, 1, 8), bool)
+    possible[np.arange(8), 0, [1, 2, 3, 3, 3, 3, 3, 3]] = True
+    possible[1, 0, [4, 5]] = True
+    possible[7, 0, [0, 5]] = True
+    model = Tabular(8, 1, 4, support=possible).model
+    with x64_scope():
+        nothing = model.nothing(ladder(None))
+    kernel = certify.confidence(model, to_numpy(nothing)).kernel.dense()
+    for s in (0, 2, 3, 4, 5, 6):
+        np.testing.assert_array_equal(kernel[s, 0], possible[s, 0])
+    assert kernel[1].sum() == 0  # unknown: it leads nowhere
+    assert kernel[7].sum() == 1
+
+
+def test_lengths_of_lists_are_few():
+    assert [_rounded(n) for n in range(1, 14)] == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 16]

@@ -54,6 +54,17 @@ class World(NamedTuple):
         return self.confidence.kernel.dense()
 
     @property
+    def pairs(self):
+        """The unknown pairs, as an index."""
+        return tuple(np.asarray(self.problem.model.pairs).T)
+
+    @x64
+    def in_full(self, delta=0.05):
+        """What the evidence says, on the lists of all that is possible, as batches ask."""
+        model, evidence = to_device((self.problem.model, self.evidence))
+        return to_numpy(jax.jit(type(model).confidence)(model, evidence, jnp.asarray(delta)))
+
+    @property
     def possible(self):
         """Which transitions may happen, [S, A, S]."""
         space = self.problem.space

@@ -69,23 +69,29 @@ def mean_doubt(valid: ValidSet, confidence: MixtureConfidence) -> float:
     return float(np.asarray(confidence.ball.width)[unknown].mean()) if unknown.any() else 0.0
 
 
-def intervals(valid: ValidSet, confidence: MixtureConfidence, unit: float) -> Intervals:
+def intervals(
+    valid: ValidSet, confidence: MixtureConfidence, unit: float, weights: tuple[float, float]
+) -> Intervals:
     """Theta with the shadow of the confidence ellipsoid on each axis, as far as some kernel has such an entry.
 
     The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the rows. With the rows' own coordinates x Z = z_rows there is a
-    map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||.
+    map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||. Of an entry that
+    cannot be learnt, and of every entry where the data refute the class, nothing is known but what Theta and the
+    `weights` (their ends, in the units of the features as given) leave.
     """
     Z = np.asarray(valid.basis)
     z_rows = np.where(np.asarray(valid.free)[:, None], np.asarray(valid.rows) @ Z, 0.0)
     L = np.linalg.lstsq(z_rows, np.asarray(confidence.ball.z), rcond=None)[0]
     theta, radius = np.asarray(confidence.theta), np.linalg.norm(Z @ L, axis=1)
     is_learnable = _is_learnable(valid)
+    radius = np.where(is_learnable & ~np.asarray(confidence.is_refuted), radius, np.inf)
     low, high = theta - radius, theta + radius
     if valid.rows.size <= CUT:
-        for i in np.flatnonzero(is_learnable):
-            least, most = extent(valid, int(i))
+        for i in range(len(theta)):
+            least, most = extent(valid, i)
             low[i], high[i] = max(low[i], least), min(high[i], most)
-    return Intervals(theta / unit, low / unit, high / unit, is_learnable)
+    low, high = (np.clip(x / unit, *weights) for x in (low, high))
+    return Intervals(theta / unit, low, high, is_learnable)
 
 
 def _is_learnable(valid: ValidSet) -> Bool[np.ndarray, " d"]:

@@ -27,6 +27,7 @@ STEPS = 3  # Newton steps of the predictor per episode, from the predictor of th
 GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
 BARRIERS = 6  # geometric steps from half a pseudo-count per row to the last barrier, GAP / R per row
 MAX_STEPS = 40  # Newton steps per barrier; about six are needed
+SOLVED = 1e-6  # a share by which a solution of a linear system may miss
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
@@ -138,6 +139,8 @@ def _multipliers(
         return jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
 
     lam = jax.lax.fori_loop(0, 3, closer, lam)
-    e = g - lam @ at.z
-    residual = jnp.abs(at.z @ solve(at.z.T @ at.z, e)).sum()
-    return lam, lam @ p_free + residual
+    e, Gram = g - lam @ at.z, at.z.T @ at.z
+    x = solve(Gram, e)
+    residual = jnp.abs(at.z @ x).sum()
+    is_solved = jnp.abs(Gram @ x - e).max() <= SOLVED * (jnp.abs(Gram) @ jnp.abs(x)).max()
+    return lam, lam @ p_free + jnp.where(is_solved, residual, jnp.inf)

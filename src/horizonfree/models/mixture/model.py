@@ -47,6 +47,7 @@ class MixtureModel(Model):
     valid: ValidSet
     bound: float = eqx.field(static=True)
     unit: float = eqx.field(static=True)
+    is_hull: bool = eqx.field(static=True)  # theta are weights, none negative
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "information"
@@ -70,6 +71,8 @@ class MixtureModel(Model):
         for name, number in {"bound": self.bound, "unit": self.unit}.items():
             if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < 1e300:
                 raise FeatureError(f"{name} is {number!r}; it must be a positive number")
+        if not isinstance(self.is_hull, bool):
+            raise FeatureError(f"is_hull is {self.is_hull!r}; it must be true or false")
         check_valid(self.valid, phi.shape)
 
     @property
@@ -185,7 +188,8 @@ class MixtureModel(Model):
 
     def intervals(self, confidence: MixtureConfidence) -> Intervals:
         """Theta in the units of the features as given."""
-        return insight.intervals(self.valid, confidence, self.unit)
+        weights = (0.0, 1.0) if self.is_hull else (-np.inf, np.inf)
+        return insight.intervals(self.valid, confidence, self.unit, weights)
 
 
 def mixture_model(
@@ -209,4 +213,4 @@ def mixture_model(
     row_sums.check(phi, float(bound))
     phi = phi / unit
     bound = float(bound * unit)
-    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit)
+    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit, hull)

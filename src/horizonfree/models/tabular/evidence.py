@@ -3,9 +3,8 @@
 The bets of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no ladder
 of starts. Those that were declared are kept, as every class does, and not used.
 
-`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds. `Seen` is what confidence needs of it: the
-same counts on lists of successors, all that are possible or only those that were seen, which are few where any state
-may follow.
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds. `Seen` is what confidence needs of it,
+counts on lists of successors: all that are possible, or only those that were seen, few where any state may follow.
 """
 
 import equinox as eqx
@@ -86,15 +85,16 @@ def shortest(space: Space, evidence: Evidence) -> Seen:
     is_seen = counts > 0
     first = support & (np.cumsum(support, axis=-1) == 1)
     is_listed = np.where(is_seen.any(-1, keepdims=True), is_seen, first)
-    width = _rounded(int(is_listed.sum(-1).max()))
+    length = is_listed.sum(-1, keepdims=True)
+    width = _rounded(int(length.max()))
     if 2 * width > counts.shape[2]:
         return in_full(space, evidence)
     s, a, j = np.nonzero(is_listed)
     slot = (np.cumsum(is_listed, axis=-1) - 1)[s, a, j]
-    short = np.zeros((3, *counts.shape[:2], width), np.int32)
-    short[:, s, a, slot] = np.asarray(space.succ)[s, a, j], counts[s, a, j], 1
-    succ, counts, is_listed = short[0], short[1], short[2].astype(bool)
-    return Seen(leaf(succ), leaf(counts), leaf(is_listed), evidence.episodes, evidence.impossible)
+    succ, short = np.zeros((2, *counts.shape[:2], width), np.int32)
+    succ[s, a, slot], short[s, a, slot] = np.asarray(space.succ)[s, a, j], counts[s, a, j]
+    lists = leaf(succ), leaf(short), leaf(np.arange(width) < length)
+    return Seen(*lists, evidence.episodes, evidence.impossible)
 
 
 def _rounded(width: int) -> int:
