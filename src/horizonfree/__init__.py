@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from horizonfree.regression.moments import home
     from horizonfree.runs.explore import explore
     from horizonfree.runs.logged import certify, from_episodes
-    from horizonfree.runs.run import Plan, Run
+    from horizonfree.runs.plan import Plan
+    from horizonfree.runs.run import Run
     from horizonfree.runs.store import load
 
 __version__ = "0.1.0"
@@ -52,7 +53,7 @@ _HOME = {
     "Batch": "batch",
     "Certificate": "guarantees.certificate",
     "Mixture": "problems",
-    "Plan": "runs.run",
+    "Plan": "runs.plan",
     "Problem": "problems",
     "Run": "runs.run",
     "Tabular": "problems",

@@ -59,7 +59,8 @@ def explore(
     explorer: Annotated[
         str | None,
         typer.Option(
-            help="See `horizonfree explorers`.  [default: information]", autocompletion=_explorer_names
+            help="See `horizonfree explorers`.  [default: information; tabular-design for tables]",
+            autocompletion=_explorer_names,
         ),
     ] = None,
     episodes: Annotated[int | None, whole("How many; with --until-eps, at most how many.")] = None,
@@ -70,6 +71,10 @@ def explore(
     out: Annotated[
         str | None, typer.Option(help="New folder for the run.  [default: runs/PROBLEM-EXPLORER-SEED]")
     ] = None,
+    known_rules: Annotated[
+        bool,
+        typer.Option("--known-rules", help="Of gymnasium:ID take the rules as known, but for how it slips."),
+    ] = False,
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
     ] = None,
@@ -104,7 +109,9 @@ def explore(
 
         horizonfree explore zoned-grid --param size=8 --explorer hf-ucrl-rfe++ --opt scale=0.5 --episodes 100
 
-        horizonfree explore gymnasium:FrozenLake-v1 --param horizon=60 --until-eps 0.2
+        horizonfree explore gymnasium:FrozenLake-v1 --episodes 10000
+
+        horizonfree explore gymnasium:FrozenLake-v1 --known-rules --param horizon=60 --until-eps 0.2
 
         horizonfree explore --resume runs/a
 
@@ -113,6 +120,7 @@ def explore(
     flags: dict[str, Any] = {
         "problem": problem,
         "explorer": explorer,
+        "known_rules": known_rules or None,
         "episodes": episodes,
         "until_eps": until_eps,
         "delta": delta,
@@ -134,7 +142,7 @@ def explore(
         "folder": str(run.folder),
         "problem": run.problem.name,
         "episodes": run.episodes,
-        "theta_hat": run.problem.model.in_units(run.theta_hat),
+        **({"theta_hat": run.problem.model.in_units(run.theta_hat)} if run.has_parameter else {}),
         "certificate": certificate(found),
     }
 
@@ -166,19 +174,28 @@ def _begin(chosen: config.Settings) -> "Run":
     from horizonfree import make
     from horizonfree.explorers.registry import find
 
-    find(chosen.explorer)
+    if chosen.explorer is not None:
+        find(chosen.explorer)
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
     if own:
         name = sorted(own)[0]
         raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
-    problem = make(chosen.problem, **chosen.param)
-    name = f"{problem.name}-{chosen.explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
+    is_unknown = chosen.problem.startswith("gymnasium:") and not chosen.known_rules
+    if chosen.known_rules and not chosen.problem.startswith("gymnasium:"):
+        raise OptionError("--known-rules is for gymnasium:ID; other problems have rules of their own")
+    if is_unknown:
+        problem = make(chosen.problem, **_horizon(chosen)).seen_as("tabular")
+    else:
+        problem = make(chosen.problem, **chosen.param)
+    explorer = chosen.explorer or problem.model.explorer
+    name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
-    print(f"{problem_line(problem)}; explorer {chosen.explorer}, into {folder}", file=sys.stderr)
+    about = "; an unknown table: no transition is known" if is_unknown else ""
+    print(f"{problem_line(problem)}{about}; explorer {explorer}, into {folder}", file=sys.stderr)
     with _saying_how_to_go_on(folder):
         return run_explorer(
             problem,
-            chosen.explorer,
+            explorer,
             episodes=chosen.episodes,
             until_eps=chosen.until_eps,
             delta=chosen.delta,
@@ -190,6 +207,18 @@ def _begin(chosen: config.Settings) -> "Run":
             **chosen.saving,
             **chosen.opt,
         )
+
+
+def _horizon(chosen: config.Settings) -> dict[str, Any]:
+    """The parameters of an environment, with its own time limit where no horizon is given."""
+    import gymnasium
+
+    name = str(chosen.problem).removeprefix("gymnasium:")
+    try:
+        limit = gymnasium.spec(name).max_episode_steps
+    except gymnasium.error.Error:  # `make` says what is wrong
+        limit = None
+    return ({} if limit is None else {"horizon": limit}) | chosen.param
 
 
 def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":

@@ -28,7 +28,7 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Plan
-    from horizonfree.runs.run import Comparison
+    from horizonfree.runs.plan import Comparison
 
 FILES = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
 

@@ -14,7 +14,8 @@ class Settings:
     """Everything that `horizonfree explore` can be told. `param` belongs to the problem, `opt` to the explorer."""
 
     problem: str | None = None
-    explorer: str = "information"
+    explorer: str | None = None
+    known_rules: bool = False
     episodes: int | None = None
     until_eps: float | None = None
     delta: float = 0.05

@@ -13,7 +13,8 @@ from horizonfree.errors import ModelError, ShapeError
 from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.rollout import IMPOSSIBLE, Trajectory
+from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.run import Run
@@ -23,15 +24,16 @@ from horizonfree.runs.run import Run
 def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None) -> Run:
     """A run made of logged episodes, whoever gathered them, in order.
 
-    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. An episode's policy may
-    depend on the episodes before it and on nothing later, and none may be left out for what it shows. Transitions that
-    no parameter explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed
-    before the data were seen.
+    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. Episodes may be shorter: all of
+    them, states [K, L+1] and actions [K, L], or each as it is, in two lists; steps that were not seen count for
+    nothing. An episode's policy, and when it breaks off, may depend on what was seen before and on nothing later, and
+    none may be left out for what it shows. Transitions that no parameter explains are kept and lead to "model
+    rejected". budget: as for `explore`; it must have been fixed before the data were seen.
     """
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    trajectories = _trajectories(problem.space, *_rows(problem.space, episodes))
     budget = None if budget is None else count(budget, "budget")
-    trajectories = _trajectories(problem, episodes)
     model = to_device(problem.model)
     after = _replay(model, model.nothing(ladder(budget)), to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
@@ -50,19 +52,54 @@ def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence
     return jax.lax.scan(lambda now, x: (model.learn(now, x), None), first, trajectories)[0]
 
 
-def _trajectories(problem: Problem, episodes: Any) -> Trajectory:
-    """Logged states and actions with the successor slot of each step."""
+def _rows(space: Space, episodes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logged states [K, H+1] and actions [K, H], shorter episodes filled up, and how many steps each has."""
     if isinstance(episodes, Trajectory):
         episodes = episodes.s, episodes.a
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
-    s, a = (integers(x, name) for x, name in zip(episodes, ("states", "actions")))
-    space = problem.space
-    H, S, A = space.sizes
-    if s.ndim != 2 or a.ndim != 2 or s.shape != (len(a), H + 1) or a.shape[1] != H or not len(a):
+    H = space.horizon
+    (s, visited), (a, taken) = (_filled(x, name) for x, name in zip(episodes, ("states", "actions")))
+    if (
+        s.ndim != 2
+        or a.ndim != 2
+        or s.shape != (len(a), a.shape[1] + 1)
+        or not len(a)
+        or not 0 < a.shape[1] <= H
+    ):
         raise ShapeError(
-            f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H})"
+            f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H}), "
+            "or shorter, with one state more than there are actions"
         )
+    odd = np.flatnonzero(visited != taken + 1)
+    if odd.size:
+        k = int(odd[0])
+        raise ShapeError(
+            f"episode {k} has {visited[k]} states and {taken[k]} actions; it must have one state more than actions"
+        )
+    missing = H - a.shape[1]
+    return np.pad(s, ((0, 0), (0, missing)), "edge"), np.pad(a, ((0, 0), (0, missing))), taken
+
+
+def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of whole numbers, of one length or filled up with zeros, and their lengths."""
+    if not isinstance(x, (tuple, list)) or len({np.size(row) for row in x}) <= 1:
+        table = integers(x, name)
+        return table, np.full(len(table) if table.ndim else 0, table.shape[-1] if table.ndim else 0)
+    rows = [integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
+    odd = next((k for k, row in enumerate(rows) if row.ndim != 1), None)
+    if odd is not None:
+        raise ShapeError(f"{name}[{odd}] has shape {rows[odd].shape}; it must be the {name} of one episode")
+    lengths = np.array([len(row) for row in rows])
+    table = np.zeros((len(rows), lengths.max()), np.int64)
+    for k, row in enumerate(rows):
+        table[k, : len(row)] = row
+    return table, lengths
+
+
+def _trajectories(space: Space, s: np.ndarray, a: np.ndarray, length: np.ndarray) -> Trajectory:
+    """The same with the successor slot of each step."""
+    H, S, A = space.sizes
     for name, x, size in (("states", s, S), ("actions", a, A)):
         bad = np.argwhere((x < 0) | (x >= size))
         if bad.size:
@@ -73,7 +110,14 @@ def _trajectories(problem: Problem, episodes: Any) -> Trajectory:
         k = int(odd[0])
         where = "elsewhere" if space.start is None else f"in {space.start}"
         raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts {where}")
-    now = s[:, :-1], a
-    hit = (np.asarray(space.succ)[now] == s[:, 1:, None]) & np.asarray(space.support)[now]
-    j = np.where(hit.any(-1), hit.argmax(-1), IMPOSSIBLE)
+    j = np.where(np.arange(H) < length[:, None], _slots(space, s, a), UNSEEN)
     return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
+
+
+def _slots(space: Space, s: np.ndarray, a: np.ndarray) -> np.ndarray:
+    """Which successor each state is of the one before."""
+    support, now = np.asarray(space.support), (s[:, :-1], a)
+    if space.is_dense:
+        return np.where(support[*now, s[:, 1:]], s[:, 1:], IMPOSSIBLE)
+    hit = (np.asarray(space.succ)[now] == s[:, 1:, None]) & support[now]
+    return np.where(hit.any(-1), hit.argmax(-1), IMPOSSIBLE)

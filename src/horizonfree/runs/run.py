@@ -4,78 +4,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from horizonfree._inputs import share, shown, whole
+from horizonfree._inputs import share, shown
 from horizonfree._x64 import to_device, x64
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, in_units, round_down, round_up, surely_of
+from horizonfree.guarantees.certificate import Certificate, in_units
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import family
 from horizonfree.mdp.rollout import policy_table
-from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.until import Until
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """The answer to one reward. Values and gap are in the units of the reward as it was given.
-
-    `value` is the policy's value in the model it was planned in. With probability 1 - certificate.delta its true value
-    is between `value_low` and `value_high`, and it loses at most `gap` against the best policy. `kernel` is the
-    maximum-likelihood estimate that the certificate speaks of.
-    """
-
-    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
-    value: float
-    value_low: float
-    value_high: float
-    gap: float
-    certificate: Certificate
-    kernel: Kernel
-
-    def act(self, h: int, state: int) -> int:
-        """The action at step h (from 0) in a state; of a policy that draws it, the most probable one."""
-        H, S = self.policy.shape[:2]
-        h = whole(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-        chosen = self.policy[h, state]
-        return int(chosen if chosen.ndim == 0 else chosen.argmax())
-
-
-class Comparison(NamedTuple):
-    """By how much policy a is better than policy b for a reward, in its units.
-
-    `difference` is that of their values in the estimate. The true one is between `low` and `high`, with probability
-    1 - delta.
-    """
-
-    difference: float
-    low: float
-    high: float
-    delta: float
-
-    @property
-    def words(self) -> str:
-        """What is proved."""
-        surely = surely_of(self.delta)
-        if self.low > 0:
-            return f"a is better by at least {round_down(self.low):.3g}, with probability {surely}"
-        if self.high < 0:
-            return f"b is better by at least {round_down(-self.high):.3g}, with probability {surely}"
-        low, high = -round_up(-self.low), round_up(self.high)
-        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}], with probability {surely}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +59,16 @@ class Run:
         return self.progress.evidence
 
     @property
+    def has_parameter(self) -> bool:
+        """Whether the class has a parameter theta; a table has none but itself."""
+        return hasattr(self.evidence, "theta")
+
+    @property
     @x64
     def theta_hat(self) -> Float[np.ndarray, " d"]:
         """The explorer's own estimate; certified plans are made in the maximum-likelihood one."""
+        if not self.has_parameter:
+            raise OptionError("this class of models has no theta: its kernel is `run.confidence().kernel`")
         if not isinstance(self.explorer, PlugIn):
             return np.asarray(self.evidence.theta)
         model, progress = to_device((self.problem.model, self.progress))

@@ -25,7 +25,8 @@ from horizonfree.problems.truth import simulate_kernel, true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
 from horizonfree.report.headline import name_of, of_goals
 from horizonfree.report.history import goal_states
-from horizonfree.runs.run import Plan, Run
+from horizonfree.runs.plan import Plan
+from horizonfree.runs.run import Run
 
 PLANS = 16  # plans that are remembered: moving a slider plans nothing again
 WHEN = ("end", "along")
