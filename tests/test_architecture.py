@@ -25,7 +25,15 @@ BACK = {
     ("runs.run", "runs.store"),  # run.save()
 }
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
-FRAME = {"__init__", "interface", "loop", "options", "plug_in", "registry"}  # of explorers: no algorithms
+FRAME = {
+    "__init__",
+    "interface",
+    "loop",
+    "options",
+    "per_step",
+    "plug_in",
+    "registry",
+}  # of explorers: no algorithms
 MAX_LINES = 330
 
 

@@ -1,5 +1,6 @@
 """The design of unknown tables: its bonus, its patience, and that it beats random actions."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
+from horizonfree.explorers import loop
 from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import gather, random_table, world
@@ -70,6 +72,27 @@ def test_a_policy_is_kept_for_a_while():
     changed = np.flatnonzero(np.diff(run.records["promise"])) + 1
     assert set(changed) <= set(chosen)
     assert len(changed) > 0.9 * len(chosen)
+
+
+@pytest.mark.parametrize("support", ["any", "given"])
+def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one(support, monkeypatch):
+    """Every bit of a run, whether the loop knows until when a policy stands or not, and however a run is cut."""
+    P = random_table(np.random.default_rng(3), 5, 2, 3)
+    problem = Tabular.from_table(P, horizon=4, support=support, start=[0.5, 0.5, 0, 0, 0])
+    whole = hf.explore(problem, TabularDesign(), episodes=700, seed=2, progress=False)
+    cut = hf.explore(problem, TabularDesign(), episodes=333, seed=2, progress=False)
+    asked = []
+    monkeypatch.setattr(loop, "stands_until", asked.append)  # None: it does not tell
+    jax.clear_caches()
+    alone = hf.explore(problem, TabularDesign(), episodes=700, seed=2, progress=False)
+    jax.clear_caches()
+    assert asked
+    for run in (alone, cut.resume(episodes=367, progress=False)):
+        pairs = zip(
+            *(jax.tree.leaves((run.progress, dict(run.records))) for run in (whole, run)), strict=True
+        )
+        for x, y in pairs:
+            np.testing.assert_array_equal(x, y)
 
 
 def test_it_certifies_far_earlier_than_random_actions():

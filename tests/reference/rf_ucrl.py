@@ -9,8 +9,9 @@ import numpy as np
 class Counts:
     """N_h(s,a,s') of each step, or of all steps together."""
 
-    def __init__(self, H, S, A, pooled=False):
+    def __init__(self, H, S, A, pooled=False, possible=None):
         self.N, self.pooled = np.zeros((H, S, A, S)), pooled
+        self.possible = np.ones((S, A, S), bool) if possible is None else possible
 
     def add(self, s, a):
         for h in range(len(a)):
@@ -22,7 +23,7 @@ class Counts:
 
     def p_hat(self, h, s, a):
         n, row = self.of(h, s, a)
-        return row / n if n else np.full(len(row), 1 / len(row))
+        return row / n if n else self.possible[s, a] / max(self.possible[s, a].sum(), 1)
 
 
 def beta_ucrl(n, S, A, H, delta):

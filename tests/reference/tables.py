@@ -53,6 +53,16 @@ def dense_tables(space, prob):
     return np.broadcast_to(table, (*table.shape[:-4], space.horizon, *table.shape[-3:]))
 
 
+def filled_tables(seen, S):
+    """Frequencies on lists that were filled as transitions were seen, as tables [T, S, A, S]."""
+    T, n, _, A = seen.prob.shape
+    table = np.zeros((T, S, A, S))
+    for j, s, a in np.ndindex(n, S, A):
+        if seen.succ[j, s, a] < S:
+            table[:, s, a, seen.succ[j, s, a]] += seen.prob[:, j, s, a]
+    return table
+
+
 def q_values(P, reward, policy):
     """Q [..., H, S, A] of actions [H, S] in tables P [..., H, S, A, S]."""
     H, S, A = reward.shape

@@ -13,6 +13,7 @@ from horizonfree.mdp.rollout import Sampler, Trajectory
 from horizonfree.models.interface import Evidence, Model
 
 Records = dict[str, Array]  # numbers of one episode, or of several
+LANES = 64  # episodes of one policy that are simulated side by side
 
 
 class Progress(eqx.Module):
@@ -37,6 +38,11 @@ def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
 def is_due(state: Any) -> Bool[Array, "*batch"] | None:
     """Whether a policy must be chosen before the next episode; None stands for always."""
     return getattr(state, "is_due", None)
+
+
+def stands_until(state: Any) -> Int[Array, "*batch"] | None:
+    """The number of the episode before which no policy will be chosen; None where the state does not tell."""
+    return getattr(state, "until", None)
 
 
 def choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
@@ -84,20 +90,44 @@ def simulate_block(
     count: Int[Array, ""],
     size: int,
 ) -> tuple[Progress, Records]:
-    """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero."""
+    """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero.
 
-    def episode(progress: Progress) -> tuple[Progress, Records]:
-        key_choose, key_episode = episode_keys(key, progress)
-        progress = choose(explorer, model, key_choose, progress)
-        trajectory = sampler.episode(key_episode, progress.state.policy, model.space)
-        return absorb(explorer, model, truth, progress, trajectory)
+    While a policy stands its episodes are simulated side by side, at most LANES of them. They are learnt from one by
+    one: every number is the same as if they had been simulated so.
+    """
+    first = progress.episode
 
-    def body(i: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
-        progress, records = carry
-        progress, numbers = episode(progress)
+    def simulated(progress: Progress, lane: Array) -> Trajectory:
+        ahead = Progress(progress.episode + lane, progress.state, progress.evidence)
+        return sampler.episode(episode_keys(key, ahead)[1], progress.state.policy, model.space)
+
+    def learn(progress: Progress, records: Records, trajectory: Trajectory) -> tuple[Progress, Records]:
+        i = progress.episode - first
+        progress, numbers = absorb(explorer, model, truth, progress, trajectory)
         return progress, jax.tree.map(lambda column, x: column.at[i].set(x), records, numbers)
 
-    _, numbers = jax.eval_shape(episode, progress)
+    def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
+        progress, records = carry
+        progress = choose(explorer, model, episode_keys(key, progress)[0], progress)
+        until = stands_until(progress.state)
+        if until is None:
+            return learn(progress, records, simulated(progress, jnp.int32(0)))
+        lanes = min(LANES, size)
+        played = jax.vmap(lambda lane: simulated(progress, lane))(jnp.arange(lanes, dtype=jnp.int32))
+        number = jnp.clip(jnp.minimum(until, first + count) - progress.episode, 1, lanes)
+
+        def learn_lane(lane: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
+            return learn(*carry, jax.tree.map(lambda x: x[lane], played))
+
+        after: tuple[Progress, Records] = jax.lax.fori_loop(0, number, learn_lane, (progress, records))
+        return after
+
+    def episode() -> tuple[Progress, Records]:
+        return absorb(explorer, model, truth, progress, simulated(progress, jnp.int32(0)))
+
+    _, numbers = jax.eval_shape(episode)
     records = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), numbers)
-    done: tuple[Progress, Records] = jax.lax.fori_loop(0, count, body, (progress, records))
+    done: tuple[Progress, Records] = jax.lax.while_loop(
+        lambda carry: carry[0].episode < first + count, body, (progress, records)
+    )
     return done

@@ -15,6 +15,11 @@ from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
 from horizonfree.explorers.information import Information
 from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.jin2020 import Jin2020
+from horizonfree.explorers.rf_express import RFExpress
+from horizonfree.explorers.rf_ucrl import RFUCRL
+from horizonfree.explorers.sstp import SSTP
+from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
@@ -53,6 +58,11 @@ EXPLORERS: dict[str, Entry] = {
     "hf-ucrl-rfe++": Entry(HFUCRLRFE),
     "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
     "information": Entry(Information),
+    "jin2020": Entry(Jin2020),
+    "tabular-design": Entry(TabularDesign),
+    "rf-express": Entry(RFExpress),
+    "rf-ucrl": Entry(RFUCRL),
+    "sstp": Entry(SSTP, is_reconstruction=True),
     "ucrl-rfe": Entry(UCRLRFE),
     "ucrl-rfe+": Entry(UCRLRFEPlus),
     "ucrl-vtr": Entry(

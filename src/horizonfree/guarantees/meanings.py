@@ -23,5 +23,8 @@ MEANINGS = {
     "relaxed": "a bound above the explorer's own uncertainty, without a search",
     "ball_ratio": "how far the estimate is from the centres of its confidence balls, in radii",
     "episode": "the episode whose estimate is planned with",
+    "E": "by how much a value may be misjudged, for rewards in [0, 1] at every step",
+    "U": "by how much a value may be misjudged, for rewards of total at most 1",
+    "W": "RF-Express's own uncertainty w: a value is misjudged by at most 3e sqrt(w) + w",
     "V": "optimistic value of the explorer's last policy for its own reward",
 }

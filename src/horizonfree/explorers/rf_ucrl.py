@@ -1,0 +1,155 @@
+"""RF-UCRL: go where the values of some policy and reward may be misjudged most.
+
+Paper: E. Kaufmann, P. Menard, O. D. Domingues, A. Jonsson, E. Leurent, M. Valko 2021 (ALT), arXiv 2006.06294,
+    "Adaptive reward-free exploration".
+Algorithm: 1, RF-UCRL; with pool_steps that of appendix E for kernels that all steps share. With beta(n) =
+    log(2SAH/delta) + (S-1) log(e(1 + n/(S-1))), log(2SA/delta) where pooled (`beta`), and 1/0 = infinity,
+        E_{H+1} = 0,   E_h(s,a) = min{ H-h, (H-h) sqrt(2 beta(n)/n) + sum_s' p_hat_h(s'|s,a) max_a' E_{h+1}(s',a') }
+    pi_h(s) = argmax_a E_h(s,a); stop when max_a E_1(s_1,a) <= eps/2; plan by value iteration in p_hat.
+Symbols: rewards in [0, 1] at every step, so that H-h is the largest total after step h (sigma_{H-h} of the paper); no
+    discount, gamma = 1. n, p_hat: visits and frequencies of step h, or of all steps where pooled. `E` in the rows is
+    max_a E_1(s_1,a) before the episode, its mean where the start is drawn.
+Guarantee: with probability 1 - delta, at all times, for all policies, rewards, steps and pairs |Q_hat - Q| <= E_h(s,a)
+    with the constants above, whatever policies gathered the data; so a plan loses at most 2 E_1. The rule
+    stops after S A H^4 (log(1/delta) + S)/eps^2 episodes up to logarithms, H^3 where pooled. For rewards of total at
+    most 1 the same induction holds with 1 in place of H-h, but for 0 at the last step: that is U, and `claim` is 2U.
+Departures:
+    1. clip=False (default) leaves out the minimum while exploring, as the authors' experiments do: under the minimum
+       all actions tie for thousands of episodes. It is always there in `claim`.
+    2. bonus_scale multiplies the bonus while exploring, as in the authors' code; never in `claim`. Pairs without visits
+       count as n = 1 in the bonus, as there; at bonus_scale >= 1 the minimum is then at its cap, as printed.
+    3. Ties are settled by lot, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
+    4. p_hat without visits is even over the possible successors, printed as 1/S, and leads nowhere with `successors`;
+       it matters without clipping only.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import Leaf, to_device, x64
+from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.options import (
+    BonusScale,
+    Clip,
+    Delta,
+    PoolSteps,
+    Successors,
+    check_bonus,
+    check_successors,
+)
+from horizonfree.explorers.per_step import Errors, Frequencies, carry_back, why_void
+from horizonfree.guarantees.certificate import Certificate, Terms, claim
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.interface import Model
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.model import TabularModel
+
+
+class State(eqx.Module):
+    """The policy, E_1 at the start when it was made, and what was seen."""
+
+    policy: Int[Leaf, "*batch H S"]
+    E: Float[Leaf, "*batch"]
+    seen: Frequencies
+    episode: Int[Leaf, "*batch"]
+
+
+class RFUCRL(Explorer):
+    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: where values may be misjudged most."""
+
+    clip: Clip = False
+    bonus_scale: BonusScale = 1.0
+    pool_steps: PoolSteps = False
+    successors: Successors = None
+    delta: Delta = 0.05
+    learns: ClassVar[type[Model]] = TabularModel
+
+    def __check_init__(self) -> None:
+        check_bonus(self.bonus_scale, self.delta)
+        check_successors(self.successors)
+
+    def init(self, model: TabularModel) -> State:
+        """No visits."""
+        H, S, _ = model.space.sizes
+        seen = Frequencies.nothing(model.space, 1 if self.pool_steps else H, self.successors)
+        return State(jnp.zeros((H, S), jnp.int32), jnp.asarray(H - 1.0), seen, jnp.int32(0))
+
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+        """Greedy in E."""
+        found = self.errors(key, model, state.seen, left(model.space.horizon), self.bonus_scale, self.clip)
+        return State(found.policy, found.first, state.seen, state.episode)
+
+    def update(
+        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+    ) -> tuple[State, Info]:
+        """Visits and frequencies."""
+        seen = state.seen.learn(model, evidence, trajectory)
+        return State(state.policy, state.E, seen, state.episode + 1), Info({"E": state.E})
+
+    def plan(
+        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> Planned:
+        """The best policy in p_hat."""
+        return state.seen.plan(model.space, reward)
+
+    def claim(self, model: TabularModel, state: State) -> Certificate:
+        """2U, with the paper's constants whatever explored."""
+        E, U = self.bounds(model, state.seen)
+        k = int(state.episode)
+        return claim(2 * U, {"E": E, "U": U}, "2U", Terms(self.delta, "paper", k), k, why_void(state.seen))
+
+    @x64
+    def bounds(self, model: TabularModel, seen: Frequencies) -> tuple[float, float]:
+        """E_1 and U_1 at the start as the theorem has them; on the host."""
+        H = model.space.horizon
+        both = (left(H), jnp.minimum(left(H), 1.0))
+        model, seen = to_device((model, seen))
+        E, U = (float(_first(self, model, seen, largest)) for largest in both)
+        return E, U
+
+    def errors(
+        self,
+        key: Array,
+        model: TabularModel,
+        seen: Frequencies,
+        largest: Float[Array, " H"],
+        bonus_scale: float,
+        clip: bool,
+    ) -> Errors:
+        """E, where the rewards after each step sum to at most `largest`; traced."""
+        n = seen.visits.astype(jnp.float64)
+        bonus = jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
+        caps = largest if clip else jnp.full_like(largest, jnp.inf)
+        return carry_back(key, model.space, seen, bonus, bonus_scale * largest, caps)
+
+    def beta(self, model: TabularModel, n: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """The threshold for n KL(p_hat, p); traced."""
+        H, S, A = model.space.sizes
+        pairs = S * A * (1 if self.pool_steps else H)
+        spread = (S - 1) * jnp.log(math.e * (1 + n / max(S - 1, 1)))
+        return jnp.log(2 * pairs / self.delta) + spread
+
+    def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
+        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
+        stops = np.flatnonzero(np.asarray(records["E"]) <= eps / 2)
+        return int(stops[0]) if stops.size else None
+
+
+def left(H: int) -> Float[Array, " H"]:
+    """H-h, the largest total after each step."""
+    return jnp.arange(H - 1.0, -1.0, -1.0)
+
+
+@eqx.filter_jit
+def _first(
+    explorer: RFUCRL, model: TabularModel, seen: Frequencies, largest: Float[Array, " H"]
+) -> Float[Array, ""]:
+    """The bound at the start, with the paper's constants."""
+    return explorer.errors(jax.random.key(0), model, seen, largest, 1.0, True).first
