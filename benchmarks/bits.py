@@ -16,6 +16,8 @@ import jax
 import numpy as np
 
 import horizonfree as hf
+from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.models.tabular.model import TabularModel
 
 EPISODES = 30
 
@@ -25,7 +27,8 @@ def of_run(run) -> dict[str, np.ndarray]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(run.progress)
     found = {jax.tree_util.keystr(where, simple=True, separator="."): np.asarray(x) for where, x in leaves}
     found |= {f"record.{name}": np.asarray(x) for name, x in run.records.items()}
-    found["theta_hat"] = np.asarray(run.theta_hat)
+    if not isinstance(run.problem.model, TabularModel):
+        found["theta_hat"] = np.asarray(run.theta_hat)
     for method in ("uniform", "direct", "paper"):
         try:
             certificate = run.certificate(method=method)
@@ -45,9 +48,11 @@ def of_run(run) -> dict[str, np.ndarray]:
 def dump(path: str, chosen: list[str]) -> None:
     found: dict[str, np.ndarray] = {}
     for name in chosen or hf.problems():
-        problem = hf.make(name)
+        known = hf.make(name)
         for explorer, about in hf.explorers().items():
             began = time.perf_counter()
+            is_for_tables = EXPLORERS[explorer].kind.learns is TabularModel
+            problem = known.seen_as("tabular") if is_for_tables else known
             options = {}
             if "reward" in about["options"]:
                 options["reward"] = hf.occupancy(problem, problem.num_states - 1)
@@ -60,7 +65,7 @@ def dump(path: str, chosen: list[str]) -> None:
         if name in ("zoned-grid", "random-mixture"):
             for explorer, options in {"information": {}, "hf-ucrl-rfe++": {"scale": 0.15}}.items():
                 how = {"episodes": 20, "seeds": 3, "checkpoints": [5, 20], "progress": False}
-                batch = hf.explore_many(problem, explorer, **how, **options)
+                batch = hf.explore_many(known, explorer, **how, **options)
                 found |= {f"{name}/batch {explorer}/{key}": x for key, x in batch.curves.items()}
     np.savez(path, **found)
 

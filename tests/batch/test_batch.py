@@ -15,16 +15,21 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch import many
 from horizonfree.batch.cast import gather
 from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
+from horizonfree.explorers import registry
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.guarantees.bets import Bets, ladder
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.design import design
 from horizonfree.models.mixture.evidence import excess
+from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.backward import optimal_jax
 
 K = 9
 SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
 EXPLORERS = {"information": {}, "uniform": {}, "hf-ucrl-rfe++": SMALL}
+NEEDS = EXPLORERS | {
+    "jin2020": {"budget": 60, "per_goal": 1}
+}  # an episode for each state and step, and some more
 
 
 def mixture(seed=0, **sizes):
@@ -66,8 +71,10 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
+    if registry.EXPLORERS[name].kind.learns is TabularModel:
+        problem = problem.seen_as("tabular")
     needs_reward = "reward" in hf.explorers()[name]["options"]
-    settings = {"episodes": K, **EXPLORERS.get(name, {})}
+    settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
     for run in batch:

@@ -45,6 +45,7 @@ def test_with_known_rules_only_how_it_slips_is_unknown(shell: Shell) -> None:
 def test_what_has_no_rules_or_no_limit_is_told_so(shell: Shell) -> None:
     assert "--known-rules is for gymnasium:ID" in shell("explore zoned-grid --known-rules --episodes 1")[2]
     assert "needs a horizon" in shell("explore gymnasium:CliffWalking-v1 --episodes 1")[2]
-    assert "explorer 'information' learns a MixtureModel" in (
-        shell(f"explore {LAKE} --explorer information --episodes 1")[2]
+    assert (
+        "explorer 'information' learns a MixtureModel"
+        in (shell(f"explore {LAKE} --explorer information --episodes 1")[2])
     )

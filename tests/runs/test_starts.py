@@ -15,7 +15,7 @@ from tests.runs.test_store import assert_same
 
 START = np.array([0.5, 0.0, 0.3, 0.2])
 H, S, A, K = 3, 4, 2, 6
-SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2, "budget": K, "scale": 0.2}
+SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2, "budget": 20, "scale": 0.2, "per_goal": 1}
 
 
 def kernels(d: int = 3, seed: int = 0) -> np.ndarray:

@@ -131,7 +131,9 @@ def _drawn(
 ) -> tuple[Bool[np.ndarray, "S1 A S1"], int, int]:
     """With a state more, from which any other follows and to which nothing leads; its number, and a step more."""
     if start != UNKNOWN:
-        raise OptionError(f"start is {start!r}; it must be a state, a distribution over states, or {UNKNOWN!r}")
+        raise OptionError(
+            f"start is {start!r}; it must be a state, a distribution over states, or {UNKNOWN!r}"
+        )
     steps = whole(horizon, "horizon", 1, LONGEST - 1, f"a number of steps, 1 to {LONGEST - 1:,}", ShapeError)
     S = len(possible)
     wider = np.pad(possible, ((0, 1), (0, 0), (0, 1)))

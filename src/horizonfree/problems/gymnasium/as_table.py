@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, start: Any = None) -> Problem:
     """The environment as a table of which every transition is unknown, and any state may follow any other.
 
-    horizon: the environment's time limit unless given. start: a state, a distribution over states, or "unknown" (one more
-    state to start from, and one more step: problems/tabular.py); by default what the environment says of it
-    (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where its table `P` can be read,
-    states in which it always ends are known to be so; nothing else is taken from it.
+    horizon: the environment's time limit unless given. start: a state, a distribution over states, or "unknown" (one
+    more state to start from, and one more step: problems/tabular.py); by default what the environment says of it
+    (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where its table `P` can be
+    read, states in which it always ends are known to be so; nothing else is taken from it.
     """
     from gymnasium.spaces import Discrete
 
