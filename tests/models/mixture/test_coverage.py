@@ -1,4 +1,4 @@
-"""Many seeds of dense mixtures at delta = 1/2: how often the truth leaves the set; what plans lose while it is inside."""
+"""Many seeds of dense mixtures at delta = 1/2: how often the truth leaves the set; what plans lose while it is in."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ MIXTURES = {
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_the_truth_stays_in_the_set_and_plans_keep_their_promise(name):
-    """P(the truth ever leaves) <= delta: fails wrongly with probability <= 1e-6 (binomial). Inside, none is exceeded."""
+    """P(the truth ever leaves) <= delta: fails wrongly with probability <= 1e-6 (binomial). Inside none is exceeded."""
     problem = MIXTURES[name]()
     rewards = np.stack([goal(problem, s) for s in (1, 4, 6)])
     with jax.enable_x64(True):
