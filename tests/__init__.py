@@ -19,7 +19,7 @@ COMPILED = {
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
     "act advance certificate certify check_kernel confidence evaluate explore explore_many explorers "
-    "from_episodes from_features from_gymnasium from_kernels from_table from_tabular goal home load make "
+    "from_episodes from_features from_gymnasium from_kernels from_log from_table from_tabular goal home load make "
     "make_explorer occupancy optimal plan policy_table problems rescale resolve resume save seen_as simulate "
     "simulate_kernel suite true_gap visits".split()
 )

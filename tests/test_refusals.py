@@ -73,8 +73,8 @@ def test_masked_arrays_are_refused_wherever_they_come_in(name: str, run: hf.Run)
 @pytest.mark.parametrize(
     ("episodes", "words"),
     [
-        (([[0, 1], [0]], ACTIONS), "states is not an array: "),
-        ((STATES, [[0, 1, 0], [1]]), "actions is not an array: "),
+        (([[0, 1], [0]], ACTIONS), "states has shape (2, 2), actions (1, 3)"),
+        ((STATES, [[0, 1, 0], [1]]), "states has shape (1, 4), actions (2, 3)"),
         (([["0", "0", "1", "1"]], ACTIONS), "states has type <U1; it must hold real numbers"),
         ((STATES, [["left", "up", "up"]]), "actions has type <U4; it must hold real numbers"),
         (([[0.0, 0.0, 1.0, 1.0]], ACTIONS), "states has type float64; it must hold whole numbers"),

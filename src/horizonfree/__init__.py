@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
     from horizonfree.runs.explore import explore
+    from horizonfree.runs.log_files import from_log
     from horizonfree.runs.logged import certify, from_episodes
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
@@ -36,6 +37,7 @@ __all__ = [
     "explorers",
     "from_episodes",
     "from_gymnasium",
+    "from_log",
     "goal",
     "home",
     "load",
@@ -63,6 +65,7 @@ _HOME = {
     "explorers": "explorers",
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
+    "from_log": "runs.log_files",
     "goal": "mdp.rewards",
     "home": "regression.moments",
     "load": "runs.store",

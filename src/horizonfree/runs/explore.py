@@ -54,7 +54,7 @@ def explore(
     problem: a Problem with its truth, which simulates itself; or a Gymnasium environment that is only stepped, with
         `known=` the problem it belongs to (and `encode=`, observation -> state, where its states are not integers).
         Without known= nothing is known of it: an unknown table, of `horizon` steps (its time limit) from `start` (a
-        state or a distribution; by default what it says, or where its first reset leads).
+        state, a distribution or "unknown"; by default what it says, or where its first reset leads).
     explorer: a name (`explorers()` lists them, `options` are theirs) or an Explorer; by default the one for the class.
     episodes: how many; with until_eps, at most how many.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
