@@ -103,6 +103,18 @@ def test_it_certifies_far_earlier_than_random_actions():
     assert found["design"] < 0.75 * found["random"]
 
 
+def test_it_goes_through_a_known_door_to_what_is_unknown():
+    """State 0: stay among 0 and 1, or a known step to 2, behind which everything unknown of 2 and 3 lies."""
+    P = np.zeros((4, 2, 4))
+    P[[0, 1], 0, :2] = 0.5
+    P[0, 1, 2] = P[1, 1, 0] = 1.0
+    P[2:, :, 2:] = 0.5
+    problem = Tabular.from_table(P, horizon=6, support="given")
+    run = hf.explore(problem, TabularDesign(), episodes=30, progress=False)
+    visits = np.asarray(run.evidence.visits)
+    assert (visits[2:] > 5).all()
+
+
 def test_it_is_for_tables_only():
     with pytest.raises(OptionError, match="TabularModel"):
         hf.explore(hf.make("river-swim"), TabularDesign(), episodes=1, progress=False)

@@ -57,10 +57,10 @@ class TabularDesign(Explorer):
         bonus = self.bonus(model, evidence)
         H = model.space.horizon
         reward = jnp.where(jnp.arange(H)[:, None, None] < H - 1, bonus, 0.0)
-        n = evidence.visits[..., None]
-        kernel = model.space.kernel(
-            evidence.counts / jnp.maximum(n, 1)
-        )  # leads nowhere where nothing was seen
+        n, support = evidence.visits[..., None], model.space.support
+        known = support & (support.sum(-1, keepdims=True) == 1)
+        # where nothing was seen or known it leads nowhere
+        kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), known))
         policy, V = optimal_jax(kernel, reward, TIE)
         k = evidence.episodes
         return State(policy, model.space.at_start(V[0]), k + 1 + k // PATIENCE, jnp.asarray(False))

@@ -1,0 +1,121 @@
+"""Tables and the figure of the README from the rows: `python experiments/tabular_certificates/figure.py`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+
+
+def load() -> list[dict]:
+    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
+
+
+def values(rows: list[dict], field: str) -> list:
+    return list(dict.fromkeys(row[field] for row in rows))
+
+
+def chosen(rows: list[dict], **where: object) -> list[dict]:
+    return [row for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def median(rows: list[dict], field: str) -> float:
+    return float(np.median([row[field] for row in rows]))
+
+
+def small(x: float) -> str:
+    """A true gap: what rounding leaves counts as none."""
+    return "0" if x < 1e-12 else f"{x:.5f}"
+
+
+def gaps(found: list[dict]) -> str:
+    """Median over seeds of what is certified, and the largest true gap of any seed."""
+    true = max(row["true_max"] for row in found)
+    one = f"{median(found, 'goal_median'):.4f} / {median(found, 'goal_max'):.4f}"
+    return f"{median(found, 'eps'):.3f} | {one} | {small(true)}"
+
+
+def design_table(rows: list[dict]) -> str:
+    rows = chosen(rows, kind="design")
+    lines = [
+        "| problem, seeds, rewards | support | episodes | every reward | one reward: median / largest | true |"
+    ]
+    lines.append("|---" * 6 + "|")
+    for label in values(rows, "label"):
+        here = chosen(rows, label=label)
+        name = f"{label}, {len(values(here, 'seed'))}, {here[0]['rewards']}"
+        for support in values(here, "support"):
+            for k in values(here, "episodes"):
+                found = chosen(here, support=support, episodes=k)
+                lines.append(f"| {name} | {support} | {k:,} | {gaps(found)} |")
+    return "\n".join(lines)
+
+
+def bound(row: dict) -> str:
+    """E or W at the start, as the paper has it, for rewards in [0, 1] at every step."""
+    return ", ".join(f"{key} = {value:.3g}" for key, value in row["parts"].items() if key != "U")
+
+
+def papers_table(rows: list[dict]) -> str:
+    rows = chosen(rows, kind="papers")
+    head = (
+        "| problem | explorer | episodes | its own claim | its bound | ours of the same data: every reward |"
+    )
+    lines = [head + " its plans: median / largest | true |", "|---" * 8 + "|"]
+    for label in values(rows, "label"):
+        for explorer in values(rows, "explorer"):
+            for row in chosen(rows, label=label, explorer=explorer):
+                own = f"{row['claim']:.3f} | {bound(row)}"
+                lines.append(f"| {label} | {explorer} | {row['episodes']:,} | {own} | {gaps([row])} |")
+    return "\n".join(lines)
+
+
+LINES = {  # field, colour, name
+    "eps": ("#1f6feb", "every reward"),
+    "goal_max": ("#d1570a", "one reward, largest"),
+    "goal_median": ("#2da44e", "one reward, median"),
+    "true_max": ("#8b949e", "true, largest"),
+}
+FLOOR = 1e-5  # true gaps below are drawn here
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "tabular"
+    import matplotlib.pyplot as plt
+
+    design, papers = chosen(rows, kind="design"), chosen(rows, kind="papers")
+    labels = [
+        label for label in values(design, "label") if len(values(chosen(design, label=label), "episodes")) > 1
+    ]
+    figure, axes = plt.subplots(1, len(labels), figsize=(11, 3.6), layout="constrained", sharey=True)
+    for axis, label in zip(axes, labels):
+        here = chosen(design, label=label)
+        ks = values(here, "episodes")
+        for support, style in {"any": "o-", "given": ".--"}.items():
+            for field, (colour, name) in LINES.items():
+                found = [chosen(here, support=support, episodes=k) for k in ks]
+                combine = max if field == "true_max" else np.median
+                y = [max(float(combine([row[field] for row in group])), FLOOR) for group in found]
+                text = name if support == "any" else None
+                axis.loglog(ks, y, style, color=colour, label=text, markersize=4, linewidth=1.2)
+        claims = chosen(papers, label=label)
+        if claims:
+            y = [min(row["claim"] for row in chosen(claims, episodes=k)) for k in ks]
+            axis.loglog(ks, y, "x:", color="black", label="best claim of RF-UCRL, RF-Express", markersize=5)
+        axis.set_title(label, fontsize=10)
+        axis.set_xlabel("episodes")
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("a plan loses at most")
+    axes[0].legend(fontsize=7, frameon=False, loc="lower left")
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    found = load()
+    print(design_table(found), papers_table(found), sep="\n\n")
+    draw(found, HERE / "results" / "gaps.svg")
