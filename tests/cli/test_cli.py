@@ -98,6 +98,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
     shell.json(f"explore {TINY} --explorer ucrl-rfe --episodes 2 --out b")
     table = np.random.default_rng(0).dirichlet(np.ones(3), (3, 2))
     hf.explore(hf.Tabular.from_table(table, horizon=3), "uniform", episodes=5, out="c", progress=False)
+    for name, out in (("rf-ucrl", "d"), ("rf-express", "e")):
+        hf.explore(hf.Tabular.from_table(table, horizon=3), name, episodes=5, out=out, progress=False)
     text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
@@ -106,6 +108,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify b --method paper",
         "certify a --rewards goals",
         "certify c",
+        "certify d --method paper",
+        "certify e --method paper",
     ):
         out = shell(line)[1]
         parts = [*shell.json(line)["parts"]]

@@ -236,7 +236,7 @@ def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.
     run = hf.from_episodes(problem, hf.simulate(problem, np.zeros((4, 9), int), episodes=6))
     run.save(folder.parent / "logged")
     with pytest.raises(ValueError, match="read-only"):
-        hf.load(folder.parent / "logged").theta_hat[:] = 0
+        hf.load(folder.parent / "logged").evidence.thetas[:] = 0
     run = hf.load(folder)
     for x in jax.tree.leaves((run.progress, run.problem.model.valid, dict(run.records))):
         assert not x.flags.writeable

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from horizonfree._inputs import integers, shown
-from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import UNKNOWN, Tabular
 from horizonfree.runs.logged import from_episodes
@@ -133,10 +133,13 @@ def _from_csv(path: Path, names: list[str]) -> list[np.ndarray]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header = [x.strip() for x in next(csv.reader(file), [])]
             place = [_column({x: i for i, x in enumerate(header)}, name) for name in names]
+            lines = file.readlines()
+            if not any(line.strip() for line in lines):
+                raise ShapeError(f"{path} has no rows below its header; a log has at least 1")
             table = np.loadtxt(
-                file, np.int64, delimiter=",", usecols=place, quotechar='"', ndmin=2, comments=None
+                lines, np.int64, delimiter=",", usecols=place, quotechar='"', ndmin=2, comments=None
             )
-    except (UnknownNameError, OSError):
+    except (HorizonfreeError, OSError):
         raise
     except ValueError as error:  # UnicodeDecodeError is one
         raise ShapeError(f"{path} is no table of whole numbers: {error}") from None
@@ -170,7 +173,7 @@ def _arranged(columns: dict[str, Int[np.ndarray, " N"]]) -> Log:
         bad = np.flatnonzero(getattr(log, name) < 0)
         if bad.size:
             raise ShapeError(
-                f"{log.where(bad[0])}: {name} is {getattr(log, name)[bad[0]]}; it must be 0 or more"
+                f"{log.where(int(bad[0]))}: {name} is {getattr(log, name)[bad[0]]}; it must be 0 or more"
             )
     _check_steps(log)
     goes_on = np.append(log.episode[1:] == log.episode[:-1], False)

@@ -162,7 +162,7 @@ class Run:
         if start is not None or horizon is not None:
             there = self._from(start, horizon)
             return there._said_where(there.plan(reward, scale=scale, delta=delta, model=model))
-        checked = rewards.resolve(self.problem, reward, scale=scale)
+        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
         confidence = self.confidence(delta)
         if not isinstance(model, str) or model not in ("likelihood", "explorer"):
             raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
@@ -190,7 +190,7 @@ class Run:
         if start is not None or horizon is not None:
             there = self._from(start, horizon)
             return there._said_where(there.evaluate(reward, policy, scale=scale, delta=delta))
-        checked = rewards.resolve(self.problem, reward, scale=scale)
+        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
         return self._certified(checked, policy_table(policy, *self.problem.space.sizes), delta)
 
     def compare(
@@ -207,7 +207,7 @@ class Run:
         """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
         if start is not None or horizon is not None:
             return self._from(start, horizon).compare(reward, policy_a, policy_b, scale=scale, delta=delta)
-        checked = rewards.resolve(self.problem, reward, scale=scale)
+        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
         a, b = (policy_table(policy, *self.problem.space.sizes) for policy in (policy_a, policy_b))
         confidence, model = self.confidence(delta), self.problem.model
         low, high = certify.difference(model, confidence, checked.table, (a, b))
