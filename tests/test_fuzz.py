@@ -68,6 +68,7 @@ class Entry(NamedTuple):
     is_slow: bool = False
 
 
+ROWS = {"episode": [0, 0], "step": [0, 1], "state": [0, 1], "action": [0, 0], "next_state": [1, 1]}
 SIZES = {"delta": 0.1, "d": 2, "H": 3, "B": 2.0}
 TABLE = {"problem": PROBLEM, "reward": REWARD, "policy": POLICY, "scale": "total"}
 BUILT = {"horizon": 3, "start": np.array([0.5, 0.5, 0.0]), "name": "x", "layout": {}}
@@ -114,6 +115,7 @@ ENTRIES = {
     "from_gymnasium": Entry(hf.from_gymnasium, {"env": LAKE, "horizon": 2, "start": 0, "weights": None}, True),
     "from_gymnasium of several": Entry(lambda **x: hf.from_gymnasium(horizon=2, **x),
         {"env": [LAKE, LAKE], "weights": np.array([0.5, 0.5])}, True),
+    "from_log": Entry(lambda **x: hf.from_log(**x), {"source": ROWS, "problem": None, "budget": None}, True),
     "goal": Entry(hf.goal, {"problem": PROBLEM, "states": np.array([0, 2]), "step": 1}),
     "occupancy": Entry(hf.occupancy, {"problem": PROBLEM, "states": np.array([0, 2])}),
     "rescale": Entry(hf.rescale, {"problem": PROBLEM, "reward": REWARD}),
