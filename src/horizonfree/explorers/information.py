@@ -2,8 +2,8 @@
 
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems".
 Algorithm: pi_k = argmax over pi of E_{theta, pi} sum_h tr(F^-1 G(s_h, a_h)), theta the predictor of the evidence,
-    G(s,a) = sum_s' z z'/P_theta(s') the information of one transition, F that of the data and of half a pseudo-count
-    per free row (models/mixture/design.py). z: the features along the q directions that can be learnt.
+    G(s,a) = sum_s' z z'/P_theta(s') the information of one transition, F that of the data and of pseudo-counts for half
+    of the unknowns (models/mixture/design.py). z: the features along the q directions that can be learnt.
 Symbols: F, G, z as in the certificates.
 Guarantee: that of the certificate of its evidence. Since E tr(F^-1 G) <= T for every policy and no design has T < q/K
     (Kiefer and Wolfowitz), K T / q >= 1 measures how far the exploration is from the best design in hindsight.
