@@ -1,14 +1,14 @@
 """Episodes per second against the number of seeds, on one CPU core and, where there is one, on a GPU.
 
-    python benchmarks/batch.py [--json] [--explorers a,b] [--seeds 1,64] [--minutes 8] [--wide] [--grid 32x32]
+    python benchmarks/batch.py [--json] [--explorers a,b] [--seeds 1,64] [--minutes 8] [--wide] [--problem 32x32]
 
-zoned-grid 8x8, H = 20, d = 8 (or 32x32, H = 64, d = 16), 64-bit. Every row is printed when it is measured: the best of
+zoned-grid 8x8, H = 20, d = 8 (or another of PROBLEMS), 64-bit. Every row is printed when it is measured: the best of
 a few blocks of episodes of all seeds, one compiled call each, compilation apart (the mean over whole runs where choices
 get rarer with time). On a CPU the seeds go one after the other and the time is CPU time; on a GPU they go side by side
 and it is wall time (--wide: side by side on the CPU too). Rows that would pass the limit of minutes, or that do not fit
 the memory, are told and left out.
 
-`share` compares with a floor, the larger of two times. Arithmetic: 2 n H S A multiplications and additions for a
+For mixtures `share` compares with a floor, the larger of two times. Arithmetic: 2 n H S A products and sums for a
 backward pass through a kernel, d times that through features, and PASSES of them an episode. Memory: the state read and
 written once, and one kernel read per pass. Peaks: 34 TFLOP/s and 4.8 TB/s (H200, 64-bit, its data sheet), 90 GFLOP/s
 and 128 GB/s (one core with AVX-512, second-level cache, measured). A CPU gathers V(s') by indexed loads of 0.44 ns, 9
@@ -23,9 +23,12 @@ import subprocess
 import sys
 import time
 
-GRIDS = {
-    "8x8": {"size": 8, "zones": 4, "horizon": 20},
-    "32x32": {"size": 32, "zones": 8, "horizon": 64},
+PROBLEMS = {  # the named problem, its parameters, and whether it is explored as an unknown table
+    "8x8": ("zoned-grid", {"size": 8, "zones": 4, "horizon": 20}, False),
+    "32x32": ("zoned-grid", {"size": 32, "zones": 8, "horizon": 64}, False),
+    "chain": ("double-chain", {"length": 31, "horizon": 20}, True),
+    "rooms": ("rooms", {"columns": 5, "rows": 3, "room_size": 5, "horizon": 30}, True),
+    "lock": ("linear-lock", {}, False),
 }
 BUDGET = 300  # K of the radii
 SIZE = 100  # episodes of a block
@@ -65,7 +68,16 @@ PEERS = [  # one core of a 2.8 GHz Xeon, CPU time, episodes of H steps; their ow
 ]
 
 
-def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dict:
+def make(which: str):
+    """One of PROBLEMS."""
+    import horizonfree as hf
+
+    name, parameters, is_table = PROBLEMS[which]
+    problem = hf.make(name, **parameters)
+    return problem.seen_as("tabular") if is_table else problem
+
+
+def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> dict:
     """One row."""
     import jax
     import jax.numpy as jnp
@@ -79,7 +91,7 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
     from horizonfree.runs.explore import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
-    problem = hf.make("zoned-grid", **GRIDS[grid])
+    problem = make(which)
     given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
     explorer = build_explorer(name, problem, {}, given)
     with jax.enable_x64(True):
@@ -117,17 +129,19 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, grid: str) -> dic
             else None
         )
         nbytes = sum(x.nbytes for x in jax.tree.leaves(state)) / seeds
-    floor = floor_seconds(problem, explorer, name, calls, nbytes, PEAK[device])
+    floor = None
+    if hasattr(problem.model, "valid"):
+        floor = floor_seconds(problem, explorer, name, calls, nbytes, PEAK[device])
     return {
         "device": jax.devices()[0].device_kind if device == "gpu" else "one CPU core",
         "arrangement": "wide" if is_wide else "narrow",
-        "grid": grid,
+        "problem": which,
         "explorer": name,
         "seeds": seeds,
         "episodes_per_s": float(f"{best:.4g}"),
         "us_per_episode": float(f"{1e6 / best:.4g}"),
-        "floor_us": float(f"{1e6 * floor:.3g}"),
-        "share": float(f"{floor * best:.2g}"),
+        "floor_us": None if floor is None else float(f"{1e6 * floor:.3g}"),
+        "share": None if floor is None else float(f"{floor * best:.2g}"),
         "state_kB": round(nbytes / 1e3, 1),
         "choices_per_episode": None if calls is None else round(calls, 3),
         "compile_s": round(compilation, 1),
@@ -147,7 +161,7 @@ def floor_seconds(problem, explorer, name: str, calls: float | None, nbytes: flo
 
 
 def worker(
-    device: str, rows: list[tuple[str, int]], until: float, is_wide: bool, grid: str, as_json: bool
+    device: str, rows: list[tuple[str, int]], until: float, is_wide: bool, which: str, as_json: bool
 ) -> None:
     """Measure and print row after row."""
     import jax
@@ -162,7 +176,7 @@ def worker(
             continue
         began = time.time()
         try:
-            row = measure(name, seeds, device, is_wide, grid)
+            row = measure(name, seeds, device, is_wide, which)
         except Exception as error:  # one row that fails, for want of memory say, must not cost the others
             row = {"device": device, "explorer": name, "seeds": seeds, "left_out": repr(error)[:300]}
         cost[name] = max(cost.get(name, 0.0), time.time() - began)
@@ -180,7 +194,7 @@ def main() -> None:
     parser.add_argument("--seeds", help="numbers, with commas")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--wide", action="store_true", help="side by side on a CPU too")
-    parser.add_argument("--grid", choices=GRIDS, default="8x8")
+    parser.add_argument("--problem", choices=PROBLEMS, default="8x8")
     parser.add_argument("--worker", choices=["cpu", "gpu"], help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -211,7 +225,9 @@ def main() -> None:
     else:
         rows = FIRST[args.worker]
         rows = rows + [(x, OTHERS[args.worker]) for x in EXPLORERS if x not in {name for name, _ in rows}]
-    worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.grid, args.json)
+    model = make(args.problem).model
+    rows = [(name, n) for name, n in rows if isinstance(model, EXPLORERS[name].kind.learns)]
+    worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.problem, args.json)
 
 
 if __name__ == "__main__":

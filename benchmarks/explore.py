@@ -1,6 +1,7 @@
-"""HF-UCRL-RFE++ per episode, against the paper-literal NumPy loop; explorers of unknown tables beside public figures.
+"""HF-UCRL-RFE++ per episode, against the paper-literal NumPy loop; explorers of unknown tables beside public figures;
+explorers of linear MDPs.
 
-    python benchmarks/explore.py [--quick] [--json] [--only mixture tables]
+    python benchmarks/explore.py [--quick] [--json] [--only mixture tables linear]
 
 The literal loop (_literal.py) is given the oracle's answer and does the rest of an episode: the value functions and
 both families of HOME regressions. Ours is timed for the same part, and for whole episodes with the oracle inside; then
@@ -10,6 +11,8 @@ Unknown tables: episodes per second of CPU time of `run.resume` and the certific
 evidence kept, compilation apart, best of a few. The public figures were measured once, elsewhere: the authors' code on
 one core of a busy 2.8 GHz Xeon, CPU time, without certificates like ours. They are quoted, not run again here.
 Sizes are theirs, or nearly (their 15 rooms have 389 states, ours 397); moves and starts on the grid differ.
+
+Linear MDPs: the same for `linear-lock`, without certificates; there is no public code to compare with.
 """
 
 import argparse
@@ -48,6 +51,40 @@ TABLES = [  # (problem, explorer, options, episodes, public figure); nothing is 
     (LAKE | {"map_name": "4x4"}, "tabular-design", {}, 100_000, None),
     (LAKE | {"map_name": "8x8"}, "tabular-design", {}, 100_000, None),
 ]
+
+
+LOCK = {"blocks": 8, "per_block": 10, "actions": 3, "horizon": 10}
+LARGE_LOCK = {"blocks": 8, "per_block": 25, "actions": 4, "horizon": 20}
+LINEAR = [  # (problem, explorer, options, episodes)
+    *(
+        (LOCK, name, {"steps": steps}, 6_000)
+        for name in ("wang2020", "linear-design")
+        for steps in ("own", "pooled")
+    ),
+    *((LOCK, name, {}, 6_000) for name in ("lsvi-rfe", "francis", "rflin")),
+    *(
+        (LARGE_LOCK, name, {"steps": steps}, 3_000)
+        for name in ("wang2020", "linear-design")
+        for steps in ("own", "pooled")
+    ),
+]
+
+
+def linear_row(sizes: dict, explorer: str, options: dict, episodes: int, repeats: int):
+    """Episodes per second of an explorer of linear MDPs."""
+    problem = hf.make("linear-lock", **sizes)
+    first, times = hf.explore(problem, explorer, episodes=episodes, progress=False, **options), []
+    for _ in range(repeats):
+        start = time.process_time()
+        first.resume(episodes=episodes, progress=False)
+        times.append(time.process_time() - start)
+    return {
+        "sizes": [problem.num_states, problem.num_actions, problem.model.dim, problem.horizon],
+        "explorer": explorer,
+        "options": options,
+        "episodes": episodes,
+        "episodes_per_s": episodes / min(times),
+    }
 
 
 def table_row(spec: dict, explorer: str, options: dict, episodes: int, public: int | None, repeats: int):
@@ -187,16 +224,28 @@ def print_tables(rows: list[dict]) -> None:
         print(f"public code {row['public_per_s']}" if row["public_per_s"] else "no public code")
 
 
+def print_linear(rows: list[dict]) -> None:
+    print("linear MDPs, linear-lock, one core: episodes/s")
+    for row in rows:
+        S, A, d, H = row["sizes"]
+        options = "".join(f", {key}={value}" for key, value in row["options"].items())
+        print(f"  {row['explorer']}{options} (S = {S}, A = {A}, d = {d}, H = {H}):", end=" ")
+        print(f"{row['episodes_per_s']:,.0f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", nargs="*", default=["mixture", "tables"])
+    parser.add_argument("--only", nargs="*", default=["mixture", "tables", "linear"])
     args = parser.parse_args()
     result: dict[str, object] = mixture(args.quick) if "mixture" in args.only else {}
     if "tables" in args.only:
         share, repeats = (10, 1) if args.quick else (1, 3)
         result["tables"] = [table_row(*what, n // share, public, repeats) for *what, n, public in TABLES]
+    if "linear" in args.only:
+        share, repeats = (10, 1) if args.quick else (1, 3)
+        result["linear"] = [linear_row(*what, n // share, repeats) for *what, n in LINEAR]
     if args.json:
         print(json.dumps(result))
         return
@@ -204,6 +253,8 @@ def main() -> None:
         print_mixture(result)
     if "tables" in args.only:
         print_tables(result["tables"])
+    if "linear" in args.only:
+        print_linear(result["linear"])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "horizonfree"
 
 # From the first to the last: a room imports only rooms above it.
-ROOMS = "mdp planning guarantees models problems regression explorers runs batch report web cli".split()
+ROOMS = (
+    "mdp planning guarantees models problems regression explorers runs batch sweeps report web cli".split()
+)
 NOTES = {
     "mdp": "Space, Kernel, episodes, rewards",
     "planning": "backward induction",
@@ -23,6 +25,7 @@ NOTES = {
     "explorers": "interface, loop, one file each",
     "runs": "explore, drive, run, store",
     "batch": "many seeds at once",
+    "sweeps": "grids of explorations, on any engine",
     "report": "one HTML file",
     "web": "the playground",
     "cli": "commands, tour",

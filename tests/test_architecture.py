@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -27,7 +28,9 @@ BACK = {
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
 FRAME = {
     "__init__",
+    "force",
     "interface",
+    "least_squares",
     "loop",
     "options",
     "per_step",
@@ -162,19 +165,35 @@ assert run.plan(hf.goal(problem, 2)).gap <= 1
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_importing_and_using_the_library_changes_no_jax_setting():
+def test_using_the_library_changes_no_jax_setting_but_where_compiled_programs_are_kept(tmp_path):
     script = """
 import jax
 before = dict(jax.config.values)
 import horizonfree as hf
-problem = hf.make("river-swim", states=3, horizon=3)
-hf.explore(problem, "uniform", episodes=2, progress=False).certificate()
 assert dict(jax.config.values) == before
+from horizonfree._x64 import scope
+with scope():
+    jax.jit(lambda x: x + 1)(1.0)
+print(sorted(name for name, value in jax.config.values.items() if before[name] != value))
 import jax.numpy as jnp
 assert jnp.ones(1).dtype == jnp.float32
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    kept = ["jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"]
+    (tmp_path / "locked").write_text("a file where a folder should be")
+    for said, changed in (
+        ({"XDG_CACHE_HOME": str(tmp_path)}, kept),
+        ({"XDG_CACHE_HOME": str(tmp_path / "locked")}, []),
+        ({"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "elsewhere")}, []),
+        ({"JAX_ENABLE_COMPILATION_CACHE": "false"}, []),
+    ):
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | said, timeout=300
+        )
+        assert (done.returncode, done.stdout) == (0, f"{changed}\n"), done.stderr[-2000:]
+    folder = tmp_path / "horizonfree" / "jax"
+    assert list(folder.iterdir())
+    assert folder.stat().st_mode & 0o077 == 0  # who can write there can have anything run
 
 
 def test_no_file_names_a_machine_or_a_registry():

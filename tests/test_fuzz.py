@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from tests.reference.nonsense import ODD, PROFILE, RARELY, spoiled
+from tests.sweeps.conftest import TINY, Pretend, rows_for
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.timeout(3600)
 PROBLEM = hf.make("river-swim", states=3, horizon=3)
 KERNELS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
 PHI = np.moveaxis(KERNELS, 0, -1)
+FEATURES = np.random.default_rng(0).dirichlet(np.ones(2), (3, 2))
+LINEAR = hf.LinearMDP.from_features(FEATURES, horizon=3)
 REWARD = hf.goal(PROBLEM, 2)
 POLICY = np.zeros((3, 3), int)
 EYES = np.array([np.eye(2)] * 2)
@@ -60,6 +64,16 @@ def saved(path: Any) -> None:
         run().save(path)
 
 
+def swept(**what: Any) -> None:
+    """A sweep of which every task has an answer at once."""
+    engine = Pretend(lambda key, task, tries: rows_for(task))
+    with (
+        tempfile.TemporaryDirectory() as aside,
+        mock.patch("horizonfree.sweeps.sweep.start", return_value=engine),
+    ):
+        hf.sweep(what, Path(aside, "a"), progress=False)
+
+
 class Entry(NamedTuple):
     """A public function, what it is told when all is well, and whether an answer takes a moment."""
 
@@ -84,6 +98,7 @@ HOME = {
 EXPLORE = {"explorer": "uniform", "episodes": 1, "seed": 0, "budget": None, "until_eps": None, "delta": 0.05}
 EXPLORE |= {
     "reward": None,
+    "rewards": None,
     "progress": False,
     "save_episodes": None,
     "save_seconds": 10.0,
@@ -109,6 +124,9 @@ ENTRIES = {
     "from_features": Entry(hf.Mixture.from_features,
         {"phi": PHI, "bound": 2.0, "theta": np.array([0.5, 0.5]), "shape": None, **BUILT}),
     "from_tabular": Entry(hf.Mixture.from_tabular, {"P": KERNELS[0], "support": KERNELS[0] > 0, **BUILT}),
+    "LinearMDP.from_features": Entry(hf.LinearMDP.from_features,
+        {"phi": FEATURES, "mu": KERNELS[:, 0, 0], **BUILT}),
+    "declaring": Entry(LINEAR.declaring, {"rewards": [REWARD]}),
     "Tabular": Entry(hf.Tabular, {"num_states": 3, "num_actions": 2, "support": None, "terminal": [2], **BUILT}),
     "Tabular.from_table": Entry(hf.Tabular.from_table,
         {"P": KERNELS[0], "support": "any", "terminal": (), **BUILT}),
@@ -125,6 +143,10 @@ ENTRIES = {
     "explore a real one": Entry(bounded(hf.explore),
         {**EXPLORE, "problem": PROBLEM.to_gymnasium(), "known": PROBLEM}, True),
     "explore_many": Entry(hf.explore_many, {"problem": PROBLEM, **MANY}, True),
+    "compare": Entry(hf.compare, {"problem": PROBLEM, "explorers": ["uniform"], "episodes": 1, "seeds": 1,
+        "checkpoints": [1], "delta": 0.05, "reward": None}, True),
+    "sweep": Entry(swept, {**TINY, "rewards": "suite", "slopes": [], "delta": 0.05}),
+    "load_sweep": Entry(hf.load_sweep, {"folder": folder}),
     "certify": Entry(hf.certify, {"problem": PROBLEM, "episodes": LOG, "delta": 0.05, "budget": None}),
     "from_episodes": Entry(lambda states, actions, **x: hf.from_episodes(episodes=(states, actions), **x),
         {"problem": PROBLEM, "states": np.array(LOG[0]), "actions": np.array(LOG[1]), "budget": None}),
@@ -195,6 +217,8 @@ def test_what_is_valid_is_answered(name: str) -> None:
     elif name == "load":
         assert hf.load(folder() / "a").episodes == 1
         return
+    elif name == "load_sweep":
+        return  # tests/sweeps do
     entry.call(**entry.valid)
 
 
@@ -206,5 +230,5 @@ def test_an_argument_that_does_not_exist_is_refused(name: str) -> None:
 
 def test_every_public_name_is_tried() -> None:
     tried = {name.split()[0].split(".")[0] for name in ENTRIES}
-    kinds = {"Batch", "Certificate", "Mixture", "Plan", "Problem", "Run", "explorers", "problems"}
+    kinds = {"Batch", "Certificate", "Mixture", "Plan", "Problem", "Run", "Sweep", "explorers", "problems"}
     assert set(hf.__all__) - kinds <= tried

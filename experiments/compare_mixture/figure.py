@@ -1,16 +1,19 @@
 """Tables and the figure from the rows: python experiments/compare_mixture/figure.py"""
 
-import json
 from pathlib import Path
 
+import horizonfree as hf
 from horizonfree.batch.compare import medians
 from horizonfree.report.contest import draw_contest
 
 HERE = Path(__file__).parent
+CURVES = ("gap", "own_gap", "eps")
 
 
 def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
+    found = hf.load_sweep(HERE / "results")
+    names = ("explorer", "seed", "episodes", *CURVES)
+    return [dict(zip(names, row)) for row in zip(*(found[name].tolist() for name in names))]
 
 
 def table(rows: list[dict], curve: str) -> str:
@@ -25,6 +28,6 @@ def table(rows: list[dict], curve: str) -> str:
 
 if __name__ == "__main__":
     found = load()
-    for curve in ("gap", "own_gap", "eps"):
+    for curve in CURVES:
         print(curve, table(found, curve), sep="\n\n", end="\n\n")
     draw_contest(found, HERE / "results" / "compare.svg")

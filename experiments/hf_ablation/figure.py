@@ -1,15 +1,18 @@
 """Table and figure from the rows: `python experiments/hf_ablation/figure.py`. Nothing is run again."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+import horizonfree as hf
+
 HERE = Path(__file__).parent
+NAMES = ("explorer", "episodes", "own_gap", "gap", "eps", "oracle_calls")
 
 
-def load(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def load() -> list[dict]:
+    found = hf.load_sweep(HERE / "results")
+    return [dict(zip(NAMES, row)) for row in zip(*(found[name].tolist() for name in NAMES))]
 
 
 def interval(x: np.ndarray) -> tuple[float, float, float]:
@@ -21,12 +24,12 @@ def interval(x: np.ndarray) -> tuple[float, float, float]:
 
 
 def summary(rows: list[dict], field: str) -> dict[str, dict[int, tuple[float, float, float]]]:
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    settings = list(dict.fromkeys(row["explorer"] for row in rows))
     checkpoints = sorted({row["episodes"] for row in rows})
     return {
         name: {
             k: interval(
-                np.array([row[field] for row in rows if (row["setting"], row["episodes"]) == (name, k)])
+                np.array([row[field] for row in rows if (row["explorer"], row["episodes"]) == (name, k)])
             )
             for k in checkpoints
         }
@@ -43,7 +46,7 @@ def table(rows: list[dict], field: str) -> str:
         last = [
             row["oracle_calls"]
             for row in rows
-            if (row["setting"], row["episodes"]) == (name, checkpoints[-1])
+            if (row["explorer"], row["episodes"]) == (name, checkpoints[-1])
         ]
         cells = [f"{m:.4f} [{a:.4f}, {b:.4f}]" for m, a, b in by_k.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {np.median(last):.0f} |")
@@ -57,7 +60,7 @@ def draw(rows: list[dict], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for name, by_k in summary(rows, "worst_gap").items():
+    for name, by_k in summary(rows, "own_gap").items():
         k = np.array(list(by_k))
         middle, low, high = np.array(list(by_k.values())).T
         (line,) = axis.loglog(k, middle, marker="o", markersize=3, label=name)
@@ -73,8 +76,8 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print("Worst gap, planned in the explorer's own estimate\n\n" + table(found, "worst_gap"))
-    print("\nWorst gap, planned in the maximum-likelihood model\n\n" + table(found, "worst_gap_likelihood"))
-    print("\nUniform certificate (delta = 0.05)\n\n" + table(found, "certificate"))
+    found = load()
+    print("Worst gap, planned in the explorer's own estimate\n\n" + table(found, "own_gap"))
+    print("\nWorst gap, planned in the maximum-likelihood model\n\n" + table(found, "gap"))
+    print("\nUniform certificate (delta = 0.05)\n\n" + table(found, "eps"))
     draw(found, HERE / "results" / "figure.svg")

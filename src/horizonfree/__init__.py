@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from horizonfree.batch import Batch, explore_many
+    from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.rewards import goal, occupancy, rescale
-    from horizonfree.problems import Mixture, Problem, Tabular, from_gymnasium, make, problems
+    from horizonfree.problems import LinearMDP, Mixture, Problem, Tabular, from_gymnasium, make, problems
     from horizonfree.problems.truth import simulate, true_gap
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
@@ -20,18 +21,23 @@ if TYPE_CHECKING:
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.store import load
+    from horizonfree.sweeps.sweep import sweep
+    from horizonfree.sweeps.table import Sweep, load_sweep
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
     "Certificate",
+    "LinearMDP",
     "Mixture",
     "Plan",
     "Problem",
     "Run",
+    "Sweep",
     "Tabular",
     "certify",
+    "compare",
     "explore",
     "explore_many",
     "explorers",
@@ -41,11 +47,13 @@ __all__ = [
     "goal",
     "home",
     "load",
+    "load_sweep",
     "make",
     "occupancy",
     "problems",
     "rescale",
     "simulate",
+    "sweep",
     "theory",
     "true_gap",
 ]
@@ -54,12 +62,15 @@ __all__ = [
 _HOME = {
     "Batch": "batch",
     "Certificate": "guarantees.certificate",
+    "LinearMDP": "problems",
     "Mixture": "problems",
     "Plan": "runs.plan",
     "Problem": "problems",
     "Run": "runs.run",
+    "Sweep": "sweeps.table",
     "Tabular": "problems",
     "certify": "runs.logged",
+    "compare": "batch.compare",
     "explore": "runs.explore",
     "explore_many": "batch",
     "explorers": "explorers",
@@ -69,11 +80,13 @@ _HOME = {
     "goal": "mdp.rewards",
     "home": "regression.moments",
     "load": "runs.store",
+    "load_sweep": "sweeps.table",
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
     "rescale": "mdp.rewards",
     "simulate": "problems.truth",
+    "sweep": "sweeps.sweep",
     "true_gap": "problems.truth",
 }
 

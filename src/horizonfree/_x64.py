@@ -1,7 +1,8 @@
 """64-bit arithmetic inside a scope, and the border between NumPy and JAX.
 
-Neither importing nor using the library changes a global setting of JAX, and none of them changes the library's numbers:
-inside the scope the settings that episodes and shapes depend on are always the same.
+Neither importing nor using the library changes a global setting of JAX that numbers depend on, and none of them changes
+the library's numbers: inside the scope the settings that episodes and shapes depend on are always the same. Only where
+JAX keeps compiled programs is set, once, unless somebody has said so: most of a small run is compilation.
 
 Trees of arrays (models, evidence, states) are NumPy's between calls and JAX's inside them: a public function moves
 them once, on its way in and out. Everything that is traced is typed `Array`, everything on the host `np.ndarray`;
@@ -12,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import jax
@@ -34,11 +36,31 @@ _T = TypeVar("_T")
 _process: int | None = None  # the one that has used JAX through this library
 
 
+def keep_compiled() -> None:
+    """Have JAX keep compiled programs in the user's cache folder, unless it was told where, or to keep none.
+
+    The folder is the user's alone: who can write to it can have JAX run what is there.
+    """
+    settings: Any = jax.config
+    if settings.jax_compilation_cache_dir is not None or not settings.jax_enable_compilation_cache:
+        return
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horizonfree" / "jax"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # no room, no rights, no home: compile again, then
+        return
+    if os.access(folder, os.W_OK):
+        settings.update("jax_compilation_cache_dir", str(folder))
+        settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
 @contextmanager
 def scope() -> Iterator[None]:
     """64 bits, one generator of random numbers, and the usual rules of promotion, whatever the caller has set."""
     global _process
-    _process = _process or os.getpid()
+    if _process is None:
+        _process = os.getpid()
+        keep_compiled()
     if _process != os.getpid():
         raise ProcessError(
             "this process was forked from one in which JAX was at work, and would hang; start processes afresh: "
@@ -73,7 +95,12 @@ def to_numpy(tree: _T) -> _T:
 
 def to_device(tree: Any) -> Any:
     """Every NumPy array leaf as a JAX array of the same type: what compiled calls want. Call inside the scope."""
-    return jax.tree.map(lambda x: jax.numpy.asarray(x) if isinstance(x, np.ndarray) else x, tree)
+    leaves, shape = jax.tree.flatten(tree)
+    at = [i for i, x in enumerate(leaves) if isinstance(x, np.ndarray)]
+    # all at once: one by one, each shape would be compiled by itself
+    for i, x in zip(at, jax.device_put([leaves[i] for i in at], may_alias=False), strict=True):
+        leaves[i] = x
+    return jax.tree.unflatten(shape, leaves)
 
 
 def leaf(array: np.ndarray) -> Leaf:

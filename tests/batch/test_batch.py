@@ -19,10 +19,12 @@ from horizonfree.explorers import registry
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.guarantees.bets import Bets, ladder
 from horizonfree.models.interface import Model
+from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.design import design
 from horizonfree.models.mixture.evidence import excess
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.backward import optimal_jax
+from tests.reference.linear_models import random_linear
 
 K = 9
 SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
@@ -73,6 +75,8 @@ def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wid
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
     if registry.EXPLORERS[name].kind.learns is TabularModel:
         problem = problem.seen_as("tabular")
+    if registry.EXPLORERS[name].kind.learns is LinearModel:
+        problem = random_linear()
     needs_reward = "reward" in hf.explorers()[name]["options"]
     settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
@@ -343,3 +347,10 @@ def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
     assert batch[0].until.delta == 0.2
     again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
     np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)
+
+
+def test_without_an_explorer_the_class_has_its_own():
+    problem = mixture().seen_as("tabular")
+    batch = hf.explore_many(problem, episodes=3, seeds=2, progress=False)
+    assert registry.describe(batch[1].explorer)[0] == "tabular-design"
+    assert_same_bits(batch[1], hf.explore(problem, episodes=3, seed=1, progress=False))

@@ -75,3 +75,21 @@ def test_a_contest_refuses_unknown_explorers_before_it_starts():
         (name,) = given
         with pytest.raises(OptionError, match=f"{name} is 0"):
             contest("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
+
+
+def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
+    problem, found = rows
+    how = {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
+    both = hf.compare(problem, {"a": {"name": "uniform"}, "uniform": {}}, **how)
+    assert [row["explorer"] for row in both] == ["a"] * 4 + ["uniform"] * 4
+    assert {row["algorithm"] for row in both} == {"uniform"}
+    mine = [row for row in found if row["explorer"] == "uniform"]
+    for part in (both[:4], both[4:]):
+        assert [row["eps"] for row in part] == [row["eps"] for row in mine]
+    assert list(medians(both, "eps")) == ["a", "uniform"]
+    draw_contest([row | {"algorithm": "chen2022"} for row in both[:4]], tmp_path / "figure.svg")
+    assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
+    with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
+        contest("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
+    with pytest.raises(OptionError, match="list of names"):
+        hf.compare(problem, "uniform", episodes=2)

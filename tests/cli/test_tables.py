@@ -1,20 +1,11 @@
 """Environments of which nothing is known, on the command line."""
 
-from pathlib import Path
-
-import pytest
-
 import horizonfree as hf
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 from tests.shell import Shell
 
 LAKE = "gymnasium:FrozenLake-v1"
-
-
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capsys, monkeypatch)
 
 
 def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:

@@ -17,11 +17,14 @@ from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.mdp.rollout import policy_table
 from horizonfree.models.interface import Model
+from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
 from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting
+from tests.reference.linear_explorers import plan as least_squares_plan
+from tests.reference.linear_models import attains, random_linear
 from tests.reference.tables import best_values, dense_tables
 
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
@@ -37,9 +40,9 @@ SMALL = {
 EPISODES = 6
 
 everyone = pytest.mark.parametrize("name", EXPLORERS)
-searchers = {"chen2022", "hf-ucrl-rfe++"}  # slow without compilation
+uncompiled = {"chen2022", "francis", "hf-ucrl-rfe++"}  # slow without compilation
 everyone_op_by_op = pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=pytest.mark.slow if x in searchers else ()) for x in EXPLORERS]
+    "name", [pytest.param(x, marks=pytest.mark.slow if x in uncompiled else ()) for x in EXPLORERS]
 )
 
 
@@ -49,7 +52,14 @@ def tiny():
 
 def world(name):
     """The problem as the class of models that the explorer is for."""
-    return tiny().seen_as("tabular") if EXPLORERS[name].kind.learns is TabularModel else tiny()
+    learns = EXPLORERS[name].kind.learns
+    return (
+        random_linear(S=4)
+        if learns is LinearModel
+        else tiny().seen_as("tabular")
+        if learns is TabularModel
+        else tiny()
+    )
 
 
 def small(name):
@@ -217,7 +227,7 @@ def test_an_explorer_that_is_lazy_says_when_it_is_due():
 def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
     """A PlugIn plans in the kernel of its own parameter, what keeps visits of every step in a kernel of every step.
 
-    All others plan in the kernel that the evidence suggests.
+    Explorers of linear MDPs plan by least squares. All others plan in the kernel that the evidence suggests.
     """
     run = run_of(name)
     (H, S, _), model = run.problem.space.sizes, run.problem.model
@@ -229,11 +239,20 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
         theta = run.explorer.theta_hat(to_device(model), now.state, now.evidence)
         np.testing.assert_array_equal(run.theta_hat, theta)
         kernel = model.kernel(np.asarray(theta))
+    elif isinstance(model, LinearModel):
+        kernel = None  # least squares is no kernel: values are clipped to [0, 1] at every step
     elif hasattr(run.explorer, "covered"):
         kernel = jax.tree.map(np.asarray, run.explorer.covered(to_device(model), now.evidence))
     else:
         kernel = jax.tree.map(np.asarray, model.estimate(run.evidence))
-    if hasattr(now.state, "seen"):
+    if kernel is None:
+        lam, phi = sys.modules[type(run.explorer).__module__].LAM, np.asarray(model.phi)
+        Lam = np.asarray(run.evidence.gram) + lam * np.eye(model.dim)
+        tables = (np.broadcast_to(x, (H, *x.shape)) for x in (Lam, np.asarray(run.evidence.cross)))
+        Q, expected = least_squares_plan(phi, *tables, reward)
+        np.testing.assert_allclose(V, expected, rtol=0, atol=1e-12)
+        attains(np.asarray(policy), Q)
+    elif hasattr(now.state, "seen"):
         np.testing.assert_allclose(
             best_values(dense_tables(model.space, now.state.seen.prob), reward), V, atol=1e-12
         )
@@ -263,7 +282,8 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
         assert int(said["balls_violated"]) == sum(x > 1 for x in ratios)
 
 
-HOUSE = {"interface", "loop", "options", "per_step", "plug_in", "registry"}  # what is no algorithm
+# what is no algorithm
+HOUSE = {"force", "interface", "least_squares", "loop", "options", "per_step", "plug_in", "registry"}
 
 
 def test_every_module_of_explorers_is_registered():

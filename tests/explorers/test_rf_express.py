@@ -43,7 +43,7 @@ def test_how_many_visits_the_rule_needs_before_it_can_stop(x64):
 def test_without_visits_the_bounds_are_H_everywhere(x64):
     model, explorer = to_device(random_problem(H=3).model), RFExpress()
     state = explorer.init(model)
-    W = explorer.errors(jax.random.key(0), model, state.seen, 1.0, True).X
+    W = explorer.errors(jax.random.key(0), model, state.seen, state.bonus, 1.0, True).X
     np.testing.assert_array_equal(W, np.full((3, 3, 2), 3.0))
     assert explorer.claim(model, state).eps == 1.0
 
@@ -62,8 +62,8 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
         W = literal.rf_express(counts, delta, clip, bonus_scale)
         chosen = np.take_along_axis(W, state.policy[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(chosen, W.max(-1), rtol=1e-9, atol=1e-9)
-        assert float(state.W) == pytest.approx(W[0, 0].max(), rel=1e-9)
-        below += float(state.W) < H
+        assert float(state.error) == pytest.approx(W[0, 0].max(), rel=1e-9)
+        below += float(state.error) < H
         counts.add(trajectory.s, trajectory.a)
         visits = counts.N.sum(-1).sum(0, keepdims=True) if pool_steps else counts.N.sum(-1)
         np.testing.assert_array_equal(after.seen.visits, visits)
@@ -100,7 +100,13 @@ def w_of(problem, explorer, states, bonus_scale):
     with jax.enable_x64(True):
         model = to_device(problem.model)
         key = jax.random.key(0)
-        one = jax.jit(jax.vmap(lambda seen: explorer.errors(key, model, seen, bonus_scale, True)))
+        one = jax.jit(
+            jax.vmap(
+                lambda seen: explorer.errors(
+                    key, model, seen, explorer.bonus(model, seen.visits), bonus_scale, True
+                )
+            )
+        )
         return to_numpy(one(to_device(states.seen)))
 
 

@@ -44,7 +44,8 @@ def test_without_visits_the_bounds_are_what_is_left_of_the_rewards(pool_steps, x
     model = to_device(random_problem(H=3).model)
     explorer = RFUCRL(pool_steps=pool_steps)
     state = explorer.init(model)
-    E = explorer.errors(jax.random.key(0), model, state.seen, np.array([2.0, 1.0, 0.0]), 1.0, True).X
+    largest = np.array([2.0, 1.0, 0.0])
+    E = explorer.errors(jax.random.key(0), model, state.seen, state.bonus, largest, 1.0, True).X
     np.testing.assert_array_equal(E, np.broadcast_to([[[2.0]], [[1.0]], [[0.0]]], (3, 3, 2)))
     assert explorer.bounds(model, state.seen) == (2.0, 1.0)
 
@@ -82,8 +83,8 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
         E = literal.rf_ucrl(counts, delta, clip, bonus_scale)
         chosen = np.take_along_axis(E, state.policy[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(chosen, E.max(-1), rtol=1e-9, atol=1e-9)
-        assert float(state.E) == pytest.approx(E[0, 0].max(), abs=1e-9)
-        below += float(state.E) < H - 1
+        assert float(state.error) == pytest.approx(E[0, 0].max(), abs=1e-9)
+        below += float(state.error) < H - 1
         counts.add(trajectory.s, trajectory.a)
         visits = counts.N.sum(-1).sum(0, keepdims=True) if pool_steps else counts.N.sum(-1)
         np.testing.assert_array_equal(after.seen.visits, visits)
@@ -129,7 +130,8 @@ def bounds_of(problem, explorer, states, largest, bonus_scale=1.0):
         model = to_device(problem.model)
 
         def one(seen):
-            return explorer.errors(jax.random.key(0), model, seen, largest, bonus_scale, True).X
+            bonus = explorer.bonus(model, seen.visits)
+            return explorer.errors(jax.random.key(0), model, seen, bonus, largest, bonus_scale, True).X
 
         return to_numpy(jax.jit(jax.vmap(one))(to_device(states.seen)))
 
@@ -205,10 +207,9 @@ def test_a_start_that_is_drawn_counts_by_its_mean(x64):
     problem = random_problem(start=[0.25, 0.0, 0.75])
     model, explorer = to_device(problem.model), RFUCRL(clip=True, bonus_scale=0.05)
     for state, _, _ in follow(problem, explorer, 12, gathers=True):
-        E = explorer.errors(
-            jax.random.key(0), model, to_device(state).seen, np.arange(3.0, -1, -1), 0.05, True
-        ).X
-        assert float(state.E) == pytest.approx(np.asarray(E).max(-1)[0] @ [0.25, 0.0, 0.75], abs=1e-12)
+        now, largest = to_device(state), np.arange(3.0, -1, -1)
+        E = explorer.errors(jax.random.key(0), model, now.seen, now.bonus, largest, 0.05, True).X
+        assert float(state.error) == pytest.approx(np.asarray(E).max(-1)[0] @ [0.25, 0.0, 0.75], abs=1e-12)
 
 
 def test_known_successors_alone_are_listed(x64):
@@ -224,7 +225,7 @@ def test_known_successors_alone_are_listed(x64):
     assert short.space.succ.shape[2] == 2
     counts = literal.Counts(4, 5, 2, possible=P > 0)
     for state, trajectory, after in follow(short, RFUCRL(clip=True, bonus_scale=0.05), 20, gathers=True):
-        assert float(state.E) == pytest.approx(
+        assert float(state.error) == pytest.approx(
             literal.rf_ucrl(counts, 0.05, True, 0.05)[0, 2].max(), abs=1e-9
         )
         counts.add(trajectory.s, trajectory.a)
@@ -244,18 +245,19 @@ def walk(fail=0.3, S=5, H=4, terminal=()):
 
 @pytest.mark.parametrize(("pool_steps", "clip"), [(False, False), (False, True), (True, False)])
 def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps, clip, x64):
-    """But that rows without visits lead nowhere."""
+    """Rows without visits are on no list, and even as they are without lists."""
     problem = walk()
     H, S, A = problem.space.sizes
     explorer = RFUCRL(successors=2, pool_steps=pool_steps, clip=clip, bonus_scale=0.05, delta=0.1)
-    counts = literal.Counts(H, S, A, pool_steps, possible=np.zeros((S, A, S)))
+    counts = literal.Counts(H, S, A, pool_steps)
     for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
         E = literal.rf_ucrl(counts, 0.1, clip, 0.05)
-        assert float(state.E) == pytest.approx(E[0, 2].max(), rel=1e-9)
+        assert float(state.error) == pytest.approx(E[0, 2].max(), rel=1e-9)
         counts.add(trajectory.s, trajectory.a)
         p_hat = np.array([[[counts.p_hat(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)])
-        found = filled_tables(after.seen, S)
+        found = filled_tables(after.seen, S) + np.asarray(after.seen.blank(problem.space))[..., None] / S
         np.testing.assert_allclose(found, p_hat[: len(found)], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(after.bonus, explorer.bonus(problem.model, after.seen.visits), rtol=1e-12)
     assert int(after.seen.missed) == 0
     assert after.seen.prob.shape[1] == 2
     reward = np.random.default_rng(0).random((H, S, A))
@@ -288,9 +290,9 @@ def test_steps_that_were_not_seen_count_for_nothing(x64):
     """An episode that broke off after its first step, or said something impossible."""
     problem = random_problem(H=3)
     model = to_device(problem.model)
-    seen = Frequencies.nothing(model.space, 3)
+    seen = Frequencies.nothing(model, 3)
     trajectory = Trajectory(*(np.int32(x) for x in ([0, 1, 1, 1], [1, 0, 0], [1, -2, -1])))
-    after = seen.learn(model, model.nothing(ladder()), trajectory)
+    after = seen.learn(model.space, trajectory)
     assert int(after.visits.sum()) == int(after.visits[0, 0, 1]) == 1
     np.testing.assert_array_equal(after.prob[0, :, 0, 1], [0.0, 1.0, 0.0])
     np.testing.assert_array_equal(after.prob[1:], seen.prob[1:])

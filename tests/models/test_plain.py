@@ -50,7 +50,7 @@ def test_every_field_is_an_array_or_a_number(name):
                 assert (where in arrays) + (field.name in said) == (value is not None or field.name in said)
 
     look(model, statics, "")
-    assert set(arrays) >= {"space.succ", "phi", "valid.rows"}
+    assert set(arrays) >= {"space.succ", "phi", *model.derived} - {"valid"}
     assert ("space.initial" in arrays) == (model.space.start is None)
 
 

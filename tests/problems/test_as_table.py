@@ -1,5 +1,8 @@
 """Environments of which nothing is known: one line for each, certificates that hold, and refusals that help."""
 
+import re
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -56,8 +59,9 @@ def test_gymnasiums_toys_in_one_line(name):
     assert run.evidence.impossible == 0
     assert not run.problem.model.is_support_known
     assert "vacuous" in run.certificate().words
-    plan = run.plan(hf.goal(run.problem, 3))
-    assert 0.99 < plan.gap <= 1
+    if name != "FrozenLake8x8-v1":  # nothing that the others do not have
+        plan = run.plan(hf.goal(run.problem, 3))
+        assert 0.99 < plan.gap <= 1
 
 
 def test_a_random_start_that_the_environment_tells_is_known():
@@ -76,14 +80,14 @@ def test_an_environment_without_a_time_limit_is_given_one():
 
 
 def test_a_horizon_may_be_given_but_not_beyond_the_time_limit():
-    assert explored(gymnasium.make("FrozenLake-v1"), horizon=20).problem.horizon == 20
+    assert unknown_table(gymnasium.make("FrozenLake-v1"), horizon=20).horizon == 20
     with pytest.raises(OptionError, match=r"truncated after step 100 .* max_episode_steps=900 or more"):
         explored(gymnasium.make("FrozenLake-v1", desc=["SFFFFFFFG"]), 50, horizon=900)
 
 
 def test_somebodys_own_environment_is_learnt():
     """Frequencies agree with the law of the environment; the end is learnt as a state that leads to itself."""
-    run = explored(Walk(), 300, horizon=12)
+    run = explored(Walk(), 300, horizon=8)
     assert run.problem.name == "Walk"
     N = np.asarray(run.evidence.counts)
     n = N.sum(-1)
@@ -145,17 +149,36 @@ def test_an_observation_that_is_none_of_the_space_is_kept_and_refused(tmp_path):
         assert run.certificate().is_rejected
 
 
-def test_an_environment_that_starts_elsewhere_is_told_what_to_say(tmp_path):
-    """By default it is taken to start where its first reset leads."""
+def test_an_environment_that_starts_here_and_there_is_told_what_to_say_before_the_first_episode(tmp_path):
     env = Walk(starts=(0, 2))
-    with pytest.raises(ModelError, match=r"started in state [02]; .* starts in [02]; .* start='unknown'"):
+    words = (
+        r"20 resets led to 2 states, 0 and 2 among them; pass start='unknown' .* numbered 5.* start=\[...\]"
+    )
+    with pytest.raises(OptionError, match=words):
         explored(env, 60, horizon=6, out=tmp_path / "run")
-    kept = hf.load(tmp_path / "run")
-    assert kept.evidence.counts.sum() == 6 * (kept.episodes - 1)
-    assert kept.certificate().is_rejected
+    assert env.steps == 0
+    assert not (tmp_path / "run").exists()
     run = explored(env, 60, horizon=6, start=[0.5, 0, 0.5, 0, 0])
     assert run.evidence.impossible == 0
     assert run.episodes == 60
+
+
+def test_a_start_that_no_look_showed_ends_the_run_and_what_was_seen_is_kept(tmp_path):
+    class Late(Walk):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.resets += 1
+            self.s = 2 if self.resets > 50 else 0
+            return self.s, {}
+
+    with pytest.raises(ModelError, match=r"started in state 2; .* starts in 0; .* start='unknown'"):
+        explored(Late(), 60, horizon=6, out=tmp_path / "run")
+    kept = hf.load(tmp_path / "run")
+    assert kept.episodes == 31
+    assert kept.evidence.counts.sum() == 6 * 30
+    assert kept.certificate().is_rejected
 
 
 def test_a_start_may_be_unknown(tmp_path):
@@ -253,3 +276,14 @@ def test_the_certificates_of_a_frozen_lake_hold(seed):
         assert hf.true_gap(problem, reward, plan.policy) <= plan.gap
         gaps.append(plan.gap)
     assert np.median(gaps) < 0.5
+
+
+def test_the_page_on_environments_runs(capsys):
+    """And a run whose start is unknown acts one step later than its environment."""
+    text = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
+    scope: dict = {}
+    for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(example, scope)
+    assert "vacuous" in capsys.readouterr().out
+    assert scope["run"].problem.space.sizes == (101, 17, 4)
+    assert scope["plan"].act(1, scope["observation"]) in range(4)

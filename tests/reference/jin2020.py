@@ -20,7 +20,7 @@ def bonus(p, V, up, lo, n, L, R):
 def euler(counts, goal, N0, delta, faithful, scale=1.0, policy=None):
     """Q [H, S, A] and the bounds up, lo [H + 1, S]; goal: (h, s). lo is that of the given actions, or of the best."""
     H, S, A, _ = counts.N.shape
-    L = np.log(4 * (S * H) * A * (N0 * H) / (delta / 7))
+    L = np.log(4 * (S if counts.pooled else S * H) * A * (N0 * H) / (delta / 7))
     R = H if faithful else 1
     Q, up, lo = np.zeros((H, S, A)), np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):

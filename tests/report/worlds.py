@@ -1,6 +1,7 @@
 """Runs of every kind that a report must tell of."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -13,6 +14,13 @@ RIVER = hf.make("river-swim", states=8, horizon=4)
 def grid(episodes: int = 70, seed: int = 0, explorer: str = "information") -> Run:
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=8)
     return hf.explore(problem, explorer, episodes=episodes, seed=seed, progress=False)
+
+
+@cache
+def table(episodes: int = 1500) -> Run:
+    """A lake of which nothing is known but its states."""
+    problem = hf.make("gymnasium:FrozenLake-v1", horizon=12).seen_as("tabular")
+    return hf.explore(problem, episodes=episodes, progress=False)
 
 
 def known_world() -> Run:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import count
+from horizonfree._inputs import closest, count, shown
 from horizonfree.batch.explore import explore_many
-from horizonfree.errors import OptionError
+from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import find, label
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.problems import make
@@ -19,12 +19,15 @@ from horizonfree.runs import until as stopping
 
 CURVES = ("gap", "own_gap", "eps")
 Result = dict[str, Any]  # of one explorer, seed and checkpoint
-Task = tuple[str, dict[str, Any], str, dict[str, Any]]  # problem, its parameters, explorer, how
+Entries = (
+    Sequence[str] | Mapping[str, Mapping[str, Any]]
+)  # explorers, perhaps with options and names of one's own
+Task = tuple[str, dict[str, Any], Entries, dict[str, Any]]  # problem, its parameters, explorers, how
 
 
 def compare(
     problem: Problem,
-    explorers: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    explorers: Entries,
     *,
     episodes: int,
     seeds: int | Sequence[int] = 10,
@@ -38,42 +41,44 @@ def compare(
     in g" of every state g; "own_gap" the same in the explorer's own estimate; "eps" the uniform certificate at
     confidence 1 - delta; "seconds" the time of the whole batch of seeds, compilation included.
 
-    explorers: names, or names with their options. checkpoints: by default eight, evenly spaced. reward: for the
-    explorers that need one.
+    explorers: names, or a mapping from names of your choice to options; the explorer is the one of that name, or what
+        "name" says: {"information": {}, "quick": {"name": "hf-ucrl-rfe++", "sweeps": 8}}.
+    checkpoints: by default eight, evenly spaced. reward: for the explorers that need one.
     """
-    chosen = explorers if isinstance(explorers, Mapping) else {name: {} for name in explorers}
-    if not chosen:
-        raise OptionError("there is nothing to compare; name at least one explorer")
-    for name in chosen:
-        find(name)
-    looks = checkpoints or sorted({max(1, episodes * i // 8) for i in range(1, 9)})
+    chosen = entries_of(explorers)
+    if checkpoints is None:
+        stopping.check(episodes, None, delta)
+        looks: Sequence[int] = sorted({max(1, int(episodes) * i // 8) for i in range(1, 9)})
+    else:
+        looks = checkpoints
     rows: list[Result] = []
-    for name, options in chosen.items():
+    for name, (algorithm, options) in chosen.items():
         began = time.perf_counter()
         batch = explore_many(
             problem,
-            name,
+            algorithm,
             episodes=episodes,
             seeds=seeds,
             checkpoints=looks,
             curves=CURVES,
             delta=delta,
-            reward=reward if "reward" in find(name).options else None,
+            reward=reward if "reward" in find(algorithm).options else None,
             progress=False,
             **options,
         )
         seconds = time.perf_counter() - began
+        who = {"explorer": name, "algorithm": algorithm}
         for i, seed in enumerate(batch.cast.seeds):
             for c, k in enumerate(batch.checkpoints):
                 found = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
-                rows.append({"explorer": name, "seed": seed, "episodes": int(k), **found, "seconds": seconds})
+                rows.append({**who, "seed": seed, "episodes": int(k), **found, "seconds": seconds})
     return rows
 
 
 def contest(
     name: str,
     parameters: Mapping[str, Any],
-    explorers: Sequence[str],
+    explorers: Entries,
     *,
     episodes: int,
     seeds: int | Sequence[int] = 10,
@@ -86,14 +91,16 @@ def contest(
     Explorers that need a reward are given "stay in the last state". What cannot be is refused by the call itself,
     before anything is explored.
     """
-    for explorer in explorers:
-        find(explorer)
+    chosen = entries_of(explorers)
+    for algorithm, options in chosen.values():
+        check_options(algorithm, options)
     count(workers, "workers")
     stopping.check(episodes, None, delta)
     if isinstance(seeds, int):
         count(seeds, "seeds")
     how |= {"episodes": episodes, "seeds": seeds, "delta": delta}
-    return _in_processes([(name, dict(parameters), explorer, how) for explorer in explorers], workers)
+    named = [{label: {"name": algorithm, **options}} for label, (algorithm, options) in chosen.items()]
+    return _in_processes([(name, dict(parameters), entry, how) for entry in named], workers)
 
 
 def _in_processes(tasks: list[Task], workers: int) -> Iterator[list[Result]]:
@@ -102,14 +109,52 @@ def _in_processes(tasks: list[Task], workers: int) -> Iterator[list[Result]]:
 
 
 def _one(task: Task) -> list[Result]:
-    name, parameters, explorer, how = task
+    name, parameters, explorers, how = task
     problem = make(name, **parameters)
-    return compare(problem, [explorer], reward=occupancy(problem, problem.num_states - 1), **how)
+    return compare(problem, explorers, reward=occupancy(problem, problem.num_states - 1), **how)
+
+
+def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The explorers of a comparison: name -> (algorithm, options)."""
+    if isinstance(explorers, str) or not isinstance(explorers, (Mapping, Sequence)):
+        raise OptionError(
+            f"explorers is {shown(explorers)}; it must be a list of names, or names with options"
+        )
+    listed = explorers if isinstance(explorers, Mapping) else {name: {} for name in explorers}
+    if not listed:
+        raise OptionError("there is nothing to compare; name at least one explorer")
+    found = {}
+    for name, table in listed.items():
+        if not isinstance(table, Mapping):
+            raise OptionError(f"explorer {shown(name)} has {shown(table)}; it must have options by name")
+        algorithm = table.get("name", name)
+        find(algorithm)
+        found[str(name)] = algorithm, {str(key): x for key, x in table.items() if key != "name"}
+    return found
+
+
+def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that the algorithm does not have, before anything is explored."""
+    known = find(algorithm).options
+    for name in options:
+        if name not in known:
+            raise UnknownNameError(f"explorer {algorithm!r} has no option {name!r}; {closest(name, known)}")
+
+
+def shown_as(row: Result) -> str:
+    """The name of a row's explorer as tables show it; of a reconstruction it says so."""
+    name, algorithm = str(row["explorer"]), algorithm_of(row)
+    return name + label(algorithm).removeprefix(algorithm)
+
+
+def algorithm_of(row: Result) -> str:
+    """The explorer behind the name."""
+    return str(row["algorithm"] if "algorithm" in row else row["explorer"])
 
 
 def medians(rows: Sequence[Result], curve: str) -> dict[str, dict[int, float]]:
-    """The median over seeds of one curve: label of the explorer -> episodes -> number."""
+    """The median over seeds of one curve: name of the explorer -> episodes -> number."""
     values: dict[str, dict[int, list[float]]] = {}
     for row in rows:
-        values.setdefault(label(row["explorer"]), {}).setdefault(row["episodes"], []).append(row[curve])
+        values.setdefault(shown_as(row), {}).setdefault(row["episodes"], []).append(row[curve])
     return {name: {k: float(np.median(x)) for k, x in by_k.items()} for name, by_k in values.items()}

@@ -15,7 +15,7 @@ from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
 from horizonfree.batch.cast import Cast
-from horizonfree.batch.job import Job, judge, room
+from horizonfree.batch.job import Job, Measure, judge, member, room
 from horizonfree.batch.many import CURVES
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
@@ -58,16 +58,7 @@ class Batch:
         if not -len(self) <= i < len(self):
             raise IndexError(f"member {i} does not exist; members are 0 to {len(self) - 1}")
         i %= len(self)
-        member = self.cast[i]
-        progress = jax.tree.map(lambda x: np.asarray(x[i]), self.progress)
-        return Run(
-            self.cast.problems[member.problem],
-            self.cast.explorers[member.explorer],
-            member.seed,
-            progress,
-            {name: x[i] for name, x in self.records.items()},
-            until=Until(0, int(progress.episode), delta=self.delta),
-        )
+        return member(self.cast, i, self.progress, self.records, i, self.delta)
 
     def __iter__(self) -> Iterator[Run]:
         return (self[i] for i in range(len(self)))
@@ -76,7 +67,7 @@ class Batch:
 @x64
 def explore_many(
     problem: Problem | Sequence[Problem],
-    explorer: str | Explorer = "information",
+    explorer: str | Explorer | None = None,
     *,
     episodes: int,
     seeds: int | Sequence[int],
@@ -85,6 +76,7 @@ def explore_many(
     checkpoints: Sequence[int] = (),
     curves: Sequence[str] = CURVES,
     rewards: Any = None,
+    measure: Measure | None = None,
     budget: int | None = None,
     delta: float = 0.05,
     reward: Any = None,
@@ -104,6 +96,8 @@ def explore_many(
         over `rewards` (by default, for every state, to be there at the end and to stay there), in the
         maximum-likelihood model and in the explorer's own; "eps", the uniform certificate; "efficiency", K T / q;
         "excess", above 0 if the truth is outside the likelihood set.
+    measure: a function of a run that gives numbers by name, asked of every member at every checkpoint; they join the
+        curves. It is called on the host, for one member after the other.
     memory: bytes that a chunk of members may take on the device; by default half of what it has.
     out: a folder for the batch. Members are explored in chunks and each is stored when it is finished; the same call
         with the same folder goes on after an interruption, or reads what is there.
@@ -113,12 +107,23 @@ def explore_many(
     episodes, problems = count(episodes, "episodes"), casting.problems_of(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
     given = {"budget": budget or episodes, "delta": delta, "reward": reward}
-    kind = build_explorer(explorer, problems[0], options, given)
+    named = problems[0].model.explorer if explorer is None else explorer
+    kind = build_explorer(named, problems[0], options, given)
     check_reward_matters(kind, reward)
     cast = casting.gather(problems, casting.explorers_of(kind, over), seeds)
     looks = _checkpoints(checkpoints, episodes)
+    _check_measure(measure, out)
     what = judge(cast, looks, curves, rewards, delta)
-    job = Job(cast, episodes, ladder(budget), looks, what, is_wide(), room(memory))
+    job = Job(
+        cast,
+        episodes,
+        ladder(budget, problems[0].model.burn_in),
+        looks,
+        what,
+        is_wide(),
+        room(memory),
+        measure,
+    )
     N, parts = len(cast), []
     with _one_programme(over):
         size = job.fitting()
@@ -159,6 +164,17 @@ def _one_programme(over: Mapping[str, Any] | None) -> Iterator[None]:
             f"{next(iter(over))!r} decides which programme is compiled, so it cannot vary within a batch; "
             "explore one batch for each value"
         ) from error
+
+
+def _check_measure(measure: Any, out: Any) -> None:
+    if measure is not None and not callable(measure):
+        raise OptionError(
+            f"measure is {shown(measure)}; it must be a function of a run that gives numbers by name"
+        )
+    if measure is not None and out is not None:
+        raise OptionError(
+            "what measure says cannot be checked when it is read from a folder; leave out= or measure= out"
+        )
 
 
 def _checkpoints(checkpoints: Any, episodes: int) -> Int[np.ndarray, " C"]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import LARGEST, shown, whole
-from horizonfree._x64 import to_device
+from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
@@ -30,6 +30,8 @@ from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
 from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.recipes import fingerprint, versions
+from horizonfree.runs.run import Run
+from horizonfree.runs.until import Until
 
 CHUNK_BYTES = 2 * 2**30  # bytes for a chunk where the device does not say what it has
 DEVICE_SHARE = 0.5  # of the device's memory for a chunk
@@ -38,6 +40,7 @@ MOST_MEMBERS = {True: 16_384, False: 256}
 FEW_MEMBERS = 16  # members that are compiled for, to learn what one takes
 JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 SUITE = 2**30  # bytes of rewards that are made without being asked for
+Measure = Callable[[Run], Mapping[str, float]]  # numbers of one's own, by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class Job:
     judge: Judge
     is_wide: bool
     memory: int = CHUNK_BYTES
+    measure: Measure | None = None
 
     def settings(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -153,13 +157,26 @@ class Job:
                 curves = judge_many(
                     shared, own, state, rewards, delta, self.judge.curves, at_once=self.judged()
                 )
-                found.append({name: np.asarray(x)[:N, None] for name, x in curves.items()})
+                points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
+                found.append(points | self.measured(first, N, state, records))
             show(first * K + N * k)
         return (
             {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
             | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
         )
+
+    def measured(
+        self, first: int, N: int, state: Progress, records: Sequence[Mapping[str, np.ndarray]]
+    ) -> dict[str, Float[np.ndarray, "N 1"]]:
+        """What `measure` says of N members as they are now."""
+        if self.measure is None:
+            return {}
+        progress = to_numpy(state)
+        so_far = {name: np.concatenate([x[name] for x in records], 1) for name in records[0]}
+        runs = (member(self.cast, first + i, progress, so_far, i, self.judge.delta) for i in range(N))
+        said = [self.measure(run) for run in runs]
+        return {name: np.array([[float(x[name])] for x in said]) for name in said[0]}
 
     def form(self, first: int, size: int) -> Form:
         """The arrays of `run`: their types and shapes."""
@@ -207,6 +224,22 @@ class Job:
         leaves, shape = jax.tree.flatten(self.one()[1])
         progress: Progress = jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
         return progress
+
+
+def member(
+    cast: Cast, which: int, progress: Progress, records: Mapping[str, np.ndarray], i: int, delta: float
+) -> Run:
+    """A member of the cast as an ordinary run, from row i of its states and records."""
+    who = cast[which]
+    now = jax.tree.map(lambda x: np.asarray(x[i]), progress)
+    return Run(
+        cast.problems[who.problem],
+        cast.explorers[who.explorer],
+        who.seed,
+        now,
+        {name: x[i] for name, x in records.items()},
+        until=Until(0, int(now.episode), delta=delta),
+    )
 
 
 def room(memory: Any) -> int:

@@ -1,8 +1,7 @@
-"""What the commands share: options, output for people and for machines, a cache of compiled programs."""
+"""What the commands share: options, output for people and for machines."""
 
 import json
 import math
-import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -66,14 +65,6 @@ RewardFile = Annotated[
 console = Console(highlight=False, emoji=False)
 
 
-def start() -> None:
-    """Keep compiled programs between commands, in the user's cache folder; to be called before JAX is loaded."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horizonfree" / "jax"
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Say on a terminal what takes a moment."""
@@ -83,7 +74,6 @@ def working(text: str) -> Iterator[None]:
 
 def open_run(folder: Path) -> "Run":
     """The run in a folder."""
-    start()
     with working(f"reading {folder}"):
         from horizonfree import load
 

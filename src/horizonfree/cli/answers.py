@@ -140,7 +140,10 @@ def compare(
     folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs.", metavar="RUN...")] = None,
     problem: Annotated[str | None, typer.Option(help="Instead of runs: explore this problem anew.")] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
-    explorer: Annotated[list[str] | None, typer.Option(help="With --problem; all by default.")] = None,
+    explorer: Annotated[
+        list[str] | None,
+        typer.Option(help="With --problem: a name, or 'mine=NAME option=value'.  [default: all]"),
+    ] = None,
     episodes: Annotated[int | None, whole("With --problem.  [default: 300]")] = None,
     seeds: Annotated[int | None, whole("With --problem: how many.  [default: 10]")] = None,
     workers: Annotated[int | None, whole("With --problem: explorers at once.  [default: 2]")] = None,
@@ -158,6 +161,8 @@ def compare(
         horizonfree compare runs/a runs/b --out comparison.html
 
         horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out runs/contest
+
+        horizonfree compare --problem zoned-grid --explorer ucrl-rfe --explorer 'half=ucrl-rfe scale=0.5'
     """
     given = {"param": param, "explorer": explorer, "episodes": episodes, "seeds": seeds, "workers": workers}
     how: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, [])}
@@ -226,10 +231,10 @@ def _contest(
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
     from horizonfree import make
     from horizonfree.batch.compare import contest, medians
-    from horizonfree.cli.settings import entries
+    from horizonfree.cli.settings import entries, explorers
     from horizonfree.explorers.registry import EXPLORERS
 
-    parameters, names = entries(param, "--param"), explorer or list(EXPLORERS)
+    parameters, names = entries(param, "--param"), explorers(explorer) or list(EXPLORERS)
     make(problem, **parameters)
     parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
     if out is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from horizonfree.cli import answers, explore, lists, plan
+from horizonfree.cli import answers, explore, lists, plan, sweep
 from horizonfree.errors import HorizonfreeError, UnknownNameError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
@@ -46,12 +46,13 @@ for command in (
     answers.certify,
     answers.report,
     answers.compare,
+    sweep.sweep,
     answers.serve,
     lists.theory,
 ):
-    app.command(no_args_is_help=command in (plan.plan, answers.certify, answers.report, answers.compare))(
-        command
-    )
+    app.command(
+        no_args_is_help=command in (plan.plan, answers.certify, answers.report, answers.compare, sweep.sweep)
+    )(command)
 
 
 def _version(is_wanted: bool | None) -> None:

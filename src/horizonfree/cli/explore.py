@@ -24,7 +24,6 @@ from horizonfree.cli._shared import (
     real,
     reward_of,
     say_forecast,
-    start,
     tell,
     typed,
     whole,
@@ -169,7 +168,6 @@ def _begin(chosen: config.Settings) -> "Run":
         )
     if chosen.episodes is None and chosen.until_eps is None:
         raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
-    start()
     from horizonfree import explore as run_explorer
     from horizonfree import make
     from horizonfree.explorers.registry import find
@@ -232,7 +230,6 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
         raise OptionError("with --resume, --goal and --reward say what --until-eps is about; give it, too")
     if chosen.until_eps is None and chosen.episodes is None and flags["delta"] is not None:
         raise OptionError("with --resume, --delta belongs to a new end; give --until-eps or --episodes, too")
-    start()
     from horizonfree import load
 
     folder = expanded(folder)
@@ -272,7 +269,6 @@ def tour(
     json: Json = False,
 ) -> None:
     """See it all in a minute: explore a grid twice, plan three rewards, check the certificates against the truth."""
-    start()
     from horizonfree.cli import tour as guide
 
     folder = free_name(Path("out/tour")) if out is None else expanded(out)

@@ -20,30 +20,7 @@ def problems(
 
         horizonfree problems zoned-grid
     """
-    from horizonfree._inputs import closest
-    from horizonfree.problems import problems as all_problems
-
-    found = all_problems()
-    if name is not None and name not in found:
-        raise UnknownNameError(f"there is no problem {name!r}; {closest(name, found)}")
-    chosen = found if name is None else {name: found[name]}
-    value: dict[str, Any] = {
-        key: {
-            "description": spec.description,
-            "source": spec.source,
-            "parameters": {
-                p.name: {
-                    "type": p.type.__name__,
-                    "default": p.default,
-                    "low": p.low,
-                    "high": p.high,
-                    "meaning": p.meaning,
-                }
-                for p in spec.parameters
-            },
-        }
-        for key, spec in chosen.items()
-    }
+    value = _chosen("problems", name)
 
     def show() -> None:
         if name is None:
@@ -75,19 +52,7 @@ def explorers(
 
         horizonfree explorers hf-ucrl-rfe++
     """
-    from dataclasses import MISSING
-
-    from horizonfree.explorers import explorers as all_explorers
-    from horizonfree.explorers.registry import find
-
-    found = all_explorers()
-    if name is not None:
-        find(name)
-
-    def options(key: str) -> dict[str, Any]:
-        return {x: "required" if y is MISSING else y for x, y in found[key]["options"].items()}
-
-    value = {key: x | {"options": options(key)} for key, x in found.items()}
+    value = _chosen("explorers", name)
 
     def show() -> None:
         if name is None:
@@ -112,17 +77,26 @@ def theory(
     scale: Annotated[
         str, typer.Option(help="Rewards add up to at most 1 (total), or to H (per-step).")
     ] = "total",
+    linear: Annotated[
+        bool, typer.Option("--linear", help="Instead, what papers on linear MDPs promise, per-step.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """What the theorems of HF-UCRL-RFE++ promise, in numbers.
+    """What the theorems of HF-UCRL-RFE++ promise, in numbers; or those on linear MDPs.
 
-    Example:
+    Examples:
 
         horizonfree theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1
+
+        horizonfree theory --linear --d 8 --H 10 --delta 0.05 --eps 0.1
     """
     from horizonfree.regression import theory as promises
+    from horizonfree.regression import theory_linear
 
-    rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
+    if linear:
+        rows = theory_linear.table(eps, delta, d, H, K=K)
+    else:
+        rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
 
     def show() -> None:
         console.print(
@@ -130,6 +104,17 @@ def theory(
         )
 
     answer({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)
+
+
+def _chosen(kind: str, name: str | None) -> dict[str, Any]:
+    """All of a kind, or the one that was named."""
+    from horizonfree._inputs import closest
+    from horizonfree.cli.catalogue import catalogue
+
+    found = catalogue()[kind]
+    if name is not None and name not in found:
+        raise UnknownNameError(f"there is no {kind[:-1]} {name!r}; {closest(name, found)}")
+    return found if name is None else {name: found[name]}
 
 
 def _reach(parameter: dict[str, Any]) -> str:

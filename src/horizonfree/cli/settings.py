@@ -82,6 +82,23 @@ def entries(texts: Sequence[str], flag: str) -> dict[str, Any]:
     return found
 
 
+def explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`NAME=ALGORITHM option=value ...` as names with options; the name may be left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        first, *options = text.split() or [""]
+        name, equals, algorithm = first.rpartition("=")
+        if not algorithm or (equals and not name):
+            raise OptionError(f"--explorer {text!r}: write it as information, or 'mine=ucrl-rfe scale=0.5'")
+        label = name or text
+        if label in found:
+            raise OptionError(
+                f"--explorer {text!r}: {label!r} is named twice; give one another name, as in b={text}"
+            )
+        found[label] = {"name": algorithm, **entries(options, "--explorer ... option")}
+    return found
+
+
 def _value(text: str) -> Any:
     for kind in (int, float):
         try:

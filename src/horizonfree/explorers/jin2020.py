@@ -6,7 +6,8 @@ Algorithm: RF-RL-Explore. For every goal (s,h), S H of them, EULER plays N0 epis
     episodes are played, each with one of the S H N0 policies, drawn evenly, whose action at its goal is replaced by an
     even draw. Only these N episodes make the model. RL-Plan: value iteration in p_hat, or natural policy gradient,
         pi_h(a|s) <- pi_h(a|s) exp(eta Q^pi_h(s,a)), normalised, T times from even probabilities.
-    EULER, backwards in its own p_hat, with L = ln(4 SHA N0 H/delta'), delta' = delta/7, the range R of values,
+    EULER, backwards in its own p_hat, with L = ln(4 SHA N0 H/delta'), delta' = delta/7 (SA for SHA where steps are
+    pooled), the range R of values,
     J = R L/3, B_p = R sqrt(2L), B_v = sqrt(2L) and ||x|| = sqrt(sum p_hat x^2) (`euler`):
         b(V) = sqrt(2 Var_p_hat(V) L/n) + R L/(3(n-1)) + ((4J + B_p)/sqrt(n) + B_v ||up' - lo'||)/sqrt(n)
         Q = min{cap, r + p_hat up' + b(up')},  up = max_a Q,  lo = max{0, r + p_hat lo' - b(lo')} at the best action.
@@ -19,8 +20,9 @@ Guarantee: with N0 = c S^2 A H^4 iota^3/delta_sig, delta_sig = eps/(2SH^2), and 
 Departures:
     1. faithful=False (default): values of these rewards are at most 1, so R = 1, cap = 1, and EULER plans up to the
        step of its goal only. With faithful=True R = H and cap = H-h+1 (printed: H-h), and it plans to the last step.
-    2. EULER is run on visits of every step apart, as the paper's footnote says. The reward is known, so that its bonus
-       is 0. Printed slips: ln(4SAT)/delta' for ln(4SAT/delta'), and the reward of the greedy action in the line of Q.
+    2. EULER is run on visits of every step apart, as the paper's footnote says; with pool_steps on those of all steps
+       together, as EULER has it for kernels that all steps share, and so is p_hat. The reward is known, so that its
+       bonus is 0. Printed slips: ln(4SAT)/delta' for ln(4SAT/delta'), and the greedy action's reward in the line of Q.
     3. n < 2 divides by zero in the print: Q is at its cap and lo = 0 there. bonus_scale multiplies b.
     4. The N policies are drawn before the first episode, so that only those are kept. After the budget they are
        played again from the first on.
@@ -40,8 +42,8 @@ from horizonfree._inputs import count
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import BonusScale, Delta, Episodes, check_bonus
-from horizonfree.explorers.per_step import Frequencies, by_lot, expect, slots_first
+from horizonfree.explorers.options import BonusScale, Delta, Episodes, PoolSteps, check_bonus
+from horizonfree.explorers.per_step import Frequencies, by_lot, expect, moments, slots_first
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Model
@@ -75,6 +77,7 @@ class Jin2020(Explorer):
     per_goal: Annotated[int, "N0, episodes for each state and step"] = 10
     budget: Episodes = None
     bonus_scale: BonusScale = 1.0
+    pool_steps: PoolSteps = False
     faithful: Annotated[bool, "EULER with values up to H, as printed, though its rewards sum to 1"] = False
     planner: Annotated[str, "'value-iteration' or 'natural-policy-gradient'"] = "value-iteration"
     eta: Annotated[float, "of natural policy gradient: its step"] = 1.0
@@ -112,10 +115,14 @@ class Jin2020(Explorer):
         """Nothing seen, nothing drawn."""
         H, S, A = model.space.sizes
         first, N = self.episodes(model.space)
-        nothing = Frequencies.nothing(model.space, H)
+        nothing = self.nothing(model)
         policies = jnp.zeros((min(first, N), H, S), jnp.int8 if A <= 127 else jnp.int32)
         even, drawn = jnp.full((H, S, A), 1 / A), jnp.zeros(N, jnp.int32)
         return State(even, jnp.ones(()), nothing, nothing, drawn, drawn, policies, jnp.int32(0))
+
+    def nothing(self, model: TabularModel) -> Frequencies:
+        """No visits."""
+        return Frequencies.nothing(model, 1 if self.pool_steps else model.space.horizon)
 
     def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
         """EULER for the goal of this episode, or one of its policies again."""
@@ -140,9 +147,8 @@ class Jin2020(Explorer):
         """The policy of EULER for the goal of this episode; kept, if it was drawn."""
         k, S = state.episode, model.space.num_states
         goal = k // self.per_goal
-        fresh = Frequencies.nothing(model.space, model.space.horizon)
         is_new = k % self.per_goal == 0
-        seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), fresh, state.euler)
+        seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), self.nothing(model), state.euler)
         found = self.euler(key, model.space, seen, goal // S, goal % S)
         slot = self.slot(state, k, first)
         place = (
@@ -176,8 +182,8 @@ class Jin2020(Explorer):
     ) -> tuple[State, Info]:
         """EULER learns from its own episodes, the model from the replayed ones."""
         is_aimed = state.episode < self.episodes(model.space)[0]
-        euler = state.euler.learn(model, evidence, trajectory, is_counted=is_aimed)
-        seen = state.seen.learn(model, evidence, trajectory, is_counted=~is_aimed)
+        euler = state.euler.learn(model.space, trajectory, is_counted=is_aimed)
+        seen = state.seen.learn(model.space, trajectory, is_counted=~is_aimed)
         new = (euler, seen, state.episode + 1)
         state = eqx.tree_at(lambda x: (x.euler, x.seen, x.episode), state, new)
         return state, Info({"reach": state.reach})
@@ -188,7 +194,8 @@ class Jin2020(Explorer):
         """EULER's policy for the reward of being in s at step h (from 0), with its bounds; traced."""
         H, S, A = space.sizes
         R = float(H) if self.faithful else 1.0
-        L = jnp.log(4 * S * H * A * self.per_goal * H / (self.delta / 7))
+        pairs = S * A * (1 if self.pool_steps else H)
+        L = jnp.log(4 * pairs * self.per_goal * H / (self.delta / 7))
         lots, steps = jax.random.bits(key, (H, S), jnp.uint32), jnp.arange(H)
         goal = (steps == h)[:, None] & (jnp.arange(S) == s)
         caps = H - steps.astype(jnp.float64) if self.faithful else jnp.ones(H)
@@ -207,7 +214,7 @@ class Jin2020(Explorer):
             return new, (a, *new)
 
         end = jnp.zeros(S), jnp.zeros(S)
-        inputs = steps, lots, goal, caps, seen.prob, seen.visits
+        inputs = steps, lots, goal, caps, *(seen.each_step(space, x) for x in (seen.prob, seen.visits))
         _, (policy, up, lo) = jax.lax.scan(back, end, inputs, reverse=True)
         return Optimism(policy, up, lo)
 
@@ -257,8 +264,7 @@ def backups(
     lower_order = R * L / (3 * (m - 1)) + ((4 * J + B_p) / jnp.sqrt(m) + B_v * apart) / jnp.sqrt(m)
 
     def with_bonus(v: Float[Array, "n S A"], sign: float) -> Float[Array, "S A"]:
-        mean = (prob * v).sum(0)
-        variance = (prob * (v - mean) ** 2).sum(0)
+        mean, variance = moments(prob, v)
         b = bonus_scale * (jnp.sqrt(2 * variance * L / m) + lower_order)
         return jnp.where(is_known, mean + sign * b, sign * jnp.inf)
 
@@ -287,7 +293,7 @@ def values(
         Q = r + expect(space, prob, V)
         return (weights * Q).sum(-1), Q
 
-    inputs = seen.each_step(space), reward, pi
+    inputs = seen.each_step(space, seen.prob), reward, pi
     return jax.lax.scan(back, jnp.zeros(space.num_states), inputs, reverse=True)[1]
 
 

@@ -40,9 +40,9 @@ def is_due(state: Any) -> Bool[Array, "*batch"] | None:
     return getattr(state, "is_due", None)
 
 
-def stands_until(state: Any) -> Int[Array, "*batch"] | None:
-    """The number of the episode before which no policy will be chosen; None where the state does not tell."""
-    return getattr(state, "until", None)
+def stands_for(state: Any) -> Int[Array, "*batch"] | None:
+    """For how many episodes, the next one included, no policy will be chosen; None where the state does not tell."""
+    return getattr(state, "left", None)
 
 
 def choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
@@ -109,12 +109,12 @@ def simulate_block(
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
         progress, records = carry
         progress = choose(explorer, model, episode_keys(key, progress)[0], progress)
-        until = stands_until(progress.state)
-        if until is None:
+        left = stands_for(progress.state)
+        if left is None:
             return learn(progress, records, simulated(progress, jnp.int32(0)))
         lanes = min(LANES, size)
         played = jax.vmap(lambda lane: simulated(progress, lane))(jnp.arange(lanes, dtype=jnp.int32))
-        number = jnp.clip(jnp.minimum(until, first + count) - progress.episode, 1, lanes)
+        number = jnp.clip(jnp.minimum(left, first + count - progress.episode), 1, lanes)
 
         def learn_lane(lane: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
             return learn(*carry, jax.tree.map(lambda x: x[lane], played))

@@ -1,31 +1,46 @@
 """Frequencies of an unknown table, of every step apart or of all steps together, and errors carried back through them.
 
-p_hat(s'|s,a) = N(s,a,s')/n(s,a) is kept as a running mean, p_hat <- p_hat + (1[s'] - p_hat)/n: an episode touches H
-rows. Where n = 0 every possible successor counts alike. A leading axis T holds one table per step (T = H), as the
-papers have it, or one that all steps share (T = 1). Slots of the successor lists come before pairs: means over
-successors are then sums of whole tables, twice as fast.
+p_hat(s'|s,a) = N(s,a,s')/n(s,a) is kept as a running mean: after c more visits, x(s') of which led to s',
+p_hat <- p_hat + (x - c p_hat)/n. An episode touches H rows. Where n = 0 every possible successor counts alike. A
+leading axis T holds one table per step (T = H), as the papers have it, or one that all steps share (T = 1). Slots of
+the successor lists come before pairs: means over successors are then sums of whole tables, twice as fast.
 
 Where any state may follow, lists of all S successors are long. `successors` says how many different ones a pair may
-show: lists of that length are then filled as transitions are seen, and rows without visits lead nowhere. Transitions
+show: lists of that length are then filled as transitions are seen, and everything else stays as it is. Transitions
 that find no place are `missed`: if there are any, p_hat is not what the theorems speak of.
 
 Errors, for bonuses b_h(s,a), a factor and caps of every step (each paper has its own):
 
     X_{H+1} = 0,    X_h(s,a) = min{ cap_h, b_h(s,a) + factor sum_s' p_hat_h(s'|s,a) max_a' X_{h+1}(s',a') }
+
+`ByErrors` explores greedily in them: what RF-UCRL and RF-Express share.
 """
 
-from typing import NamedTuple
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Planned
+from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.options import (
+    BonusScale,
+    Clip,
+    Delta,
+    PoolSteps,
+    Successors,
+    check_bonus,
+    check_successors,
+)
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.interface import Model
+from horizonfree.models.tabular.evidence import Evidence, is_possible
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.backward import greedy, nearly_best
 
@@ -39,11 +54,12 @@ class Frequencies(eqx.Module):
     missed: Int[Leaf, "*batch"] | None = None
 
     @classmethod
-    def nothing(cls, space: Space, tables: int, successors: int | None = None) -> "Frequencies":
-        """No visits; `tables` is H or 1. Lists that are short already stay as they are."""
+    def nothing(cls, model: TabularModel, tables: int, successors: int | None = None) -> "Frequencies":
+        """No visits; `tables` is H or 1. Lists of successors that are known stay as they are."""
+        space = model.space
         S, A, n = space.succ.shape
         visits, possible = jnp.zeros((tables, S, A), jnp.int32), slots_first(space.support)
-        if successors is None or successors >= n or not space.is_dense:
+        if successors is None or successors >= n or model.is_support_known:
             return cls(visits, jnp.broadcast_to(possible / possible.sum(0), (tables, n, S, A)))
         is_known = (possible.sum(0) == 1) & (jnp.arange(successors)[:, None, None] == 0)
         known = jnp.where(possible, slots_first(space.succ), 0).max(0)
@@ -51,43 +67,51 @@ class Frequencies(eqx.Module):
         return cls(visits, prob, jnp.where(is_known, known, S).astype(jnp.int32), jnp.int32(0))
 
     def learn(
-        self,
-        model: TabularModel,
-        evidence: Evidence,
-        trajectory: Trajectory,
-        *,
-        is_counted: Array | bool = True,
+        self, space: Space, trajectory: Trajectory, *, is_counted: Array | bool = True
     ) -> "Frequencies":
-        """After one more episode, which the evidence already holds; steps that were not seen count for nothing."""
-        is_seen = possible(model.space, trajectory) & is_counted
+        """After one more episode; steps that were not seen count for nothing."""
+        is_seen = is_possible(space, trajectory) & is_counted
         succ, missed, slots = self.succ, self.missed, trajectory.j
         if succ is not None and missed is not None:
             succ, slots = placed(succ, trajectory, is_seen)
             missed = missed + (is_seen & (slots == len(succ))).sum(dtype=jnp.int32)
-        h, s, a = jnp.arange(len(self.visits)), trajectory.s[:-1], trajectory.a
-        if len(self.visits) == 1:
-            visits = self.visits.at[0, s, a].add(is_seen.astype(jnp.int32))
-            return Frequencies(visits, pooled(model, evidence, visits[0], succ)[None], succ, missed)
-        n, row = self.visits[h, s, a] + is_seen, self.prob[h, :, s, a]
-        hit = jnp.arange(row.shape[-1]) == slots[:, None]
-        row = row + jnp.where(is_seen[:, None], (hit - row) / jnp.maximum(n, 1.0)[:, None], 0.0)
-        return Frequencies(self.visits.at[h, s, a].set(n), self.prob.at[h, :, s, a].set(row), succ, missed)
+        t, s, a = self.places(trajectory)
+        row = self.prob[t, :, s, a]
+        c = is_seen.astype(jnp.float64)
+        x = c[:, None] * (jnp.arange(row.shape[-1]) == slots[:, None])
+        if len(self.visits) == 1:  # a pair may come several times
+            is_same = (s[:, None] == s) & (a[:, None] == a)
+            c, x = is_same @ c, is_same @ x
+        n = self.visits[t, s, a] + c
+        row = row + (x - c[:, None] * row) / jnp.maximum(n, 1.0)[:, None]
+        visits = self.visits.at[t, s, a].set(n.astype(jnp.int32))
+        return Frequencies(visits, self.prob.at[t, :, s, a].set(row), succ, missed)
+
+    def places(self, trajectory: Trajectory) -> tuple[Int[Array, " H"], Int[Array, " H"], Int[Array, " H"]]:
+        """Where the steps of an episode are counted: table, state and action."""
+        s, a = trajectory.s[:-1], trajectory.a
+        return jnp.arange(len(a), dtype=jnp.int32) % len(self.visits), s, a
+
+    def blank(self, space: Space) -> Float[Array, "T S A"]:
+        """1 for the rows that are on no list: pairs without visits of which something is unknown."""
+        return ((self.visits == 0) & (space.support.sum(-1) > 1)).astype(jnp.float64)
 
     def plan(self, space: Space, reward: Float[Array, "H S A"]) -> Planned:
         """The best policy in p_hat, by value iteration; traced."""
 
-        def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-            prob, r = inputs
-            V, a = greedy(r + expect(space, prob, V, self.succ))
+        def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+            prob, blank, r = inputs
+            V, a = greedy(r + expect(space, prob, V, self.succ, blank))
             return V, (a, V)
 
         end = jnp.zeros(space.num_states)
-        _, (policy, V) = jax.lax.scan(step, end, (self.each_step(space), reward), reverse=True)
+        inputs = self.each_step(space, self.prob), self.each_step(space, self.blank(space)), reward
+        _, (policy, V) = jax.lax.scan(step, end, inputs, reverse=True)
         return Planned(policy, jnp.concatenate([V, end[None]]))
 
-    def each_step(self, space: Space) -> Float[Array, "H n S A"]:
-        """p_hat of every step."""
-        return jnp.broadcast_to(self.prob, (space.horizon, *self.prob.shape[1:]))
+    def each_step(self, space: Space, tables: Array) -> Array:
+        """Tables [T, ...] as [H, ...]."""
+        return jnp.broadcast_to(tables, (space.horizon, *tables.shape[1:]))
 
 
 def slots_first(table: Array) -> Array:
@@ -96,27 +120,22 @@ def slots_first(table: Array) -> Array:
 
 
 def expect(
-    space: Space, prob: Float[Array, "n S A"], V: Float[Array, " S"], succ: Int[Array, "n S A"] | None = None
+    space: Space,
+    prob: Float[Array, "n S A"],
+    V: Float[Array, " S"],
+    succ: Int[Array, "n S A"] | None = None,
+    blank: Float[Array, "S A"] | float = 0.0,
 ) -> Float[Array, "S A"]:
-    """sum_s' p_hat(s'|s,a) V(s'), on lists of its own or on those of the space; traced."""
-    if succ is None and space.is_dense:
+    """sum_s' p_hat(s'|s,a) V(s'), on the lists of the space, or on lists that were filled; traced.
+
+    Rows that are `blank` on filled lists are even: there every state may follow that can follow at all.
+    """
+    if succ is not None:
+        anywhere = space.support.any((0, 1))
+        return (prob * V[succ]).sum(0) + blank * ((anywhere * V).sum() / anywhere.sum())
+    if space.is_dense:
         return jnp.einsum("nsa,n->sa", prob, V)
-    return (prob * V[slots_first(space.succ) if succ is None else succ]).sum(0)
-
-
-def pooled(
-    model: TabularModel, evidence: Evidence, visits: Int[Array, "S A"], succ: Int[Array, "n S A"] | None
-) -> Float[Array, "n S A"]:
-    """p_hat of all steps together; traced."""
-    if succ is None:
-        return slots_first(model.estimate(evidence).prob)
-    slots = jnp.moveaxis(succ, 0, -1)
-    counts = jnp.take_along_axis(evidence.counts, jnp.minimum(slots, evidence.counts.shape[-1] - 1), axis=-1)
-    n = jnp.maximum(visits, 1).astype(jnp.float64)
-    prob = slots_first(jnp.where(slots < model.space.num_states, counts / n[..., None], 0.0))
-    is_known = slots_first(model.space.support).sum(0) == 1
-    first = (jnp.arange(len(succ)) == 0)[:, None, None]
-    return jnp.where(is_known, first, prob)
+    return (prob * V[slots_first(space.succ)]).sum(0)
 
 
 def placed(
@@ -150,13 +169,6 @@ def why_void(frequencies: Frequencies) -> str | None:
     )
 
 
-def possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
-    """Which steps were seen, and are possible."""
-    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
-    is_slot = (j >= 0) & (j < space.succ.shape[2])
-    return is_slot & space.support[s, a, jnp.where(is_slot, j, 0)]
-
-
 class Errors(NamedTuple):
     """X_h(s,a), the actions that maximise it (ties at random), and its maximum at the start."""
 
@@ -181,23 +193,107 @@ def carry_back(
     """
     H, S, _ = space.sizes
     lots = jax.random.bits(key, (H, S), jnp.uint32)
-    shared = len(frequencies.visits) == 1
+    tables = frequencies.prob, frequencies.blank(space), bonus
+    is_shared = len(frequencies.visits) == 1
 
-    def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        lot, scale, cap, *own = inputs
-        prob, b = (frequencies.prob[0], bonus[0]) if shared else own
-        X = jnp.minimum(cap, scale * b + factor * expect(space, prob, V, frequencies.succ))
-        return X.max(-1), (X, by_lot(lot, X))
+    def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
+        scale, cap, *own = inputs
+        prob, blank, b = (x[0] for x in tables) if is_shared else own
+        X = jnp.minimum(cap, scale * b + factor * expect(space, prob, V, frequencies.succ, blank))
+        return X.max(-1), X
 
-    own = () if shared else (frequencies.prob, bonus)
-    V, (X, policy) = jax.lax.scan(step, jnp.zeros(S), (lots, scales, caps, *own), reverse=True)
-    return Errors(X, policy, space.at_start(V))
+    own = () if is_shared else tables
+    V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *own), reverse=True)
+    return Errors(X, by_lot(lots, X), space.at_start(V))
 
 
-def by_lot(lot: UInt[Array, " S"], X: Float[Array, "S A"]) -> Int[Array, " S"]:
+def by_lot(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
     """One of the actions that are best, or nearly: the lot, a number of 32 bits, picks it; traced."""
     is_best = nearly_best(X, -1)
     rank = jnp.cumsum(is_best, axis=-1, dtype=jnp.uint32)
-    wanted = lot[:, None] % rank[:, -1:] + 1
+    wanted = lot[..., None] % rank[..., -1:] + 1
     actions = jnp.arange(X.shape[-1], dtype=jnp.int32)
     return jnp.where(is_best & (rank == wanted), actions, 0).sum(-1, dtype=jnp.int32)
+
+
+def moments(
+    prob: Float[Array, "n S A"], v: Float[Array, "n S A"]
+) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
+    """Mean and variance of values at the successors; traced."""
+    mean = (prob * v).sum(0)
+    return mean, (prob * (v - mean) ** 2).sum(0)
+
+
+class State(eqx.Module):
+    """The policy, the error at the start when it was made, what was seen, and the bonuses of that."""
+
+    policy: Int[Leaf, "*batch H S"]
+    error: Float[Leaf, "*batch"]
+    seen: Frequencies
+    bonus: Float[Leaf, "*batch T S A"]
+    episode: Int[Leaf, "*batch"]
+
+
+class ByErrors(Explorer):
+    """Greedy in errors that are carried back; `number` is what the rows call the error at the start."""
+
+    clip: Clip = False
+    bonus_scale: BonusScale = 1.0
+    pool_steps: PoolSteps = False
+    successors: Successors = None
+    delta: Delta = 0.05
+    learns: ClassVar[type[Model]] = TabularModel
+    number: eqx.AbstractClassVar[str]
+
+    def __check_init__(self) -> None:
+        check_bonus(self.bonus_scale, self.delta)
+        check_successors(self.successors)
+
+    @abc.abstractmethod
+    def largest(self, H: int) -> float:
+        """The error before the first episode."""
+
+    @abc.abstractmethod
+    def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
+        """Of pairs after n visits; traced."""
+
+    @abc.abstractmethod
+    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+        """The errors to explore by; traced."""
+
+    @abc.abstractmethod
+    def misjudged(self, error: Any) -> Any:
+        """By how much a value at the start may be misjudged, rewards in [0, 1] per step."""
+
+    def init(self, model: TabularModel) -> State:
+        """No visits."""
+        H, S, _ = model.space.sizes
+        seen = Frequencies.nothing(model, 1 if self.pool_steps else H, self.successors)
+        policy, bonus = jnp.zeros((H, S), jnp.int32), self.bonus(model, seen.visits)
+        return State(policy, jnp.asarray(self.largest(H)), seen, bonus, jnp.int32(0))
+
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+        """Greedy in the errors."""
+        found = self.explored(key, model, state.seen, state.bonus)
+        return State(found.policy, found.first, state.seen, state.bonus, state.episode)
+
+    def update(
+        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+    ) -> tuple[State, Info]:
+        """Visits, frequencies, and the bonuses of the pairs that were visited."""
+        seen = state.seen.learn(model.space, trajectory)
+        places = seen.places(trajectory)
+        bonus = state.bonus.at[places].set(self.bonus(model, seen.visits[places]))
+        after = State(state.policy, state.error, seen, bonus, state.episode + 1)
+        return after, Info({self.number: state.error})
+
+    def plan(
+        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> Planned:
+        """The best policy in p_hat."""
+        return state.seen.plan(model.space, reward)
+
+    def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
+        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
+        stops = np.flatnonzero(self.misjudged(np.asarray(records[self.number])) <= eps / 2)
+        return int(stops[0]) if stops.size else None

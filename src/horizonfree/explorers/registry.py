@@ -10,29 +10,38 @@ import numpy as np
 from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.chen2022 import Chen2022
+from horizonfree.explorers.francis import Francis
 from horizonfree.explorers.goal_cycling import GoalCycling
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
 from horizonfree.explorers.information import Information
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.jin2020 import Jin2020
+from horizonfree.explorers.linear_design import LinearDesign
+from horizonfree.explorers.lsvi_rfe import LSVIRFE
 from horizonfree.explorers.rf_express import RFExpress
 from horizonfree.explorers.rf_ucrl import RFUCRL
+from horizonfree.explorers.rflin import RFLIN
 from horizonfree.explorers.sstp import SSTP
 from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from horizonfree.explorers.uniform import Uniform
+from horizonfree.explorers.wang2020 import Wang2020
 
 
 class Entry(NamedTuple):
-    """An algorithm: its class, and the options that the name settles."""
+    """An algorithm: its class, and the options that the name settles.
+
+    `marks` are options without which tables would mislead: they are shown beside the name.
+    """
 
     kind: type[Explorer]
     settled: Mapping[str, Any] = MappingProxyType({})
     said: str | None = None
     is_reconstruction: bool = False
+    marks: tuple[str, ...] = ()
 
     @property
     def about(self) -> str:
@@ -54,14 +63,18 @@ class Entry(NamedTuple):
 
 EXPLORERS: dict[str, Entry] = {
     "chen2022": Entry(Chen2022, is_reconstruction=True),
+    "francis": Entry(Francis, is_reconstruction=True),
     "goal-cycling": Entry(GoalCycling),
     "hf-ucrl-rfe++": Entry(HFUCRLRFE),
     "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
     "information": Entry(Information),
     "jin2020": Entry(Jin2020),
+    "linear-design": Entry(LinearDesign),
+    "lsvi-rfe": Entry(LSVIRFE, is_reconstruction=True),
     "tabular-design": Entry(TabularDesign),
     "rf-express": Entry(RFExpress),
     "rf-ucrl": Entry(RFUCRL),
+    "rflin": Entry(RFLIN, marks=("regmin",)),
     "sstp": Entry(SSTP, is_reconstruction=True),
     "ucrl-rfe": Entry(UCRLRFE),
     "ucrl-rfe+": Entry(UCRLRFEPlus),
@@ -72,6 +85,7 @@ EXPLORERS: dict[str, Entry] = {
     ),
     "ucrl-vtr+": Entry(UCRLVTRPlus),
     "uniform": Entry(Uniform),
+    "wang2020": Entry(Wang2020),
 }
 
 
@@ -90,10 +104,14 @@ def find(name: str) -> Entry:
     return EXPLORERS[name]
 
 
-def label(name: str) -> str:
-    """A name as tables and pages show it: what is only a reconstruction of an algorithm says so."""
-    is_marked = name in EXPLORERS and EXPLORERS[name].is_reconstruction
-    return f"{name} (reconstruction)" if is_marked else name
+def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A name as tables and pages show it: a reconstruction says so, and what was exchanged inside is named."""
+    if name not in EXPLORERS:
+        return name
+    entry = EXPLORERS[name]
+    said = ["reconstruction"] if entry.is_reconstruction else []
+    said += [f"{mark} {options.get(mark, entry.options[mark])}" for mark in entry.marks]
+    return f"{name} ({', '.join(said)})" if said else name
 
 
 def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:

@@ -22,87 +22,46 @@ Departures:
     3. pool_steps shares visits and frequencies among the steps, as the authors' code can; no theorem is printed for
        it, so that nothing is claimed.
     4. Ties are settled by lot. The proof prints 2e sqrt(w) where lemma and rule have 3e.
-    5. p_hat without visits is even over the possible successors, and leads nowhere with `successors`; it matters
-       without clipping only.
+    5. p_hat without visits is even over the possible successors; it matters without clipping only.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._x64 import Leaf, to_device, x64
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import (
-    BonusScale,
-    Clip,
-    Delta,
-    PoolSteps,
-    Successors,
-    check_bonus,
-    check_successors,
-)
-from horizonfree.explorers.per_step import Errors, Frequencies, carry_back, why_void
+from horizonfree._x64 import to_device, x64
+from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.rollout import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
 from horizonfree.models.tabular.model import TabularModel
 
 POOLED = "the theorem has visits of each step apart, and pool_steps shares them"
 
 
-class State(eqx.Module):
-    """The policy, w when it was made, and what was seen."""
-
-    policy: Int[Leaf, "*batch H S"]
-    W: Float[Leaf, "*batch"]
-    seen: Frequencies
-    episode: Int[Leaf, "*batch"]
-
-
-class RFExpress(Explorer):
+class RFExpress(ByErrors):
     """RF-Express (Menard et al. 2021), for unknown tables: as RF-UCRL, with bonuses that fall like 1/n."""
 
-    clip: Clip = False
-    bonus_scale: BonusScale = 1.0
-    pool_steps: PoolSteps = False
-    successors: Successors = None
-    delta: Delta = 0.05
-    learns: ClassVar[type[Model]] = TabularModel
+    number: ClassVar[str] = "W"
 
-    def __check_init__(self) -> None:
-        check_bonus(self.bonus_scale, self.delta)
-        check_successors(self.successors)
+    def largest(self, H: int) -> float:
+        """H."""
+        return float(H)
 
-    def init(self, model: TabularModel) -> State:
-        """No visits."""
-        H, S, _ = model.space.sizes
-        seen = Frequencies.nothing(model.space, 1 if self.pool_steps else H, self.successors)
-        return State(jnp.zeros((H, S), jnp.int32), jnp.asarray(float(H)), seen, jnp.int32(0))
+    def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
+        """15 H^2 beta(n)/n; traced."""
+        n = jnp.asarray(n, jnp.float64)
+        return 15 * model.space.horizon**2 * self.beta(model, n) / jnp.maximum(n, 1)
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
-        """Greedy in W."""
-        found = self.errors(key, model, state.seen, self.bonus_scale, self.clip)
-        return State(found.policy, found.first, state.seen, state.episode)
+    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+        """W; traced."""
+        return self.errors(key, model, seen, bonus, self.bonus_scale, self.clip)
 
-    def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
-    ) -> tuple[State, Info]:
-        """Visits and frequencies."""
-        seen = state.seen.learn(model, evidence, trajectory)
-        return State(state.policy, state.W, seen, state.episode + 1), Info({"W": state.W})
-
-    def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
-        """The best policy in p_hat."""
-        return state.seen.plan(model.space, reward)
+    def misjudged(self, error: Any) -> Any:
+        """3e sqrt(w) + w."""
+        return misjudged(error)
 
     def claim(self, model: TabularModel, state: State) -> Certificate:
         """2 (3e sqrt(w) + w), with the paper's constants whatever explored."""
@@ -118,12 +77,16 @@ class RFExpress(Explorer):
         return float(_first(self, model, seen))
 
     def errors(
-        self, key: Array, model: TabularModel, seen: Frequencies, bonus_scale: float, clip: bool
+        self,
+        key: Array,
+        model: TabularModel,
+        seen: Frequencies,
+        bonus: Float[Array, "T S A"],
+        bonus_scale: float,
+        clip: bool,
     ) -> Errors:
         """W; traced."""
         H = model.space.horizon
-        n = seen.visits.astype(jnp.float64)
-        bonus = 15 * H**2 * self.beta(model, n) / jnp.maximum(n, 1)
         scales, caps = jnp.full(H, bonus_scale, jnp.float64), jnp.full(H, float(H) if clip else jnp.inf)
         return carry_back(key, model.space, seen, bonus, scales, caps, 1 + 1 / H)
 
@@ -131,11 +94,6 @@ class RFExpress(Explorer):
         """The threshold for n KL(p_hat, p); traced."""
         H, S, A = model.space.sizes
         return jnp.log(3 * S * A * H / self.delta) + S * jnp.log(8 * math.e * (n + 1))
-
-    def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
-        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
-        stops = np.flatnonzero(misjudged(np.asarray(records["W"])) <= eps / 2)
-        return int(stops[0]) if stops.size else None
 
 
 def misjudged(w: Any) -> Any:
@@ -146,4 +104,5 @@ def misjudged(w: Any) -> Any:
 @eqx.filter_jit
 def _first(explorer: RFExpress, model: TabularModel, seen: Frequencies) -> Float[Array, ""]:
     """w with the paper's constants."""
-    return explorer.errors(jax.random.key(0), model, seen, 1.0, True).first
+    bonus = explorer.bonus(model, seen.visits)
+    return explorer.errors(jax.random.key(0), model, seen, bonus, 1.0, True).first

@@ -19,85 +19,45 @@ Departures:
     2. bonus_scale multiplies the bonus while exploring, as in the authors' code; never in `claim`. Pairs without visits
        count as n = 1 in the bonus, as there; at bonus_scale >= 1 the minimum is then at its cap, as printed.
     3. Ties are settled by lot, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
-    4. p_hat without visits is even over the possible successors, printed as 1/S, and leads nowhere with `successors`;
-       it matters without clipping only.
+    4. p_hat without visits is even over the possible successors, printed as 1/S; it matters without clipping only.
 """
 
 import math
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._x64 import Leaf, to_device, x64
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import (
-    BonusScale,
-    Clip,
-    Delta,
-    PoolSteps,
-    Successors,
-    check_bonus,
-    check_successors,
-)
-from horizonfree.explorers.per_step import Errors, Frequencies, carry_back, why_void
+from horizonfree._x64 import to_device, x64
+from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.rollout import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
 from horizonfree.models.tabular.model import TabularModel
 
 
-class State(eqx.Module):
-    """The policy, E_1 at the start when it was made, and what was seen."""
-
-    policy: Int[Leaf, "*batch H S"]
-    E: Float[Leaf, "*batch"]
-    seen: Frequencies
-    episode: Int[Leaf, "*batch"]
-
-
-class RFUCRL(Explorer):
+class RFUCRL(ByErrors):
     """RF-UCRL (Kaufmann et al. 2021), for unknown tables: where values may be misjudged most."""
 
-    clip: Clip = False
-    bonus_scale: BonusScale = 1.0
-    pool_steps: PoolSteps = False
-    successors: Successors = None
-    delta: Delta = 0.05
-    learns: ClassVar[type[Model]] = TabularModel
+    number: ClassVar[str] = "E"
 
-    def __check_init__(self) -> None:
-        check_bonus(self.bonus_scale, self.delta)
-        check_successors(self.successors)
+    def largest(self, H: int) -> float:
+        """H-1."""
+        return H - 1.0
 
-    def init(self, model: TabularModel) -> State:
-        """No visits."""
-        H, S, _ = model.space.sizes
-        seen = Frequencies.nothing(model.space, 1 if self.pool_steps else H, self.successors)
-        return State(jnp.zeros((H, S), jnp.int32), jnp.asarray(H - 1.0), seen, jnp.int32(0))
+    def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
+        """sqrt(2 beta(n)/n); traced."""
+        n = jnp.asarray(n, jnp.float64)
+        return jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
-        """Greedy in E."""
-        found = self.errors(key, model, state.seen, left(model.space.horizon), self.bonus_scale, self.clip)
-        return State(found.policy, found.first, state.seen, state.episode)
+    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+        """E; traced."""
+        largest = left(model.space.horizon)
+        return self.errors(key, model, seen, bonus, largest, self.bonus_scale, self.clip)
 
-    def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
-    ) -> tuple[State, Info]:
-        """Visits and frequencies."""
-        seen = state.seen.learn(model, evidence, trajectory)
-        return State(state.policy, state.E, seen, state.episode + 1), Info({"E": state.E})
-
-    def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
-        """The best policy in p_hat."""
-        return state.seen.plan(model.space, reward)
+    def misjudged(self, error: Any) -> Any:
+        """E itself."""
+        return error
 
     def claim(self, model: TabularModel, state: State) -> Certificate:
         """2U, with the paper's constants whatever explored."""
@@ -119,13 +79,12 @@ class RFUCRL(Explorer):
         key: Array,
         model: TabularModel,
         seen: Frequencies,
+        bonus: Float[Array, "T S A"],
         largest: Float[Array, " H"],
         bonus_scale: float,
         clip: bool,
     ) -> Errors:
         """E, where the rewards after each step sum to at most `largest`; traced."""
-        n = seen.visits.astype(jnp.float64)
-        bonus = jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
         caps = largest if clip else jnp.full_like(largest, jnp.inf)
         return carry_back(key, model.space, seen, bonus, bonus_scale * largest, caps)
 
@@ -135,11 +94,6 @@ class RFUCRL(Explorer):
         pairs = S * A * (1 if self.pool_steps else H)
         spread = (S - 1) * jnp.log(math.e * (1 + n / max(S - 1, 1)))
         return jnp.log(2 * pairs / self.delta) + spread
-
-    def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
-        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
-        stops = np.flatnonzero(np.asarray(records["E"]) <= eps / 2)
-        return int(stops[0]) if stops.size else None
 
 
 def left(H: int) -> Float[Array, " H"]:
@@ -152,4 +106,5 @@ def _first(
     explorer: RFUCRL, model: TabularModel, seen: Frequencies, largest: Float[Array, " H"]
 ) -> Float[Array, ""]:
     """The bound at the start, with the paper's constants."""
-    return explorer.errors(jax.random.key(0), model, seen, largest, 1.0, True).first
+    bonus = explorer.bonus(model, seen.visits)
+    return explorer.errors(jax.random.key(0), model, seen, bonus, largest, 1.0, True).first

@@ -10,8 +10,8 @@ Algorithm: stages k = 1..K, K = ceil(log2(1/eps)) + 1, of equally many episodes.
     c1 = 460/9, c3 = 544/9, iota = ln(2/delta); it is made anew when a count has doubled or Y has changed. A stage ends
     with its episodes, or when Y is empty. Plans: value iteration in p_hat; nothing is counted after a pair that has
     fewer visits than the last stage wants.
-Symbols: visits and frequencies N, n, p_hat of all steps together. `reach` in the rows is the optimistic probability to
-    take a goal, `goals` how many there are.
+Symbols: visits and frequencies N, n, p_hat of all steps together, as the paper's kernel is shared by the steps: there
+    is nothing to pool. `reach` in the rows is the optimistic probability to take a goal, `goals` how many there are.
 Guarantee: the paper proves S^2 A/eps^2 episodes up to logarithms, of H too, for rewards of total at most 1. Of this
     reconstruction nothing is proved and nothing is claimed; certificates of its evidence hold as for every explorer.
 Departures:
@@ -35,7 +35,7 @@ from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import BonusScale, Delta, Episodes, check_bonus
-from horizonfree.explorers.per_step import by_lot, slots_first
+from horizonfree.explorers.per_step import by_lot, moments, slots_first
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.interface import Model
@@ -120,9 +120,7 @@ class SSTP(Explorer):
         iota = jnp.log(2 / self.delta)
 
         def back(V: Array, lot: Array) -> tuple[Array, Array]:
-            v = V[slots_first(model.space.succ)]
-            mean = (prob * v).sum(0)
-            variance = (prob * (v - mean) ** 2).sum(0)
+            mean, variance = moments(prob, V[slots_first(model.space.succ)])
             b = self.bonus_scale * (C1 * jnp.sqrt(variance * iota / n) + C3 * iota / n)
             Q = jnp.where(is_goal, 1.0, jnp.minimum(1.0, mean + jnp.where(known, 0.0, b)))
             return Q.max(-1), by_lot(lot, Q)

@@ -33,12 +33,16 @@ PATIENCE = 50  # a policy is kept for k/50 episodes after episode k
 
 
 class State(eqx.Module):
-    """The policy, what it promises, and after which episode the next is made."""
+    """The policy, what it promises, and for how many more episodes it stands."""
 
     policy: Int[Array, "H S"]
     promise: Float[Array, ""]
-    until: Int[Array, ""]
-    is_due: Bool[Array, ""]
+    left: Int[Array, ""]
+
+    @property
+    def is_due(self) -> Bool[Array, "*batch"]:
+        """Whether the next episode needs a new one."""
+        return jnp.less_equal(self.left, 0)
 
 
 class TabularDesign(Explorer):
@@ -50,7 +54,7 @@ class TabularDesign(Explorer):
     def init(self, model: TabularModel) -> State:
         """No design yet."""
         H, S, _ = model.space.sizes
-        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.int32(0), jnp.asarray(True))
+        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.int32(0))
 
     def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
         """The best policy for the bonuses of now, and how long it is kept."""
@@ -62,8 +66,7 @@ class TabularDesign(Explorer):
         # where nothing was seen or known it leads nowhere
         kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), known))
         policy, V = optimal_jax(kernel, reward, TIE)
-        k = evidence.episodes
-        return State(policy, model.space.at_start(V[0]), k + 1 + k // PATIENCE, jnp.asarray(False))
+        return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // PATIENCE)
 
     def bonus(self, model: TabularModel, evidence: Evidence) -> Float[Array, "S A"]:
         """About the radius of every pair's ball; traced."""
@@ -78,8 +81,7 @@ class TabularDesign(Explorer):
         self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """All that is learnt is in the evidence."""
-        is_due = evidence.episodes >= state.until
-        return State(state.policy, state.promise, state.until, is_due), Info({"promise": state.promise})
+        return State(state.policy, state.promise, state.left - 1), Info({"promise": state.promise})
 
     def plan(
         self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]

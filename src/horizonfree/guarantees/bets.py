@@ -11,7 +11,7 @@ from horizonfree.errors import OptionError
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
 LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
 LATEST = 2**31 - 1  # no run has more episodes
-LATE = 0.9  # of the weight for the bet after a fifth of a declared budget; the rest is for before
+LATE = 0.9  # of the weight for the late bet of a declared budget; the rest is for the bet from the start
 
 
 class Bets(NamedTuple):
@@ -21,17 +21,18 @@ class Bets(NamedTuple):
     weights: Float[np.ndarray, " J"]
 
 
-def ladder(budget: int | None = None) -> Bets:
+def ladder(budget: int | None = None, burn_in: int = 5) -> Bets:
     """The bets without a budget, good at any time; or with a budget of K episodes.
 
-    Then they start at K/5, which is the best start for K (it minimises slack / (K - start) for few unknowns), and at 0.
+    Then they start at K/burn_in and at 0. K/5 is the best start of mixtures (it minimises slack / (K - start) for few
+    unknowns); the class of models says what is best for it.
     """
     if budget is None:
         bets = LADDER
-    elif budget < 5:
+    elif budget < burn_in:
         bets = {0: 1.0}
     else:
-        bets = {0: 1 - LATE, min(budget // 5, LATEST): LATE}
+        bets = {0: 1 - LATE, min(budget // burn_in, LATEST): LATE}
     return Bets(np.array(list(bets), np.int32), np.array(list(bets.values())))
 
 

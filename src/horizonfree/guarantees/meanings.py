@@ -18,6 +18,9 @@ MEANINGS = {
     "pairs": "pairs (s,a) whose transitions are unknown",
     "known": "of these, the ones of which something is known",
     "least": "visits of the least visited of them",
+    "features": "features of a pair (s,a), whose measures are unknown",
+    "width": "how far, in total variation, the least known row of the estimate may be from the truth",
+    "beta": "how many times its statistical width a row may be off, for all functions of the next state at once",
     "V_hat": "the explorer's own uncertainty, when it was smallest",
     "four_V_hat": "the gap, if the explorer's search were exact",
     "relaxed": "a bound above the explorer's own uncertainty, without a search",
@@ -26,5 +29,6 @@ MEANINGS = {
     "E": "by how much a value may be misjudged, for rewards in [0, 1] at every step",
     "U": "by how much a value may be misjudged, for rewards of total at most 1",
     "W": "RF-Express's own uncertainty w: a value is misjudged by at most 3e sqrt(w) + w",
+    "needed": "episodes that the paper's own guarantee needs, with its constants",
     "V": "optimistic value of the explorer's last policy for its own reward",
 }

@@ -75,7 +75,8 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
         raise RewardError(
             f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
         )
-    if not isinstance(rewards, (list, tuple, np.ndarray)) or not len(rewards):
+    is_list = isinstance(rewards, (list, tuple)) or (isinstance(rewards, np.ndarray) and rewards.ndim > 0)
+    if not is_list or not len(rewards):
         raise RewardError(
             f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
         )

@@ -7,6 +7,7 @@ hold at every number of episodes, for data gathered by any explorer, and all tog
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -22,7 +23,9 @@ from horizonfree.guarantees.certificate import Certificate, forecast, proved, ro
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
 
-TIMES = 1.25 ** np.arange(1, 42)  # as much data, up to 10,000 times, that a forecast for one reward looks at
+TIMES = [
+    1.25**k for k in range(1, 42)
+]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
 @eqx.filter_jit
@@ -89,7 +92,7 @@ def for_reward(
     Where the class is refuted nothing is certified, and the value may be anything.
     """
     bounds: Bounds = to_numpy(_bounds(model, confidence, *_given(reward, policy)))
-    if confidence.is_refuted:
+    if confidence.is_refuted or bounds.is_refuted:
         return Bounds(bounds.value, leaf(np.zeros(())), leaf(np.ones(())), bounds.gaps), _rejected(confidence)
     gaps, method, eps = _smallest(model, bounds)
     parts = confidence.parts() | gaps
@@ -108,10 +111,13 @@ def for_family(
     """The largest gap of several policies, each for its own reward: all hold together, at no cost in delta."""
     if confidence.is_refuted:
         return _rejected(confidence)
-    found = [
-        _smallest(model, to_numpy(_bounds(model, confidence, *_given(reward, policy))))[1:]
+    bounds: list[Bounds] = [
+        to_numpy(_bounds(model, confidence, *_given(reward, policy)))
         for reward, policy in zip(rewards, policies)
     ]
+    if any(x.is_refuted for x in bounds):
+        return _rejected(confidence)
+    found = [_smallest(model, x)[1:] for x in bounds]
     worst = max(range(len(found)), key=lambda i: found[i][1])
     method, eps = found[worst]
     median = float(np.median([eps for _, eps in found]))
@@ -167,11 +173,15 @@ def _forecast(
     target = target_below(eps)
     if not target:
         return ""
-    for times in TIMES:
-        later, episodes = confidence.after(float(times))
-        if _smallest(model, to_numpy(_bounds(model, later, reward, policy)))[2] <= target:
-            return forecast(target, episodes)
-    return forecast(target, math.inf)
+
+    def is_enough(times: float) -> bool:
+        later, _ = confidence.after(times)
+        return _smallest(model, to_numpy(_bounds(model, later, reward, policy)))[2] <= target
+
+    if not is_enough(TIMES[-1]):
+        return forecast(target, math.inf)
+    enough = TIMES[bisect_left(TIMES, True, key=is_enough)]
+    return forecast(target, confidence.after(enough)[1])
 
 
 def _rejected(confidence: Confidence) -> Certificate:

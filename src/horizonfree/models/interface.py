@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
@@ -29,13 +30,14 @@ class Bounds(eqx.Module):
     """What a policy can lose for one reward, by several proofs, and between which numbers its true value lies.
 
     `value` is its value under the estimate. All for totals in [0, 1]; a gap may exceed 1, or be nan where its proof
-    could not be computed.
+    could not be computed. `is_refuted`: the bounds contradict each other; no parameter of the class explains the data.
     """
 
     value: Float[Leaf, ""]
     low: Float[Leaf, ""]
     high: Float[Leaf, ""]
     gaps: dict[str, Float[Leaf, ""]]
+    is_refuted: Bool[Leaf, ""] = eqx.field(default_factory=lambda: np.asarray(False))
 
 
 class Intervals(NamedTuple):
@@ -48,6 +50,14 @@ class Intervals(NamedTuple):
     low: Float[np.ndarray, " d"]
     high: Float[np.ndarray, " d"]
     is_learnable: Bool[np.ndarray, " d"]
+
+
+class Told(NamedTuple):
+    """What a report says of a class: how states share what they teach, what inefficiency counts, what was learnt."""
+
+    teaching: str
+    counted: str
+    learnt: str
 
 
 class Confidence(eqx.Module):
@@ -90,22 +100,36 @@ class Model(eqx.Module):
     """A class of dynamics on a space.
 
     `methods` names its certificates for every reward, "uniform" first; `derived` the fields that are computed from the
-    others, which a stored run keeps as they were; `explorer` the one to explore with where none is named.
+    others, which a stored run keeps as they were; `explorer` the one to explore with where none is named; `burn_in` the
+    part of a declared budget, one in so many, after which its late bet starts.
     """
 
     space: eqx.AbstractVar[Space]
     methods: eqx.AbstractClassVar[tuple[str, ...]]
     derived: eqx.AbstractClassVar[tuple[str, ...]]
     explorer: eqx.AbstractClassVar[str]
+    burn_in: eqx.AbstractClassVar[int]
 
     @property
     @abc.abstractmethod
     def num_unknown(self) -> int:
         """q, how many numbers there are to learn."""
 
+    @property
+    @abc.abstractmethod
+    def told(self) -> Told:
+        """The class in the words of a report."""
+
     @abc.abstractmethod
     def check(self) -> None:
         """Refuse a model that could not have been built, where it comes from a file."""
+
+    def declaring(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
+        """The same class, where rewards that are declared before the first episode have sharper certificates."""
+        raise OptionError(
+            "rewards= declares rewards before the first episode; the certificates of this class hold for every reward "
+            "alike: leave it out, and plan for them afterwards"
+        )
 
     @abc.abstractmethod
     def kernel(self, parameter: Any) -> Kernel:

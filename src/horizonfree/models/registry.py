@@ -1,10 +1,15 @@
 """The classes of models by name: one line each."""
 
 from horizonfree.models.interface import Model
+from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 
-CLASSES: dict[str, type[Model]] = {"mixture": MixtureModel, "tabular": TabularModel}
+CLASSES: dict[str, type[Model]] = {
+    "linear": LinearModel,
+    "mixture": MixtureModel,
+    "tabular": TabularModel,
+}
 
 
 def class_name(model: Model) -> str:

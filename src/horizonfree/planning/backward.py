@@ -4,9 +4,9 @@
 
 Ties go to the lowest action. A policy is an integer table [H, S] or action probabilities [H, S, A].
 
-`optimal_jax`, `evaluate_jax` and `visits_jax` are traceable, for use inside compiled calls. `optimal`, `evaluate`
-and `visits` take and return NumPy arrays, one reward or policy or a batch of them. `optimal` alone chooses between
-compiled forms: XLA on a GPU, the loops of loops.py on a CPU and for what is small.
+`optimal_jax`, `stationary_jax`, `evaluate_jax` and `visits_jax` are traceable, for use inside compiled calls.
+`optimal`, `evaluate` and `visits` take and return NumPy arrays, one reward or policy or a batch of them. `optimal`
+alone chooses between compiled forms: XLA on a GPU, the loops of loops.py on a CPU and for what is small.
 """
 
 import math
@@ -50,6 +50,18 @@ def optimal_jax(
     end = jnp.zeros(kernel.num_states)
     _, (policy, V) = jax.lax.scan(step, end, reward, reverse=True)
     return policy, jnp.concatenate([V, end[None]])
+
+
+def stationary_jax(
+    kernel: Kernel, reward: Float[Array, "S A"], horizon: int, slack: float = 0.0
+) -> tuple[Int[Array, "{horizon} S"], Float[Array, " S"]]:
+    """The greedy policy and V_1 of a reward that is the same at every step, and stays as small; traceable."""
+
+    def step(V: Array, _: None) -> tuple[Array, Array]:
+        return _backup(kernel, reward, V, slack)
+
+    first, policy = jax.lax.scan(step, jnp.zeros(kernel.num_states), length=horizon, reverse=True)
+    return policy, first
 
 
 def _backup(

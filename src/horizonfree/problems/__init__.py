@@ -1,13 +1,15 @@
 """Systems to explore: named ones, one's own, and Gymnasium's."""
 
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
+from horizonfree.problems.linear import LinearMDP
 from horizonfree.problems.mixture import Mixture
-from horizonfree.problems.named import chains, grids, lower_bounds, operations, random
+from horizonfree.problems.named import chains, grids, linear, lower_bounds, operations, random
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
 from horizonfree.problems.tabular import Tabular
 
 __all__ = [
+    "LinearMDP",
     "Mixture",
     "Parameter",
     "Problem",
@@ -16,6 +18,7 @@ __all__ = [
     "chains",
     "from_gymnasium",
     "grids",
+    "linear",
     "lower_bounds",
     "make",
     "operations",

@@ -12,7 +12,7 @@ from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
 from horizonfree.models.mixture import features, row_sums
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
 from horizonfree.models.mixture.valid import longest
-from horizonfree.problems.problem import Problem
+from horizonfree.problems.problem import Problem, described
 
 
 class Mixture:
@@ -119,11 +119,5 @@ def _longest(packed: features.Packed) -> float:
 
 def _problem(model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
     """Theta in the units it was given in; stored in the units of the normalised features."""
-    if not isinstance(name, str):
-        raise OptionError(f"name is {shown(name)}; it must be text")
-    if not (layout is None or isinstance(layout, Mapping)):
-        raise OptionError(
-            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
-        )
     truth = None if theta is None else model.parameter(theta, "the given truth")
-    return Problem(model, truth, name, None, layout or {})
+    return described(model, truth, name, layout)

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from horizonfree._inputs import shown
 from horizonfree.errors import OptionError, SimulationError
+from horizonfree.mdp.rewards import family
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
 
@@ -57,7 +58,7 @@ class Problem:
         """The true transition probabilities, for simulation and scoring."""
         if self.truth is None:
             raise SimulationError(
-                f"problem {self.name!r} has no truth, so it cannot simulate itself; pass weights= or theta= when "
+                f"problem {self.name!r} has no truth, so it cannot simulate itself; pass weights=, theta= or mu= when "
                 "you build it, or explore a real environment with known=problem"
             )
         return self.model.kernel(self.truth)
@@ -66,6 +67,15 @@ class Problem:
         """The same system with episodes from elsewhere, or of another length; None leaves it as it is."""
         space = moved(self.space, start, horizon)
         return replace(self, model=eqx.tree_at(lambda x: x.space, self.model, space), recipe=None)
+
+    def declaring(self, rewards: Any) -> "Problem":
+        """The same system, with rewards of interest declared before the first episode: a list, "goals", "occupancies".
+
+        Certificates of plans for these are sharper then; for classes of which that is true, linear MDPs.
+        """
+        _, checked = family(self, rewards)
+        model = self.model.declaring(np.stack([x.table for x in checked]))
+        return replace(self, model=model, recipe=None)
 
     def seen_as(self, kind: str, *, support: str = "any") -> "Problem":
         """The same system as a learner sees it who knows less: kind "tabular", an unknown table.
@@ -83,3 +93,14 @@ class Problem:
         from horizonfree.problems.gymnasium.to_env import ProblemEnv
 
         return ProblemEnv(self, reward)
+
+
+def described(model: Model, truth: Any, name: Any, layout: Any) -> Problem:
+    """A problem without a recipe; refuses what is no name and no layout."""
+    if not isinstance(name, str):
+        raise OptionError(f"name is {shown(name)}; it must be text")
+    if not (layout is None or isinstance(layout, Mapping)):
+        raise OptionError(
+            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
+        )
+    return Problem(model, truth, name, None, layout or {})

@@ -11,7 +11,7 @@ from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.space import LONGEST, Space
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
-from horizonfree.problems.problem import Problem
+from horizonfree.problems.problem import Problem, described
 
 LARGEST_TABLE = 2**31 - 1  # states or actions
 UNKNOWN = "unknown"  # where episodes start
@@ -45,7 +45,7 @@ class Tabular:
         if isinstance(start, str):
             possible, start, horizon = _drawn(possible, start, horizon)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
-        return _problem(model, None, name, layout)
+        return described(model, None, name, layout)
 
     @staticmethod
     def from_table(
@@ -68,7 +68,7 @@ class Tabular:
             raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
         possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, terminal)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
-        return _problem(model, model.parameter(table, "P"), name, layout)
+        return described(model, model.parameter(table, "P"), name, layout)
 
 
 def seen_as(problem: Problem, support: str = "any") -> Problem:
@@ -86,12 +86,12 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
         model = TabularModel(space, leaf(unknown_pairs(space)), True)
         prob = None if truth is None else np.maximum(np.asarray(truth.prob), 0.0)
         known = None if prob is None else prob / prob.sum(-1, keepdims=True)
-        return _problem(model, known, problem.name, problem.layout)
+        return described(model, known, problem.name, problem.layout)
     possible, _ = _possible(space.num_states, space.num_actions, "any", None, _never_left(space))
     start = space.start if space.initial is None else space.initial
     model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False)
     table = None if truth is None else model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
-    return _problem(model, table, problem.name, problem.layout)
+    return described(model, table, problem.name, problem.layout)
 
 
 def _never_left(space: Space) -> np.ndarray:
@@ -149,13 +149,3 @@ def _states(terminal: Any, S: int) -> np.ndarray:
     if bad.size:
         raise ShapeError(f"terminal is {shown(terminal)}; it must list states, 0 to {S - 1}")
     return states
-
-
-def _problem(model: TabularModel, truth: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
-    if not isinstance(name, str):
-        raise OptionError(f"name is {shown(name)}; it must be text")
-    if not (layout is None or isinstance(layout, Mapping)):
-        raise OptionError(
-            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
-        )
-    return Problem(model, truth, name, None, layout or {})

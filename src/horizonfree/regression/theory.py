@@ -71,7 +71,7 @@ class Line:
     meaning: str
 
 
-def _in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
 
     def plain(x: Any) -> Any:
@@ -85,48 +85,48 @@ def _in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return called
 
 
-@_in_doubles
+@in_doubles
 def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None) -> float:
     """Radius beta_k of HF-UCRL-RFE++ at episode k.
 
     Without M, delta is the failure probability of one regression, as the main theorem prints it; with the number M of
     moment orders it is that of the whole algorithm.
     """
-    _check(k=k, d=d, H=H, B=B, delta=delta)
+    check(k=k, d=d, H=H, B=B, delta=delta)
     if M is not None:
         whole(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
     return float(radius.beta_hf(k, Sizes(d, H, B), delta, M=M))
 
 
-@_in_doubles
+@in_doubles
 def moment_orders(K: float, H: int) -> int:
     """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
-    _check(K=K, H=H)
+    check(K=K, H=H)
     return _moment_orders(math.ceil(K), int(H))
 
 
-@_in_doubles
+@in_doubles
 def iota(K: float, d: int, H: int, B: float) -> float:
     """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
-    _check(K=K, d=d, H=H, B=B)
+    check(K=K, d=d, H=H, B=B)
     alpha, _, lam = radius.parameters(Sizes(d, H, B))
     return math.log1p(K * H / (d * lam * alpha**2))
 
 
-@_in_doubles
+@in_doubles
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
-    _check(K=K, H=H)
+    check(K=K, H=H)
     share(delta, "delta")
     return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
 
 
-@_in_doubles
+@in_doubles
 def coefficients(
     K: float, delta: float, d: int, H: int, B: float, *, split: bool = True, mended: bool = False
 ) -> Coefficients:
     """A1 and A2 for K episodes, as printed or with the slips of the proof mended."""
-    _check(K=K, d=d, H=H, B=B, delta=delta)
+    check(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
     alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
     b = beta(K, d, H, B, delta, M if split else None)
@@ -145,7 +145,7 @@ def coefficients(
     return Coefficients(A1, A2)
 
 
-@_in_doubles
+@in_doubles
 def suboptimality(
     K: float,
     delta: float,
@@ -165,7 +165,7 @@ def suboptimality(
     return _unit(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
 
 
-@_in_doubles
+@in_doubles
 def sample_complexity(
     eps: float,
     delta: float,
@@ -182,7 +182,7 @@ def sample_complexity(
     With probability 1 - delta, says the print; the proof supports the larger number that `mended=True` gives.
     The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
     """
-    _check(eps=eps, delta=delta, d=d, H=H, B=B)
+    check(eps=eps, delta=delta, d=d, H=H, B=B)
     eps = eps / _unit(scale, H)
     K = 1.0
     while True:
@@ -193,7 +193,7 @@ def sample_complexity(
         K = enough
 
 
-@_in_doubles
+@in_doubles
 def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total") -> int:
     """No algorithm is (eps, delta)-correct on every linear mixture MDP of these sizes with fewer episodes.
 
@@ -202,7 +202,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
     Otherwise 0, which says nothing (large eps, delta >= 1/4, d = 1, H = 1 or B <= 1). Proof in docs/theory.md.
     """
-    _check(eps=eps, delta=delta, d=d, H=H, B=B)
+    check(eps=eps, delta=delta, d=d, H=H, B=B)
     unit = _unit(scale, H)
     if B <= 1 or delta >= 0.25:
         return 0
@@ -212,7 +212,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     return 0 if least > K else math.ceil(K)
 
 
-@_in_doubles
+@in_doubles
 def table(
     eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
 ) -> list[Line]:
@@ -260,7 +260,7 @@ def _unit(scale: Scale, H: int) -> int:
     return units[scale]
 
 
-def _check(**values: float) -> None:
+def check(**values: float) -> None:
     """Refuse numbers outside their ranges."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):

@@ -33,11 +33,17 @@ def figure(height: float, columns: int = 1, rows: int = 1, width: float = WIDTH)
     return fig, fig.subplots(rows, columns, squeeze=False)
 
 
-def gaps(histories: dict[str, list[Moment]], has_truth: bool, worst_goal: str) -> "Figure":
+def gaps(
+    histories: dict[str, list[Moment]],
+    has_truth: bool,
+    worst_goal: str,
+    ahead: Sequence[tuple[float, float]] = (),
+) -> "Figure":
     """The certified gap against episodes, and beside it the true one where it is known; one line per run.
 
-    `worst_goal` says what the true one is the loss at.
+    `worst_goal` says what the true one is the loss at. `ahead`: a forecast, in place of the true gap.
     """
+    has_truth = has_truth and not ahead
     fig, axes = figure(2.9, 2 if has_truth else 1)
     colors, dashes = (ACCENT, WARM, MUTED, INK), ("-", "--", ":")
     for i, (name, history) in enumerate(histories.items()):
@@ -47,15 +53,18 @@ def gaps(histories: dict[str, list[Moment]], has_truth: bool, worst_goal: str) -
         if has_truth:
             true = [max(m.true_gap, SMALLEST) for m in history]
             axes[0, 1].plot(k, true, label=written(name), markerfacecolor=CELL, **line)
+    if ahead:
+        axes[0, 0].plot(*zip(*ahead), color=ACCENT, linestyle="--", linewidth=1.1)
     ticks = sorted({m.episodes for history in histories.values() for m in history})
+    ticks = [ticks[-1] * times for times in (1, 3, 10, 30, 100)] if ahead else ticks
     for ax in axes.flat:
         ax.set(xscale="log", xlabel="episodes")
-        _plain(ax.xaxis, _spread(ticks))
+        plain(ax.xaxis, spread(ticks))
     axes[0, 0].set(title="proved: at most this is lost, any reward", ylim=(0, 1.06))
     axes[0, 0].axhline(1, color=MUTED, linewidth=0.8, zorder=0)
     if has_truth:
         axes[0, 1].set(title=f"really lost, at the {worst_goal}", yscale="log", ylim=(SMALLEST / 2, 1.5))
-        _plain(axes[0, 1].yaxis, [10.0**power for power in range(-6, 1)])
+        plain(axes[0, 1].yaxis, [10.0**power for power in range(-6, 1)])
     if len(histories) > 1:
         axes[0, 0].legend(loc="lower left", fontsize=8.5)
     return fig
@@ -194,7 +203,7 @@ def _height(problem: Problem, width: float) -> float:
     return float(np.clip(width * lines / columns, 0.7, 12))
 
 
-def _spread(ticks: list[int]) -> list[int]:
+def spread(ticks: list[int]) -> list[int]:
     """Those of the ticks whose labels do not run into the one before, on a logarithmic axis."""
     kept: list[int] = []
     for k in reversed(ticks):
@@ -203,7 +212,7 @@ def _spread(ticks: list[int]) -> list[int]:
     return kept[::-1]
 
 
-def _plain(axis: Any, ticks: Sequence[float]) -> None:
+def plain(axis: Any, ticks: Sequence[float]) -> None:
     """Ticks at these numbers, written out."""
     axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0") for x in ticks])
     axis.set_ticks([], minor=True)

@@ -17,7 +17,7 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
 from horizonfree.report.headline import certified, name_of, of_goals
-from horizonfree.report.history import GoalStates, Moment, goal_states, moments
+from horizonfree.report.history import GoalStates, Moment, ahead, goal_states, moments
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -47,7 +47,10 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """One run at one confidence. `certificate` is for every reward, `family` for the goals together."""
+    """One run at one confidence. `certificate` is for every reward, `family` for the goals together.
+
+    `ahead` is a forecast, made where the evidence tells of no earlier moment.
+    """
 
     problem: Problem
     explorer: str
@@ -59,6 +62,7 @@ class Facts:
     certificate: Certificate
     family: Certificate
     history: list[Moment]
+    ahead: list[tuple[float, float]]
     goals: GoalStates
     records: Mapping[str, np.ndarray]
     visits: Int[np.ndarray, " S"]
@@ -126,6 +130,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
     run = as_known(run)
     name, options = explorer_of(run)
     confidence, model = run.confidence(delta), run.problem.model
+    history = moments(run, delta)
     return Facts(
         problem=run.problem,
         explorer=name,
@@ -136,7 +141,8 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         num_unknown=model.num_unknown,
         certificate=run.certificate(delta),
         family=of_goals(run, delta),
-        history=moments(run, delta),
+        history=history,
+        ahead=ahead(run, delta) if len(history) == 1 else [],
         goals=goal_states(run),
         records=run.records,
         visits=np.asarray(run.evidence.visits).sum(axis=1),
@@ -153,7 +159,7 @@ def explorer_of(run: Run) -> tuple[str, dict[str, Any]]:
     if run.explorer is None:
         return LOGGED, {}
     name, options = describe(run.explorer)
-    return label(name), options
+    return label(name, options), options
 
 
 def saw_reward(options: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ def draw_all(found: Facts) -> dict[str, "Figure"]:
     """The figures of facts that are already there."""
     with theme.style():
         drawn = {
-            "gap": draw.gaps({found.explorer: found.history}, found.has_truth, found.worst_goal),
+            "gap": draw.gaps({found.explorer: found.history}, found.has_truth, found.worst_goal, found.ahead),
             "states": draw.states(found),
             "weights": draw.weights(found),
             "records": draw.records(found),

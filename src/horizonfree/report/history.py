@@ -1,4 +1,7 @@
-"""What a run knew at earlier moments, from its evidence alone: nothing is simulated again."""
+"""What a run knew at earlier moments, from its evidence alone: nothing is simulated again.
+
+Evidence of tables is counts, which do not tell when: there the present is the only moment, and a forecast looks ahead.
+"""
 
 from typing import NamedTuple
 
@@ -16,6 +19,7 @@ from horizonfree.runs.run import Run
 
 GOALS = 64  # the most goal rewards that the true gap is measured on
 GOAL_BYTES = 2**27  # bytes that their tables may take
+TIMES = np.geomspace(1, 100, 21)  # as much data that a forecast looks at
 
 
 class Moment(NamedTuple):
@@ -51,6 +55,15 @@ def moments(run: Run, delta: float) -> list[Moment]:
         )
         found.append(moment)
     return found
+
+
+def ahead(run: Run, delta: float) -> list[tuple[float, float]]:
+    """(episodes, certified gap) to be expected if the estimate stays; nothing where nothing is proved yet."""
+    confidence = run.confidence(delta)
+    if confidence.is_refuted or run.problem.model.num_unknown == 0 or not confidence.eps < 1:
+        return []
+    later = [confidence.after(float(times)) for times in TIMES]
+    return [(run.episodes + more, float(found.eps)) for found, more in later]
 
 
 def _true_gap(run: Run, confidence: Confidence, rewards: Float[np.ndarray, "R H S A"]) -> float:

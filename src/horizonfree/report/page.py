@@ -34,8 +34,8 @@ def write_page(found: Facts, path: str | Path) -> Path:
     """The report of facts that are already there."""
     images = {name: theme.inline_svg(figure, name) for name, figure in draw_all(found).items()}
     told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
-    text = _environment().get_template("report.html").render(figures=images, **told)
-    return _write(path, text)
+    text = environment().get_template("report.html").render(figures=images, **told)
+    return write_text(path, text)
 
 
 def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float = 0.05) -> Path:
@@ -48,7 +48,7 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
         figure = draw.gaps({name: x.history for name, x in found.items()}, has_truth, worst_goal)
     problems = sorted({_problem_line(x) for x in found.values()})
     text = (
-        _environment()
+        environment()
         .get_template("compare.html")
         .render(
             runs=found,
@@ -62,7 +62,7 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
             versions=versions(),
         )
     )
-    return _write(path, text)
+    return write_text(path, text)
 
 
 def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, Any]]:
@@ -102,7 +102,8 @@ def _problem_line(found: Facts) -> str:
     return f"{p.name}: {p.num_states} states, {p.num_actions} actions, {p.horizon} steps an episode"
 
 
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """The templates, and how numbers are written in them."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -158,7 +159,7 @@ def setting(x: Any) -> str:
     return f"array {list(x.shape)}" if isinstance(x, np.ndarray) else str(x)
 
 
-def _write(path: str | Path, text: str) -> Path:
+def write_text(path: str | Path, text: str) -> Path:
     """The whole file or nothing; an error names the file that was asked for."""
     path = Path(path)
     partial = path.parent / f".{path.name}.{os.getpid()}"

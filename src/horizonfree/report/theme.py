@@ -94,9 +94,12 @@ def written(text: str) -> str:
 
 
 def inline_svg(figure: "Figure", name: str) -> str:
-    """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations."""
+    """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations.
+
+    What is called "is-NAME" (its gid) becomes of the class NAME.
+    """
     text = to_svg(figure, name)
-    text = text[text.index("<svg") :]
+    text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', text[text.index("<svg") :])
     used = set(re.findall(r"#([\w-]+)[\")]", text))
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)

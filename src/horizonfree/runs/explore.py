@@ -12,7 +12,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import begin
-from horizonfree.explorers.registry import find, make_explorer
+from horizonfree.explorers.registry import EXPLORERS, find, make_explorer
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp import rewards
 from horizonfree.models.interface import Model
@@ -43,6 +43,7 @@ def explore(
     until_eps: float | None = None,
     delta: float = 0.05,
     reward: Any = None,
+    rewards: Any = None,
     progress: bool | None = None,
     out: str | PathLike[str] | None = None,
     save_episodes: int | None = None,
@@ -54,7 +55,7 @@ def explore(
     problem: a Problem with its truth, which simulates itself; or a Gymnasium environment that is only stepped, with
         `known=` the problem it belongs to (and `encode=`, observation -> state, where its states are not integers).
         Without known= nothing is known of it: an unknown table, of `horizon` steps (its time limit) from `start` (a
-        state, a distribution or "unknown"; by default what it says, or where its first reset leads).
+        state, a distribution or "unknown"; by default what it says, or where its first resets lead, if to one state).
     explorer: a name (`explorers()` lists them, `options` are theirs) or an Explorer; by default the one for the class.
     episodes: how many; with until_eps, at most how many.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
@@ -62,6 +63,8 @@ def explore(
     delta: failure probability of the certificates asked for, and of the explorer's own confidence sets.
     budget: declare the number of episodes beforehand for sharper certificates around it; more or fewer may follow.
     reward: for until_eps, and for explorers that use one.
+    rewards: of a linear MDP, those of interest, declared beforehand for sharper certificates: a list, "goals" (to end
+        in a state, for each) or "occupancies" (to stay in it). Every other reward can be planned for, too.
     progress: show progress; by default when standard error is a terminal.
     out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
         after a crash, load(out).resume() goes on from the last one.
@@ -69,6 +72,7 @@ def explore(
     flag(progress, "progress")
     world = _world(problem, known, horizon, start)
     is_simulated = world is problem
+    world = world if rewards is None else world.declaring(rewards)
     asked, saving = check(episodes, until_eps, delta, budget), _saving(save_episodes, save_seconds)
     check_seed(seed)
     given = {
@@ -81,7 +85,7 @@ def explore(
         check_reward_matters(kind, reward)
     end = until(world, 0, asked, reward)
     model = to_device(world.model)
-    first = to_numpy(_begin(kind, model, model.nothing(ladder(asked.budget))))
+    first = to_numpy(_begin(kind, model, model.nothing(ladder(asked.budget, model.burn_in))))
     run = Run(world, kind, int(seed), first, {}, is_simulated, end)
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:
@@ -173,9 +177,14 @@ def build_explorer(
     if not isinstance(problem.model, kind.learns):
         raise OptionError(
             f"explorer {explorer!r} learns a {kind.learns.__name__}, but this problem has a "
-            f"{type(problem.model).__name__}; choose another explorer{_advice(kind)}"
+            f"{type(problem.model).__name__}; choose another explorer: {_fitting(problem.model)}{_advice(kind)}"
         )
     return kind
+
+
+def _fitting(model: Model) -> str:
+    """The explorers for a class."""
+    return ", ".join(name for name, entry in EXPLORERS.items() if isinstance(model, entry.kind.learns))
 
 
 def _advice(explorer: Explorer) -> str:

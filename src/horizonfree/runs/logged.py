@@ -35,7 +35,7 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
     trajectories = _trajectories(problem.space, *_rows(problem.space, episodes))
     budget = None if budget is None else count(budget, "budget")
     model = to_device(problem.model)
-    after = _replay(model, model.nothing(ladder(budget)), to_device(trajectories))
+    after = _replay(model, model.nothing(ladder(budget, model.burn_in)), to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
     return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False)
 

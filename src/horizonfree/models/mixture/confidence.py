@@ -6,6 +6,8 @@ bounds the gap of such a plan for every reward at once. docs/certificates.md has
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,8 +23,8 @@ from horizonfree.models.interface import Confidence
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
-from horizonfree.models.mixture.rows import at_slots, norm
-from horizonfree.models.mixture.steps import Compared, compare, hellinger
+from horizonfree.models.mixture.rows import norm
+from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 
 EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
@@ -138,13 +140,16 @@ def confidence(
         return jnp.where(eps < 1, eps, 1 + (ball.width * valid.free).mean()), eps, ball, compared
 
     J = evidence.starts.shape[0]
+    # bets that have not begun know nothing: one of them speaks for all, where none has
+    is_begun = (evidence.starts < evidence.episodes) | (jnp.arange(J) == jnp.argmin(evidence.starts))
     counts = jnp.concatenate([evidence.since, evidence.row_counts[None]])
     losses, weights = jnp.append(evidence.loss, evidence.table_loss), jnp.append(evidence.weights, 1.0)
     fits = jax.lax.map(fit, counts)
     # theta_hat may be gap above the minimum of L
     slacks = losses - jnp.log(delta * weights) - fits.loss + fits.gap
-    score, *all_bets = jax.lax.map(one, (counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]))
-    best = smallest(score)
+    bets = counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]
+    score, *all_bets = jax.lax.map(lambda x: where_begun(one, *x), (is_begun, bets))
+    best = smallest(jnp.where(is_begun, score, jnp.inf))
     eps, ball, compared = jax.tree.map(lambda x: x[best], all_bets)
     return MixtureConfidence(
         kernel=space.kernel(phi @ ball.theta),
@@ -164,9 +169,15 @@ def confidence(
     )
 
 
+def where_begun(one: Callable[[Any], Any], is_begun: Bool[Array, ""], bet: Any) -> Any:
+    """What is said of a bet; zeros, at no cost, where it has not begun."""
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, bet))
+    return jax.lax.cond(is_begun, one, lambda _: nothing, bet)
+
+
 def _largest_loss(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
     """What a plan in the estimate can lose for every theta of the ellipsoid."""
-    z = at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
+    z = tilts(space, valid, ball)
 
     def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
         return norm(

@@ -13,7 +13,7 @@ from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import pseudo_counts
 from horizonfree.models.mixture.rows import at_slots, coordinates, whiten
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.planning.backward import TIE, optimal_jax
+from horizonfree.planning.backward import TIE, stationary_jax
 
 
 def design(
@@ -31,8 +31,8 @@ def design(
     promise = (whiten(F, at.z) ** 2).sum(-1) / p_free  # tr(F^-1 z z') / p of one slot
     kernel = space.kernel(at_slots(p, valid.row_of))
     gain = at_slots(promise, valid.row_of).sum(-1) * space.reachable[:, None]
-    policy, V = optimal_jax(kernel, jnp.broadcast_to(gain, space.sizes), TIE)
-    return policy, space.at_start(V[0])
+    policy, V = stationary_jax(kernel, gain, space.horizon, TIE)
+    return policy, space.at_start(V)
 
 
 def inefficiency(space: Space, valid: ValidSet, evidence: Evidence) -> Float[Array, ""]:

@@ -25,7 +25,6 @@ from horizonfree.models.mixture.likelihood import Fit
 from horizonfree.models.mixture.rows import coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
 
-FEW = 16  # the largest q for which XLA multiplies matrices faster as sums than one by one
 ROUNDS = 6  # of tightening; the last ones change little
 NEWTON = 6  # steps for the inverse of psi below 0
 SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
@@ -117,14 +116,8 @@ def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
     if M.shape[-1] == 0:
         return jnp.zeros(M.shape[:-2])
-    # Matrices side by side: products of many small ones become plain sums.
-    M = jnp.moveaxis(M, (-2, -1), (0, 1))
-    scale = jnp.abs(M).max(axis=(0, 1))
-    power = M / jnp.where(scale > 0, scale, 1.0)
+    scale = jnp.abs(M).max(axis=(-2, -1))
+    power = M / jnp.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
-        power = (power[:, :, None] * power[None]).sum(1) if len(M) <= FEW else _square(power)
-    return scale * jnp.sqrt((power**2).sum(axis=(0, 1))) ** (1 / 8)
-
-
-def _square(M: Float[Array, "q q *b"]) -> Float[Array, "q q *b"]:
-    return jnp.einsum("ij...,jk...->ik...", M, M)
+        power = power @ power
+    return scale * jnp.sqrt((power**2).sum(axis=(-2, -1))) ** (1 / 8)

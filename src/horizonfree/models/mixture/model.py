@@ -23,7 +23,7 @@ from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, library, make_space, values
-from horizonfree.models.interface import Bounds, Intervals, Model, Policy
+from horizonfree.models.interface import Bounds, Intervals, Model, Policy, Told
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
@@ -51,6 +51,7 @@ class MixtureModel(Model):
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "information"
+    burn_in: ClassVar[int] = 5
 
     @property
     def dim(self) -> int:
@@ -79,6 +80,16 @@ class MixtureModel(Model):
     def num_unknown(self) -> int:
         """q, the directions in which the parameter is not known."""
         return self.valid.num_free
+
+    @property
+    def told(self) -> Told:
+        """Weights that all states share; what can be told of them is drawn."""
+        return Told(
+            "States share what they teach, so a state that was never visited can still be known well.",
+            f"unknown directions, {self.num_unknown}",
+            "No weight can be told from what happens in an episode alone; only the transition probabilities matter, "
+            "and their doubt is drawn above.",
+        )
 
     def phi_V(self, V: Float[Leaf, "*batch S"]) -> Float[Array, "*batch S A d"]:
         """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; NumPy in, NumPy out, or traced."""

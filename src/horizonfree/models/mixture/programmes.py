@@ -4,9 +4,9 @@ Theta = {theta : X theta >= 0, C theta = 1}, X the distinct feature rows and C t
 """
 
 import numpy as np
+import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
 import scipy.sparse as sp
 from jaxtyping import Bool, Float
-from scipy.optimize import linprog
 
 from horizonfree.errors import FeatureError
 
@@ -21,7 +21,7 @@ def extent_along(
     """The smallest and the largest <direction, theta> over Theta."""
     ends = []
     for sign in (1.0, -1.0):
-        result = linprog(
+        result = scipy.optimize.linprog(
             sign * direction,
             A_ub=-rows,
             b_ub=np.zeros(len(rows)),
@@ -44,7 +44,7 @@ def relative_interior_point(
     theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
     """
     (R, d), m = rows.shape, len(sums)
-    result = linprog(
+    result = scipy.optimize.linprog(
         np.r_[np.zeros(d), -1.0],
         A_ub=np.c_[-rows, np.ones(R)],
         b_ub=np.zeros(R),
@@ -74,7 +74,7 @@ def relative_interior_point(
         )
     if is_inside(result.x[:d]):
         return result.x[:d], np.ones(R, bool)
-    result = linprog(
+    result = scipy.optimize.linprog(
         np.r_[np.zeros(d + 1), -np.ones(R)],
         A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
         b_ub=np.zeros(R),

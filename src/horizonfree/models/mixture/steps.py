@@ -74,6 +74,11 @@ def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
     return Steps(kernel, jnp.where(nowhere, jnp.inf, 0.0), jnp.where(nowhere, 1.0, 0.0))
 
 
+def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[Array, "S A n q"]:
+    """z on the successor lists, P_theta = p + z'u; nothing at unreachable states; traceable."""
+    return at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
+
+
 def left_out(valid: ValidSet, ball: Ellipsoid, below: Float[Array, ""] | float) -> Bool[Array, " R"]:
     """Rows to which theta_hat gives less than `below` and theta may give nothing; traceable."""
     is_out: Array = valid.free & (ball.below >= 1) & (ball.p < below)

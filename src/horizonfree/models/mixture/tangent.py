@@ -26,8 +26,8 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Bounds, Policy
 from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.ellipsoid import opnorm
-from horizonfree.models.mixture.rows import at_slots, norm
-from horizonfree.models.mixture.steps import Compared
+from horizonfree.models.mixture.rows import norm
+from horizonfree.models.mixture.steps import Compared, tilts
 from horizonfree.models.mixture.valid import ValidSet
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
@@ -219,7 +219,7 @@ def _at_start(
     """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state."""
     S, H, q = space.num_states, space.horizon, confidence.ball.z.shape[1]
     e = q if q <= SECOND_ORDER else 0
-    z = at_slots(confidence.ball.z, valid.row_of) * space.reachable[:, None, None, None]
+    z = tilts(space, valid, confidence.ball)
     world = World(confidence.step.kernel.prob, z, space, confidence.compared)
     o = jnp.zeros(S)
     end = Values(o, o, o, o, o, o, o, o, o, jnp.zeros((S, q)), jnp.zeros((S, e, e)))

@@ -101,19 +101,36 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
     """Theta of features phi, of which parameters no longer than `bound` count; refuses what drowns in rounding.
 
     hull: the parameters are weights of kernels, and none is negative; left out where virtual rows cannot say it.
-    Costs one look at every feature and one small linear programme, two with a hull.
+    Costs one look at every feature and one small linear programme.
     """
     rows, row_of = _rows(phi)
     sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
-    d, R = phi.shape[-1], len(rows)
-    valid = _around(space, rows, row_of, sums, np.zeros(R, bool))
-    if hull and len(sums) == 1 and (sums > 0).all() and valid.num_free == d - 1 > 0:
-        row_of = np.where(row_of == R, R + d, row_of)
-        weights = np.diag(sums[0])
-        valid = _around(space, np.vstack([rows, weights]), row_of, sums, np.arange(R + d) >= R)
+    R = len(rows)
+    if hull and _tell_weights(space, rows, row_of, sums):
+        rows = np.vstack([rows, np.diag(sums[0])])
+        row_of = np.where(row_of == R, len(rows), row_of)
+    valid = _around(space, rows, row_of, sums, np.arange(len(rows)) >= R)
     _check_drowned(valid, bound, *_effects(valid, np.asarray(space.reachable)))
     _check_positive(valid, np.asarray(space.succ))
     return valid
+
+
+def _tell_weights(
+    space: Space,
+    rows: Float[np.ndarray, "R d"],
+    row_of: Int[np.ndarray, "S A n"],
+    sums: Float[np.ndarray, "m d"],
+) -> bool:
+    """Whether virtual rows can say that no weight is negative: one row sum for all, and q = d - 1.
+
+    Rows of kernels are not negative, so none is zero on all of Theta, and Theta spans what keeps the row sum.
+    """
+    if len(sums) > 1 or not (sums > 0).all() or (rows < 0).any():
+        return False
+    affine = null_space(sums)
+    seen = np.isin(np.arange(len(rows)), row_of[np.asarray(space.reachable)])
+    learnt = range_of_transpose(rows[seen] @ affine, float(np.abs(rows).max()))
+    return bool(learnt.shape[1] == rows.shape[1] - 1 > 0)
 
 
 def longest(phi: Float[np.ndarray, "S A n d"]) -> float:

@@ -48,17 +48,22 @@ def nothing(space: Space, bets: Bets) -> Evidence:
 def learn(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence:
     """Evidence after one more episode; traceable. Steps that were not seen count for nothing."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
-    n = space.succ.shape[2]
-    is_slot = (j >= 0) & (j < n)
-    is_possible = is_slot & space.support[s, a, jnp.where(is_slot, j, 0)]
-    wrong: Array = (~is_possible & (j != UNSEEN)).sum(dtype=jnp.int32)
+    is_counted = is_possible(space, trajectory)
+    wrong: Array = (~is_counted & (j != UNSEEN)).sum(dtype=jnp.int32)
     return Evidence(
-        counts=evidence.counts.at[s, a, jnp.where(is_possible, j, n)].add(1, mode="drop"),
+        counts=evidence.counts.at[s, a, jnp.where(is_counted, j, space.succ.shape[2])].add(1, mode="drop"),
         starts=evidence.starts,
         weights=evidence.weights,
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + wrong,
     )
+
+
+def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
+    """Which steps were seen, and are possible; traceable."""
+    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
+    is_slot = (j >= 0) & (j < space.succ.shape[2])
+    return is_slot & space.support[s, a, jnp.where(is_slot, j, 0)]
 
 
 class Seen(eqx.Module):

@@ -18,13 +18,13 @@ from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
-from horizonfree.models.interface import Bounds, Model, Policy
+from horizonfree.models.interface import Bounds, Model, Policy, Told
 from horizonfree.models.tabular import evidence as ev
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import Evidence, Seen
 from horizonfree.models.tabular.tangent import reward_bounds
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.backward import stationary_jax
 
 MOST_ENTRIES = 2**28  # of the successor lists
 HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
@@ -40,6 +40,7 @@ class TabularModel(Model):
     methods: ClassVar[tuple[str, ...]] = ("uniform",)
     derived: ClassVar[tuple[str, ...]] = ()
     explorer: ClassVar[str] = "tabular-design"
+    burn_in: ClassVar[int] = 5
 
     def check(self) -> None:
         """The pairs must be those that the space leaves unknown."""
@@ -56,6 +57,16 @@ class TabularModel(Model):
     def num_unknown(self) -> int:
         """X, the number of unknown pairs."""
         return len(self.pairs)
+
+    @property
+    def told(self) -> Told:
+        """Every pair by itself."""
+        return Told(
+            "Every pair of a state and an action is learnt by itself.",
+            f"unknown pairs, {self.num_unknown}",
+            f"A table of transition probabilities, {self.num_unknown} unknown pairs of a state and an action; their "
+            "doubt is drawn above.",
+        )
 
     def kernel(self, parameter: Float[Leaf, "S A n"]) -> Kernel:
         """The table itself."""
@@ -153,8 +164,8 @@ class TabularModel(Model):
             return jnp.zeros(())
         s, a = self.pairs.T
         promise = jnp.zeros(self.space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], HALF))
-        _, V = optimal_jax(self.estimate(evidence), jnp.broadcast_to(promise, self.space.sizes))
-        return evidence.episodes * self.space.at_start(V[0]) / len(self.pairs)
+        _, V = stationary_jax(self.estimate(evidence), promise, self.space.horizon)
+        return evidence.episodes * self.space.at_start(V) / len(self.pairs)
 
     def earlier(self, evidence: Evidence) -> list[Evidence]:
         """Counts do not tell when."""

@@ -3,6 +3,9 @@
 States and actions are those of its discrete spaces, the horizon is its time limit. After termination it counts as
 staying where it ended, so a state in which episodes end is never left; one that ends some episodes and not others is
 two states, and such an environment is refused when it shows that (live.py).
+
+Where episodes start is what the environment says of it. Where it says nothing a few resets are looked at before the
+first episode: if they agree, that state is taken to be the start; if not, the caller must say.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import shown
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
-from horizonfree.problems.gymnasium.live import state_of
+from horizonfree.problems.gymnasium.live import check_is_env, state_of
 from horizonfree.problems.gymnasium.table import absorbing, read_table
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import Tabular
@@ -20,22 +22,20 @@ from horizonfree.problems.tabular import Tabular
 if TYPE_CHECKING:
     import gymnasium
 
+LOOKS = 20  # resets of an environment that does not say where it starts
+
 
 def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, start: Any = None) -> Problem:
     """The environment as a table of which every transition is unknown, and any state may follow any other.
 
     horizon: the environment's time limit unless given. start: a state, a distribution over states, or "unknown" (one
     more state to start from, and one more step: problems/tabular.py); by default what the environment says of it
-    (`initial_state_distrib`, as Gymnasium's toys do), or the state of its first reset. Where its table `P` can be
-    read, states in which it always ends are known to be so; nothing else is taken from it.
+    (`initial_state_distrib`, as Gymnasium's toys do), or the state to which all of its first resets lead. Where its
+    table `P` can be read, states in which it always ends are known to be so; nothing else is taken from it.
     """
     from gymnasium.spaces import Discrete
 
-    lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
-    if lacking:
-        raise ShapeError(
-            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
-        )
+    check_is_env(env)
     sizes = []
     for kind, space in (("observation", env.observation_space), ("action", env.action_space)):
         if not isinstance(space, Discrete):
@@ -70,8 +70,14 @@ def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " 
     said = getattr(env.unwrapped, "initial_state_distrib", None)
     if said is not None and np.shape(said) == (S,):
         return np.asarray(said, np.float64)
-    observation, _ = env.reset(seed=0)
-    return state_of(env, observation)
+    first = sorted({state_of(env, env.reset(seed=seed)[0]) for seed in range(LOOKS)})
+    if len(first) > 1:
+        raise OptionError(
+            f"the environment does not say where episodes start, and {LOOKS} resets led to {len(first)} states, "
+            f"{first[0]} and {first[1]} among them; pass start='unknown' (one more state, numbered {S}, and one more "
+            "step, the first, in which the start is drawn), or a distribution over the states: start=[...]"
+        )
+    return first[0]
 
 
 def _terminal(env: "gymnasium.Env[Any, Any]", S: int) -> list[int]:

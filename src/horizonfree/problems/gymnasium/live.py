@@ -26,6 +26,15 @@ class Attempt(NamedTuple):
     end: tuple[int, int] | None
 
 
+def check_is_env(env: Any) -> None:
+    """Refuse what is no environment."""
+    lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
+    if lacking:
+        raise ShapeError(
+            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
+        )
+
+
 def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None) -> None:
     """Refuse an environment whose spaces are not the states and actions of the known class.
 
@@ -34,11 +43,7 @@ def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Enco
     """
     from gymnasium.spaces import Discrete
 
-    lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
-    if lacking:
-        raise ShapeError(
-            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
-        )
+    check_is_env(env)
     if not (encode is None or callable(encode)):
         raise OptionError(f"encode is {shown(encode)}; it must be a function from observations to states")
     sizes = {"action": space.num_actions}

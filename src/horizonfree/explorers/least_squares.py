@@ -1,0 +1,205 @@
+"""Least squares on features phi(s,a), backwards over the steps: what the explorers of linear MDPs share.
+
+P(s'|s,a) = <phi(s,a), mu(s')>, so that [P V](s,a) = <phi(s,a), w> with w = sum_s' mu(s') V(s'). Of transitions with
+weights g (1 unless an algorithm says otherwise), of every step apart (T = H, steps="own", as the papers have it) or of
+all steps together (T = 1, steps="pooled", as mu is the same at all of them):
+
+    gram = sum g phi phi',   cross = sum g phi e_{s'}',   Lam = gram + lam I,   w = Lam^-1 (cross V)
+
+cross V comes first: Lam^-1 cross would cost d^2 S. The inverse is kept as a root, W'W = Lam^-1. Backwards from
+V_{H+1} = 0, with what each algorithm gains at a pair (its own reward and bonus together),
+
+    Q_h = clip( phi w_h + gain_h, low, cap ),   V_h = max_a Q_h.
+
+Tables of pairs have actions before states: maxima over actions are then of whole rows. Actions that tie are settled by
+lot: under a cap all of them do, and the lowest would be the only one ever tried.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._inputs import shown
+from horizonfree._x64 import Leaf, Number
+from horizonfree.errors import OptionError
+from horizonfree.explorers.interface import Planned
+from horizonfree.mdp.rollout import Trajectory
+from horizonfree.models.linear.evidence import Evidence
+from horizonfree.models.linear.model import LinearModel
+from horizonfree.planning.backward import greedy, nearly_best
+from horizonfree.regression.ridge import inverse_root
+
+Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
+STEPS = ("pooled", "own")
+FEW = 32  # features up to which their products are kept
+
+
+def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse what is none of the choices."""
+    if value not in choices:
+        raise OptionError(f"{name} is {shown(value)}; it must be {' or '.join(map(repr, choices))}")
+
+
+class Sums(eqx.Module):
+    """gram and cross, of each step or of all."""
+
+    gram: Float[Leaf, "*batch T d d"]
+    cross: Float[Leaf, "*batch T d S"]
+
+    @classmethod
+    def nothing(cls, model: LinearModel, tables: int) -> "Sums":
+        """No transitions; `tables` is H or 1."""
+        S, _, d = model.phi.shape
+        return cls(jnp.zeros((tables, d, d)), jnp.zeros((tables, d, S)))
+
+    def learn(
+        self, model: LinearModel, trajectory: Trajectory, weight: Float[Array, " H"] | float = 1.0
+    ) -> "Sums":
+        """After one more episode, its transitions so weighted; those that were not seen add nothing; traced."""
+        x, s_next = rows(model, trajectory), trajectory.s[1:]
+        wx = jnp.broadcast_to(jnp.asarray(weight, float), s_next.shape)[:, None] * x
+        if len(self.gram) == 1:
+            cross = self.cross.at[0, :, s_next].add(wx)
+            return Sums(self.gram + (wx.T @ x)[None], cross)
+        h = jnp.arange(len(s_next))
+        return Sums(self.gram + wx[:, :, None] * x[:, None, :], self.cross.at[h, :, s_next].add(wx))
+
+
+def own_sums(model: LinearModel, steps: str) -> Sums | None:
+    """What an explorer has to keep itself before the first episode: nothing where the evidence has it."""
+    return Sums.nothing(model, model.space.horizon) if steps == "own" else None
+
+
+def sums_of(own: Sums | None, evidence: Evidence) -> Sums:
+    """The explorer's own sums, or those of all steps, which the evidence has."""
+    return Sums(evidence.gram[None], evidence.cross[None]) if own is None else own
+
+
+def seen_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
+    """Which steps of an episode were seen; traced."""
+    return (trajectory.j >= 0) & (trajectory.j < model.space.num_states)
+
+
+def rows(model: LinearModel, trajectory: Trajectory) -> Float[Array, "H d"]:
+    """phi of the pairs of an episode, zero where a step was not seen; traced."""
+    x = model.phi[trajectory.s[:-1], trajectory.a]
+    return jnp.where(seen_steps(model, trajectory)[:, None], x, 0.0)
+
+
+class Fit(NamedTuple):
+    """Regressions: a root W'W = Lam^-1, and cross."""
+
+    W: Float[Array, "T d d"]
+    cross: Float[Array, "T d S"]
+
+    @classmethod
+    def of(cls, sums: Sums, lam: Number) -> "Fit":
+        """With a ridge lam; traced."""
+        gram = jnp.asarray(sums.gram)
+        W, _ = inverse_root(gram + lam * jnp.eye(gram.shape[-1]))
+        return cls(W, jnp.asarray(sums.cross))
+
+    def w(self, V: Float[Array, "H S"]) -> Float[Array, "H d"]:
+        """Lam^-1 (cross V) of every step, for values of each; traced."""
+        return (jnp.swapaxes(self.W, 1, 2) @ (self.W @ (self.cross @ V[..., None])))[..., 0]
+
+    def predicted(self, model: LinearModel, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+        """phi w: the estimate of the next value after every pair, for values of each step; traced."""
+        H, S = V.shape
+        return (self.w(V) @ pairs(model).T).reshape(H, -1, S)
+
+    def missing(self, model: LinearModel) -> Float[Array, "T A S"]:
+        """max{0, 1 - phi'Lam^-1 (cross 1)}: the mass that the ridge takes from every row of the estimate; traced."""
+        return jnp.maximum(0.0, 1 - self.predicted(model, jnp.ones(self.cross.shape[::2])))
+
+
+def pairs(model: LinearModel) -> Float[Array, "AS d"]:
+    """phi, actions before states."""
+    return jnp.swapaxes(jnp.asarray(model.phi), 0, 1).reshape(-1, model.phi.shape[-1])
+
+
+def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A S"]:
+    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as by W phi."""
+    T, d, _ = W.shape
+    x = pairs(model).T
+    if d <= FEW:
+        i, j = np.triu_indices(d)
+        products = np.where(i == j, 1.0, 2.0)[:, None] * x[i] * x[j]
+        squares = (jnp.swapaxes(W, 1, 2) @ W)[:, i, j] @ products
+    else:
+        squares = ((W.reshape(T * d, d) @ x) ** 2).reshape(T, d, -1).sum(1)
+    return squares.reshape(T, *model.phi.shape[1::-1])
+
+
+class Backed(NamedTuple):
+    """Q of every step, and V_1..V_{H+1}."""
+
+    Q: Float[Array, "H A S"]
+    V: Float[Array, "H1 S"]
+
+
+def carry_back(
+    model: LinearModel,
+    fit: Fit,
+    gain: Float[Array, "_ A S"],
+    *,
+    low: Number = -jnp.inf,
+    cap: Number = jnp.inf,
+    missing: Float[Array, "_ A S"] | None = None,
+) -> Backed:
+    """The recursion above; tables are of every step or of all. missing: mass that goes to the best state; traced."""
+    H, S, A = model.space.sizes
+    phi = pairs(model)
+    tables = {"W": fit.W, "cross": fit.cross, "gain": gain} | (
+        {} if missing is None else {"missing": missing}
+    )
+    shared = {name: x[0] for name, x in tables.items() if len(x) == 1}
+    own = {name: x for name, x in tables.items() if len(x) > 1}
+
+    def step(V: Array, own: dict[str, Array]) -> tuple[Array, tuple[Array, Array]]:
+        now = shared | own
+        Q = (phi @ ((now["W"] @ (now["cross"] @ V)) @ now["W"])).reshape(A, S) + now["gain"]
+        if missing is not None:
+            Q = Q + now["missing"] * V.max()
+        Q = jnp.clip(Q, low, cap)
+        V = Q.max(0)
+        return V, (Q, V)
+
+    end = jnp.zeros(S)
+    _, (Q, V) = jax.lax.scan(step, end, own, length=H, reverse=True)
+    return Backed(Q, jnp.concatenate([V, end[None]]))
+
+
+def settled(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
+    """The greedy actions; of those that are best, or nearly, a lot of 16 bits picks one; traced."""
+    H, A, S = Q.shape
+    bits = jax.random.bits(
+        key, (-(-H * S // 4),), jnp.uint64
+    )  # four lots at a time: drawing them is what costs
+    lots = jax.lax.bitcast_convert_type(bits, jnp.uint16).reshape(-1)[: H * S].reshape(H, S)
+    is_best = nearly_best(Q, 1)
+    rank = jnp.cumsum(is_best, axis=1, dtype=jnp.uint32)
+    wanted = ((lots.astype(jnp.uint32) * rank[:, -1]) >> 16) + 1
+    actions = jnp.arange(A, dtype=jnp.int32)[:, None]
+    return jnp.where(is_best & (rank == wanted[:, None]), actions, 0).sum(1, dtype=jnp.int32)
+
+
+def until_step(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
+    """The policy up to a step, even draws of an action after it; traced."""
+    after = (jnp.arange(len(policy)) > last)[:, None, None]
+    return jnp.where(after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
+
+
+def plan(
+    model: LinearModel, sums: Sums, lam: Number, reward: Float[Array, "H S A"], bonus: Number = 0.0
+) -> Planned:
+    """Least-squares value iteration for a reward of total at most 1: values in [0, 1], bonus ||phi||; traced."""
+    fit = Fit.of(sums, lam)
+    gain = jnp.swapaxes(reward, 1, 2) + bonus * jnp.sqrt(norms_sq(model, fit.W))
+    Q, V = carry_back(model, fit, gain, low=0.0, cap=1.0)
+    policy = jax.vmap(greedy)(jnp.swapaxes(Q, 1, 2))[1]
+    return Planned(policy, V)

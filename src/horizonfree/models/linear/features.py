@@ -1,0 +1,120 @@
+"""Features of a linear MDP: what phi [S, A, d] and mu [d, S] must be, and the coordinates in which to judge them.
+
+    <phi(s,a), mu(s')> = P(s'|s,a)      needs      <phi(s,a), sum_s' mu(s')> = 1 for every pair
+
+so 1 must be a combination of the features. mu is unique, and nothing of it is unbounded, only if they are independent.
+In coordinates in which phi [SA, d] has orthonormal columns (`whitening`), ||mu V|| = ||P V|| <= sqrt(SA) for V in
+[0,1]^S: there tolerances mean the same for all features.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import numbers
+from horizonfree.errors import FeatureError, KernelError, ShapeError
+
+MOST_ENTRIES = 2**28  # of the table [S, A, S]
+ONES = 1e-9  # to which features must be able to sum to one
+APART = 1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
+NEGATIVE = 1e-12  # of a probability, by rounding
+LARGE = 1e100  # features whose squares are finite
+
+
+def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
+    """Features divided by their largest norm, and that norm; refuses those of no linear MDP."""
+    phi = numbers(given, "phi")
+    if phi.ndim != 3 or 0 in phi.shape:
+        raise ShapeError(f"phi has shape {phi.shape}; it must be [S, A, d], d features of every pair (s,a)")
+    S, A = phi.shape[:2]
+    if S * A * S > MOST_ENTRIES:
+        raise ShapeError(f"{S:,} states and {A:,} actions make a table of {S * A * S:,} entries, too many")
+    bad = np.argwhere(~(np.abs(phi) < LARGE))
+    if bad.size:
+        s, a, i = bad[0]
+        raise FeatureError(
+            f"phi(s={s}, a={a})[{i}] is {phi[s, a, i]:.6g}; features are finite numbers below {LARGE:g}"
+        )
+    unit = float(np.linalg.norm(phi, axis=-1).max())
+    if unit == 0:
+        raise FeatureError("phi(s=0, a=0) and all other features are 0; give features that tell pairs apart")
+    check_sums(phi / unit)
+    check_apart(phi / unit)
+    return phi / unit, unit
+
+
+def check_sums(phi: Float[np.ndarray, "S A d"]) -> None:
+    """Refuse features of which no combination is 1 in every pair, naming the first pair that spoils it."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    scale = np.linalg.norm(flat, axis=0)
+    w = np.linalg.lstsq(flat / np.where(scale > 0, scale, 1.0), np.ones(len(flat)), rcond=None)[0]
+    total = (flat / np.where(scale > 0, scale, 1.0)) @ w
+    bad = np.flatnonzero(~(np.abs(total - 1) <= ONES))
+    if bad.size:
+        s, a = divmod(int(bad[0]), phi.shape[1])
+        raise FeatureError(
+            f"phi(s={s}, a={a}) = {np.array2string(phi[s, a], precision=4, threshold=8)}: no mu makes the "
+            f"probabilities of every pair sum to 1 (the nearest gives this pair {total[bad[0]]:.6g}); add a feature "
+            "that is 1 everywhere, or divide the features of each pair by their sum"
+        )
+
+
+def check_apart(phi: Float[np.ndarray, "S A d"]) -> None:
+    """Refuse features of which one is (nearly) a combination of others: mu could not be told from the data."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    scale = np.linalg.norm(flat, axis=0)
+    unit = flat / np.where(scale > 0, scale, 1.0)
+    values = np.linalg.svd(unit, compute_uv=False)
+    if len(flat) >= len(scale) and values[-1] > APART * values[0]:
+        return
+    d = len(scale)
+    left = np.array([np.linalg.norm(_rest(unit[:, :i], unit[:, i])) for i in range(d)])
+    i = int(np.flatnonzero(left <= max(APART * values[0], left.min()))[0])
+    raise FeatureError(
+        f"feature {i}, {phi[0, 0, i]:.6g} at (s=0, a=0), is a combination of those before it, up to {left[i]:.2g} of "
+        f"its size, so mu cannot be told from data; leave it out: {d - 1} features allow the same kernels"
+    )
+
+
+def _rest(before: Float[np.ndarray, "n i"], column: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """What is left of a column beside those before it."""
+    if not before.shape[1]:
+        return column
+    left: np.ndarray = column - before @ np.linalg.lstsq(before, column, rcond=None)[0]
+    return left
+
+
+def whitening(phi: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "d d"]:
+    """W such that phi W [SA, d] has orthonormal columns."""
+    triangle = np.linalg.qr(phi.reshape(-1, phi.shape[-1]), mode="r")
+    return np.asarray(np.linalg.inv(triangle))
+
+
+def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str) -> Float[np.ndarray, "d S"]:
+    """mu of the features as given, brought to those divided by `unit`; refuses what is no kernel."""
+    S, _, d = phi.shape
+    mu = numbers(given, name)
+    if mu.shape != (d, S):
+        raise ShapeError(f"{name} has shape {mu.shape}; it must be [d, S] = {(d, S)}")
+    bad = np.argwhere(~np.isfinite(mu))
+    if bad.size:
+        raise FeatureError(f"{name}{bad[0].tolist()} is {mu[tuple(bad[0])]}; it must be finite")
+    mu = mu * unit
+    P = phi @ mu
+    bad = np.argwhere(~(P >= -NEGATIVE))
+    if bad.size:
+        s, a, s_next = bad[0]
+        raise KernelError(
+            f"{name}: the probability <phi, mu> of (s={s}, a={a}) -> {s_next} is {P[s, a, s_next]:.6g}; every one must "
+            "be >= 0"
+        )
+    total = P.sum(-1)
+    bad = np.argwhere(~(np.abs(total - 1) <= ONES))
+    if bad.size:
+        s, a = bad[0]
+        raise KernelError(
+            f"{name}: the probabilities of (s={s}, a={a}) sum to {total[s, a]:.12g}; they must sum to 1 "
+            f"(tolerance {ONES:g})"
+        )
+    return np.asarray(mu)

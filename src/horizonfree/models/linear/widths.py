@@ -1,0 +1,103 @@
+"""How far a row of the estimate can be from the truth, for one bet.
+
+V0 is the Gram matrix of the episodes before the bet, V1 and C1 are the sums since. With R = rho ratio V0 + lam I, fixed
+when the bet starts, x = phi(s,a) in the span of V1, and L a level (below),
+
+    Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
+    |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
+
+- of fixed functions V, at level L = log(their number / delta), or of all V at once, at L = (S-1) log 2 + log(1/delta),
+as what is bounded is linear in V and does not see constants, so that only the 2^(S-1) vertices of the cube matter.
+
+P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that changes; a pair outside of the span is
+`is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e). docs/linear.md has
+the proof, and that the coordinates in which V1 is inverted do not matter: they are those of `features.whitening`.
+"""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from horizonfree._x64 import Number
+
+RHO, LAM = 0.25, 1.0
+RATIO = 9.0  # of the episodes in a bet to those before it, as R expects them
+SPAN = 1e-9  # how far from the span of V1 a feature may be
+KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
+NOISE = 1e-13  # by which entries of the sums may err, as a share
+
+
+class Fit(eqx.Module):
+    """The estimate of one bet, and how sure of it we are."""
+
+    raw: Float[Array, "S A S"]  # x'Mhat
+    prob: Float[Array, "S A S"]  # P~
+    X: Float[Array, "S A d"]
+    e: Float[Array, "S A"]
+    is_bad: Bool[Array, "S A"]
+    logdet: Float[Array, ""]
+
+    @property
+    def n(self) -> Float[Array, "S A"]:
+        """|X|."""
+        return jnp.sqrt((self.X**2).sum(-1))
+
+    def beta(self, L: Float[Array, ""]) -> Float[Array, ""]:
+        """beta(L); traceable."""
+        return jnp.sqrt((self.logdet / 2 + L) / 2)
+
+    def width(self, beta: Float[Array, ""]) -> Float[Array, "S A"]:
+        """By how much P~ V may differ from P V, for V in [0,1]^S; traceable."""
+        return jnp.where(self.is_bad, 1.0, jnp.minimum(1.0, beta * self.n + self.e))
+
+
+def fit(
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V0: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    C1: Float[Array, "d S"],
+    ratio: Number = RATIO,
+) -> Fit:
+    """The estimate of the data since a bet started; traceable."""
+    S, A, d = phi.shape
+    x, V = phi @ white, white.T @ V1 @ white
+    R = white.T @ (RHO * ratio * V0 + LAM * jnp.eye(d)) @ white
+    size, U = jnp.linalg.eigh((V + V.T) / 2)
+    is_kept = size > KEPT * jnp.maximum(size[-1], 1e-300)
+    g = ((x @ U) * jnp.where(is_kept, 1 / jnp.where(is_kept, size, 1.0), 0.0)) @ U.T
+    outside = jnp.linalg.norm(x - ((x @ U) * is_kept) @ U.T, axis=-1)
+    is_bad = outside > SPAN
+    raw = jnp.where(is_bad[..., None], 1 / S, g @ (white.T @ C1))
+    prob = jnp.maximum(raw, 0.0)
+    prob = prob / prob.sum(-1, keepdims=True)
+    moved = jnp.maximum(jnp.maximum(raw - prob, 0.0).sum(-1), jnp.maximum(prob - raw, 0.0).sum(-1))
+    # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
+    noise = NOISE * ((jnp.abs(white).T @ jnp.sqrt(jnp.diag(V1))) ** 2).sum()
+    blur = math.sqrt(S * A) * (outside + noise * jnp.linalg.norm(g, axis=-1))
+    root = jnp.linalg.cholesky((R + R.T + V + V.T) / 2)
+    return Fit(
+        raw=raw,
+        prob=prob,
+        X=jnp.where(is_bad[..., None], 0.0, g @ root),
+        e=jnp.where(is_bad, 0.0, moved + blur),
+        is_bad=is_bad,
+        logdet=_logdet(root) - _logdet(jnp.linalg.cholesky((R + R.T) / 2)),
+    )
+
+
+def _logdet(root: Float[Array, "d d"]) -> Float[Array, ""]:
+    """Of a matrix, by its Cholesky factor."""
+    return 2 * jnp.log(jnp.diagonal(root)).sum()
+
+
+def level_of_all(num_states: int, delta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """L for every V at once."""
+    return (num_states - 1) * math.log(2) - jnp.log(delta)
+
+
+def level_of_some(number: int, delta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """L for so many functions that are fixed beforehand."""
+    return math.log(max(number, 1)) - jnp.log(delta)

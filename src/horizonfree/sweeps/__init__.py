@@ -1,0 +1,1 @@
+"""Sweeps: thousands of explorations from one file, on this machine or on a cluster."""

@@ -1,0 +1,108 @@
+"""Tasks on Ray: started on this machine, listening on 127.0.0.1 only, or a cluster that is there already."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from horizonfree.errors import OptionError, ProcessError
+from horizonfree.sweeps.engines import DIED, Engine, Outcome
+from horizonfree.sweeps.worker import environment, perform
+
+LOOPBACK = "127.0.0.1"
+STORE = 100 * 2**20  # bytes of shared memory; rows are small
+# What keeps Ray to loopback: without it, Ray replaces 127.0.0.1 by the address of the machine and listens on all of
+# them. It is read when Ray is imported, by the processes that Ray starts as well.
+CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+
+
+class OnRay(Engine):
+    """A driver of Ray. A task that a worker died of is not tried again by Ray itself: the sweep does that."""
+
+    def __init__(self, address: str, workers: int | None, threads: int) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError:
+            raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
+        self.ray = ray
+        self.is_ours = not ray.is_initialized()
+        if self.is_ours:
+            self._start(address, workers, threads)
+        has = ray.cluster_resources()
+        self.slots = workers or max(1, int(has.get("CPU", 1)))
+        share = min(1.0, has.get("GPU", 0) / self.slots)
+        self.perform = ray.remote(perform).options(num_cpus=1, num_gpus=share, max_retries=0)
+        self.threads = threads
+        self.running: dict[Any, str] = {}
+
+    def _start(self, address: str, workers: int | None, threads: int) -> None:
+        """Join a cluster, or begin one; refuse one of ours that others could reach."""
+        common: dict[str, Any] = {
+            "log_to_driver": False,
+            "runtime_env": {"env_vars": environment(threads)},
+        }
+        if address:
+            try:
+                self.ray.init(address=address, **common)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise OptionError(f"no Ray cluster answers at {address}: {error}") from None
+            return
+        with _kept_to_loopback():
+            self.ray.init(
+                num_cpus=workers,
+                include_dashboard=False,
+                object_store_memory=STORE,
+                _node_ip_address=LOOPBACK,
+                **common,
+            )
+        found = self.ray.util.get_node_ip_address()
+        if found != LOOPBACK:
+            self.ray.shutdown()
+            raise ProcessError(
+                f"Ray would listen on {found}, not on {LOOPBACK}; give the address of a cluster"
+            )
+
+    def submit(self, key: str, task: dict[str, Any]) -> None:
+        """Begin a task."""
+        self.running[self.perform.remote(task, self.threads)] = key
+
+    def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
+        """What has ended; of a worker's death Ray tells by an exception."""
+        if not self.running:
+            return []
+        ended, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
+        return [(self.running.pop(x), self._outcome(x)) for x in ended]
+
+    def _outcome(self, reference: Any) -> Outcome:
+        try:
+            found: Outcome = self.ray.get(reference)
+        except (self.ray.exceptions.WorkerCrashedError, self.ray.exceptions.OutOfMemoryError):
+            return {"error": DIED}
+        except self.ray.exceptions.RayError as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+        return found
+
+    def close(self) -> None:
+        """Drop what is running, and end what we began."""
+        for reference in self.running:
+            self.ray.cancel(reference, force=True)
+        self.running = {}
+        if self.is_ours:
+            self.ray.shutdown()
+
+
+@contextmanager
+def _kept_to_loopback() -> Iterator[None]:
+    """Within, Ray starts clusters for this machine alone, whether it was imported before or not."""
+    from ray._private import ray_constants
+
+    before, said = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(CLUSTER)
+    ray_constants.ENABLE_RAY_CLUSTER, os.environ[CLUSTER] = False, "0"
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(CLUSTER)
+        if said is not None:
+            os.environ[CLUSTER] = said

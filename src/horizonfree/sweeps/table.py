@@ -1,0 +1,135 @@
+"""A sweep that was run: its rows as arrays."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from horizonfree._inputs import closest, shown
+from horizonfree.errors import HorizonfreeError, OptionError, RunError, UnknownNameError
+from horizonfree.runs import sealed
+from horizonfree.sweeps import file, rows
+from horizonfree.sweeps.file import Spec
+from horizonfree.sweeps.grid import tasks_of
+
+if TYPE_CHECKING:
+    import pandas
+
+SETTINGS = "sweep.json"
+FORMAT = 1  # of the folder
+STAMPS = ("problem", "explorer", "seconds", "device", "versions", "task")  # the same in all rows of a task
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Rows as columns: sweep["eps"] is an array with a number for each; `failed` says why tasks have none.
+
+    `missing` is how many tasks have not been run yet.
+    """
+
+    folder: Path
+    spec: Spec
+    columns: Mapping[str, np.ndarray]
+    failed: Mapping[str, str]
+    missing: int
+
+    def __len__(self) -> int:
+        return len(self.columns["seed"])
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if not isinstance(name, str) or name not in self.columns:
+            raise UnknownNameError(f"no column is called {shown(name)}; {closest(shown(name), self.columns)}")
+        return self.columns[name]
+
+    def where(self, **values: Any) -> "Sweep":
+        """The rows in which columns have these values: where(explorer="scaled", episodes=300)."""
+        chosen = np.ones(len(self), bool)
+        for name, value in values.items():
+            chosen &= self[name] == value
+        columns = {name: x[chosen] for name, x in self.columns.items()}
+        return Sweep(self.folder, self.spec, columns, self.failed, self.missing)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The rows as a data frame; text is categorical."""
+        try:
+            import pandas
+        except ImportError:
+            raise OptionError(
+                "pandas is not installed: pip install pandas, or use the arrays themselves"
+            ) from None
+        frame = pandas.DataFrame(dict(self.columns))
+        return frame.astype({name: "category" for name, x in self.columns.items() if x.dtype == object})
+
+
+def load_sweep(folder: str | PathLike[str]) -> Sweep:
+    """The sweep in a folder, whether it is finished or not."""
+    path = sealed.place(folder)
+    with sealed.told(path):
+        if not (path / SETTINGS).exists():
+            raise RunError(f"{path} holds no sweep")
+    spec = spec_in(path)
+    return gathered(path, spec, {line["task"]: line for line, _ in rows.read_lines(path)})
+
+
+def spec_in(path: Path) -> Spec:
+    """What the folder of a sweep is about."""
+    found, _ = sealed.read_json(path / SETTINGS)
+    if found.get("format") != FORMAT:
+        raise RunError(f"{path} has format {shown(found.get('format'))}; this version reads format {FORMAT}")
+    try:
+        return file.spec(found["spec"])
+    except (HorizonfreeError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{path / SETTINGS}: {error}") from None
+
+
+def gathered(path: Path, spec: Spec, lines: Mapping[str, rows.Line]) -> Sweep:
+    """The lines of a sweep as one table, in the order of its tasks."""
+    names = ["seed", "episodes", *spec.measure, *spec.records]
+    parts: list[dict[str, np.ndarray]] = []
+    failed: dict[str, str] = {}
+    missing, shared = 0, _Shared()
+    for key, task in tasks_of(spec).items():
+        line = lines.get(key)
+        if line is None:
+            missing += 1
+        elif "error" in line:
+            failed[f"{task['problem']}, {task['explorer']}, seeds {_span(task['seeds'])}"] = str(
+                line["error"]
+            )
+        else:
+            try:
+                found = rows.arrays(line, names)
+                stamps = {name: shared.column(line[name], len(found["seed"])) for name in STAMPS}
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
+                where = path / rows.ROWS
+                raise RunError(
+                    f"{where}: task {key}: {error}; remove its line, and it is run again"
+                ) from None
+            parts.append({"problem": stamps["problem"], "explorer": stamps["explorer"], **found, **stamps})
+    if not parts:
+        empty = {name: np.zeros(0, np.int64 if name in rows.WHOLE else float) for name in names}
+        text = {name: np.zeros(0, float if name == "seconds" else object) for name in STAMPS}
+        parts = [{"problem": text["problem"], "explorer": text["explorer"], **empty, **text}]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Sweep(path, spec, columns, failed, missing)
+
+
+class _Shared:
+    """Text that many rows share is kept once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def column(self, value: Any, size: int) -> np.ndarray:
+        if value is None or isinstance(value, (int, float)):
+            return np.full(size, np.nan if value is None else float(value))
+        text = value if isinstance(value, str) else json.dumps(value)
+        return np.full(size, self.known.setdefault(text, text), object)
+
+
+def _span(seeds: list[int]) -> str:
+    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"

@@ -1,0 +1,20 @@
+"""Explorers as they are typed for `compare --problem`: names of one's own, and options."""
+
+import pytest
+
+from horizonfree.cli.settings import explorers
+from horizonfree.errors import OptionError
+
+
+def test_an_explorer_may_have_options_and_a_name():
+    assert explorers(["information", "half=ucrl-rfe scale=0.5 pool_steps=true", "ucrl-rfe scale=2"]) == {
+        "information": {"name": "information"},
+        "half": {"name": "ucrl-rfe", "scale": 0.5, "pool_steps": True},
+        "ucrl-rfe scale=2": {"name": "ucrl-rfe", "scale": 2},
+    }
+
+
+@pytest.mark.parametrize("texts", [[""], ["a="], ["=uniform"], ["uniform", "uniform"], ["uniform scale"]])
+def test_what_cannot_be_understood_is_refused(texts):
+    with pytest.raises(OptionError, match="--explorer"):
+        explorers(texts)

@@ -1,0 +1,58 @@
+"""FORCE: Catoni's mean, and its optimism and weights against plain loops."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from horizonfree.explorers.force import Memory, Terms, catoni, optimism, precisions
+from tests.reference import linear_explorers as literal
+from tests.reference.linear_models import T_model, episode
+
+
+def mean(X, a, counted=None):
+    X = jnp.asarray(X, float)
+    return float(
+        catoni(X, jnp.ones(X.shape, bool) if counted is None else jnp.asarray(counted), jnp.asarray(a))
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "expected"), [(0.01, 3.364337655292), (1.0, 2.247355164338), (10.0, 0.902517328512)]
+)
+def test_catoni_s_mean_as_printed(a, expected, x64):
+    assert mean([0.0, 0.0, 10.0], a) == pytest.approx(expected, abs=1e-11)
+    assert literal.catoni([0.0, 0.0, 10.0], a) == pytest.approx(expected, abs=1e-11)
+
+
+def test_catoni_s_mean_of_two_is_their_middle_and_for_small_a_the_mean(x64):
+    for a in (1e-3, 1.0, 1e3):
+        assert mean([0.0, 1.0], a) == pytest.approx(0.5, abs=1e-12)
+    assert mean([0.0, 0.0, 10.0], 1e-7) == pytest.approx(10 / 3, abs=1e-5)
+    assert mean([4.0, 99.0, 4.0], 1.0, [True, False, True]) == 4.0
+    assert mean([1.0, 2.0], 1.0, [False, False]) == 0.0
+    assert mean([-1.0, -2.0, -9.0], 0.3) == pytest.approx(-mean([1.0, 2.0, 9.0], 0.3), abs=1e-12)
+
+
+def test_its_values_and_weights_agree_with_plain_loops(x64):
+    """Twelve episodes: L = 6.9, so that weights are 2H^2 in the first six and by Catoni's means after."""
+    K = 1.0
+    model, (phi, _, _, _) = T_model(), literal.instance()
+    terms = Terms.of(model, jnp.asarray(K), 0.5)
+    printed = literal.Force(phi, 3, K, 0.5)
+    assert float(terms.beta) == pytest.approx(printed.beta, rel=1e-14)
+    memory, rng, changed = Memory.nothing(model, 12), np.random.default_rng(0), 0
+    reward = rng.random((4, 2))
+    for k in range(12):
+        Q, V = optimism(model, memory, terms, jnp.asarray(reward.T), jnp.int32(2), 1e-3)
+        expected, printed_V = printed.optimism(reward, 2, 1e-3)
+        np.testing.assert_allclose(np.swapaxes(Q, 1, 2), expected, rtol=0, atol=1e-9)
+        memory = Memory(memory.s, memory.a, memory.s_next, memory.precision, V)
+        s, a = rng.integers(0, 4, 4), rng.integers(0, 2, 3)
+        precision = precisions(model, memory, terms, episode(s, a))
+        memory = memory.keep(model, episode(s, a), jnp.int32(k), precision)
+        printed.learn(s, a, printed_V)
+        np.testing.assert_allclose(precision, [1 / x[-1][2] for x in printed.past], rtol=1e-9)
+        changed += not np.allclose(precision, 1 / 18)
+    assert changed == 6
+    full = memory.keep(model, episode(s, a), jnp.int32(12), precision)
+    np.testing.assert_array_equal(full.precision, memory.precision)  # no room: nothing is overwritten

@@ -1,0 +1,181 @@
+"""What the evidence of a linear MDP says: declared rewards, refutation, forecasts, evidence of the past."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._x64 import leaf, to_device, x64
+from horizonfree.errors import OptionError
+from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rollout import UNSEEN, Trajectory
+from horizonfree.models import certify
+from horizonfree.models.linear import features
+from tests.models.linear.worlds import tiny
+from tests.reference import linear as reference
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def run(problem):
+    return hf.explore(problem, "uniform", episodes=3000, budget=3000, seed=1)
+
+
+@pytest.fixture(scope="module")
+def declared(problem):
+    rewards = [hf.goal(problem, s) for s in (2, 5)]
+    return hf.explore(problem, "uniform", episodes=3000, budget=3000, seed=1, rewards=rewards)
+
+
+def of_bet(run, j):
+    """The text's estimate of a bet."""
+    x = run.evidence
+    since = x.gram - x.gram_at[j], x.cross - x.cross_at[j]
+    return reference.Fit(np.asarray(run.problem.model.phi), x.gram_at[j], *since)
+
+
+def test_the_certificate_is_that_of_the_text(problem, run):
+    """The bet after a tenth of the budget, of weight 0.9."""
+    assert run.evidence.starts.tolist() == [0, 300]
+    fit = of_bet(run, 1)
+    L = reference.level_of_all(18, 0.05 * 0.9)
+    wanted = reference.uniform(fit, 5, problem.start, L)
+    assert run.certificate().eps == pytest.approx(wanted, abs=1e-9)
+    assert run.certificate().parts["start"] == 300
+    reward = hf.goal(problem, 5)
+    plan = run.plan(reward)
+    D, up, _ = reference.bounds(fit, reward, plan.policy, problem.start, L, L)
+    assert plan.certificate.parts["tangent"] == pytest.approx(D, abs=1e-9)
+    assert plan.value_high <= up + 1e-9
+
+
+def test_declared_rewards_have_smaller_gaps_and_the_others_larger_ones(problem, run, declared):
+    """All V at delta/2, the declared ones at log(2 (H-1) F / delta)."""
+    fit, reward = of_bet(declared, 1), hf.goal(problem, 5)
+    L_all, L = reference.level_of_all(18, 0.025 * 0.9), np.log(2 * 4 * 2 / (0.05 * 0.9))
+    plan = declared.plan(reward)
+    D, _, _ = reference.bounds(fit, reward, plan.policy, problem.start, L, L_all)
+    assert plan.certificate.parts["tangent"] == pytest.approx(D, abs=1e-9)
+    assert plan.gap < run.plan(reward).gap
+    assert declared.certificate().eps == pytest.approx(
+        reference.uniform(fit, 5, problem.start, L_all), abs=1e-9
+    )
+    other = hf.goal(problem, 5) * (1 - 1e-9)
+    assert declared.plan(other).gap > run.plan(other).gap
+
+
+def test_what_no_episode_comes_to_is_no_part_of_a_declared_reward(problem):
+    """`rescale` leaves odd numbers there: in the first step, states that are not the start."""
+    reward = np.random.default_rng(0).standard_normal((5, 18, 2))
+    rescaled = hf.rescale(problem, reward)
+    model = problem.declaring([rescaled]).model
+    model.check()
+    with jax.enable_x64(True):
+        device = to_device(model)
+        assert bool(device._is_declared(jnp.asarray(rescaled.table)))
+        changed = rescaled.table.copy()
+        changed[4, 3, 0] += 1e-12
+        assert not bool(device._is_declared(jnp.asarray(changed)))
+
+
+def test_other_classes_refuse_declared_rewards():
+    lake = hf.make("river-swim", states=3, horizon=3)
+    with pytest.raises(OptionError, match="hold for every reward alike"):
+        hf.explore(lake, "uniform", episodes=1, rewards="goals")
+
+
+def test_data_that_do_not_go_as_the_features_say_refute_the_class(problem):
+    """Two pairs with the same features that lead to different states."""
+    phi, s = np.asarray(problem.model.phi).copy(), problem.start
+    phi[s, 1] = phi[s, 0]
+    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (leaf(phi), leaf(features.whitening(phi))))
+    actions = np.random.default_rng(0).integers(2, size=(400, 1))
+    states = np.concatenate([np.full((400, 1), s), np.where(actions == 0, s, 7)], axis=1)
+    certificate = hf.certify(dataclasses.replace(problem, model=model), (states, actions), budget=3000)
+    assert certificate.is_rejected
+    assert "do not go as these features allow" in certificate.words
+
+
+def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
+    """lo > up: widths a thousand times too small beside an estimate that is off."""
+    confidence = run.confidence()
+    prob = np.roll(np.asarray(confidence.kernel.prob), 1, axis=1)
+    forged = eqx.tree_at(
+        lambda x: (x.X, x.e, x.kernel.prob, x.beta_all),
+        confidence,
+        (leaf(np.asarray(confidence.X) * 1e-3), leaf(np.zeros((18, 2))), leaf(prob), leaf(np.asarray(-1e4))),
+    )
+    _, certificate = certify.for_reward(
+        problem.model, forged, hf.goal(problem, 5), np.zeros((5, 18), np.int32)
+    )
+    assert certificate.is_rejected
+    assert "explains the data" in certificate.words
+    family = [hf.goal(problem, 5)], [np.zeros((5, 18), np.int32)]
+    assert certify.for_family(problem.model, forged, *family, "one").is_rejected
+
+
+def test_forecasts_come_true_roughly(problem, run):
+    """Nothing is proved of them; half or twice the episodes is near enough."""
+    confidence = run.confidence()
+    later, episodes = confidence.after(4.0)
+    assert episodes == 2700 * 3
+    assert float(later.eps) == pytest.approx(float(confidence.eps) / 2)
+    more = confidence.more_episodes(float(confidence.eps) / 2)
+    longer = hf.explore(problem, "uniform", episodes=3000 + int(more), budget=3000 + int(more), seed=1)
+    assert longer.certificate().eps == pytest.approx(float(confidence.eps) / 2, rel=0.3)
+    assert confidence.more_episodes(0.9) == 0
+
+
+def test_what_is_missing_is_said(problem):
+    few = hf.from_episodes(problem, ([[problem.start, 1]], [[0]]), budget=3000)
+    words = few.certificate().words
+    assert "nothing is known of" in words
+    assert "well-chosen episodes" in words
+    assert few.confidence().more_episodes(0.5) > 100
+
+
+@x64
+def test_steps_that_were_not_seen_add_nothing(problem):
+    model = to_device(problem.model)
+    first = model.nothing(ladder(None))
+    s, a = np.array([4, 1, 2, 0, 0, 0], np.int32), np.array([0, 1, 0, 0, 0], np.int32)
+    j = np.array([1, 2, UNSEEN, UNSEEN, UNSEEN], np.int32)
+    found = model.learn(first, Trajectory(*map(jnp.asarray, (s, a, j))))
+    x = np.asarray(problem.model.phi)[[4, 1], [0, 1]]
+    np.testing.assert_allclose(np.asarray(found.gram), x.T @ x, atol=1e-15)
+    assert np.asarray(found.cross).sum() == pytest.approx(x.sum())
+    assert np.asarray(found.counts).sum() == 2
+    assert int(found.impossible) == 0
+    # the bet from the start counts it, the later ones track it
+    assert not np.asarray(found.gram_at[0]).any()
+    np.testing.assert_array_equal(np.asarray(found.gram_at[1:]), np.asarray(found.gram)[None].repeat(7, 0))
+
+
+def test_the_evidence_remembers_what_it_was_when_bets_started(problem):
+    run = hf.explore(problem, "uniform", episodes=100, budget=600, seed=2)
+    then = hf.explore(problem, "uniform", episodes=60, budget=600, seed=2)
+    (past,) = problem.model.earlier(run.evidence)
+    for field in dataclasses.fields(then.evidence):
+        if field.name != "counts":
+            np.testing.assert_array_equal(getattr(past, field.name), getattr(then.evidence, field.name))
+
+
+def test_inefficiency_is_what_the_best_further_episode_would_add(problem, run):
+    """K T / d, T the largest expected sum of ||x||^2 in the inverse of the Gram matrix."""
+    phi, gram = np.asarray(problem.model.phi), np.asarray(run.evidence.gram) + 0.1 * np.eye(3)
+    promise = np.einsum("sad,de,sae->sa", phi, np.linalg.inv(gram), phi)
+    with jax.enable_x64(True):
+        model, evidence = to_device((problem.model, run.evidence))
+        found, estimate = float(model.inefficiency(evidence)), np.asarray(model.estimate(evidence).prob)
+    np.testing.assert_allclose(estimate, np.asarray(problem.kernel().prob), atol=0.05)
+    _, V = reference.plan(estimate, np.broadcast_to(promise, (5, 18, 2)))
+    assert found == pytest.approx(3000 * V[0, problem.start] / 3, abs=1e-9)
+    assert found > 1.1  # random actions waste

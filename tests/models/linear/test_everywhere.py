@@ -1,0 +1,148 @@
+"""Linear MDPs through the code that all classes share: folders, batches, logs, environments, reports, playground."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.report import write_report
+from tests.models.linear.worlds import tiny
+from tests.reference.resealed import change_checkpoint, change_run
+from tests.web.client import Client
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def run(problem, tmp_path_factory):
+    """60 episodes, with a declared reward, in a folder."""
+    out = tmp_path_factory.mktemp("linear") / "a"
+    return hf.explore(
+        problem, "uniform", episodes=60, seed=1, rewards=[hf.goal(problem, 3)], out=out, budget=60
+    )
+
+
+def assert_same(a, b):
+    for x, y in zip(jax.tree.leaves(a.evidence), jax.tree.leaves(b.evidence), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_run_that_is_stored_goes_on_as_if_it_had_not_been(problem, run, tmp_path):
+    loaded = hf.load(run.folder)
+    assert_same(loaded, run)
+    np.testing.assert_array_equal(loaded.problem.model.declared, run.problem.model.declared)
+    reward = hf.goal(problem, 3)
+    assert loaded.plan(reward).gap == run.plan(reward).gap
+    assert loaded.plan(reward).gap < loaded.plan(reward * (1 - 1e-9)).gap or loaded.plan(reward).gap == 1
+    whole = hf.explore(problem, "uniform", episodes=90, seed=1, budget=60)
+    assert_same(hf.load(shutil.copytree(run.folder, tmp_path / "a")).resume(episodes=30), whole)
+
+
+def test_members_of_a_batch_are_ordinary_runs(problem):
+    batch = hf.explore_many(
+        problem, "uniform", episodes=60, seeds=[1, 2], checkpoints=[60], budget=60, progress=False
+    )
+    assert_same(batch[0], hf.explore(problem, "uniform", episodes=60, seed=1, budget=60))
+    assert (batch.curves["excess"] < 0).all()
+    assert batch.curves["eps"][1, 0] == pytest.approx(batch[1].certificate().eps)
+
+
+def test_logs_and_environments_teach_what_simulated_episodes_do(problem, run):
+    log = hf.simulate(problem, np.full((5, 18, 2), 0.5), episodes=60, seed=3)
+    logged = hf.from_episodes(problem, (log.s, log.a), budget=60)
+    phi = np.asarray(problem.model.phi)[log.s[:, :-1], log.a].reshape(-1, 3)
+    np.testing.assert_allclose(logged.evidence.gram, phi.T @ phi, rtol=1e-12)
+    np.testing.assert_allclose(
+        logged.evidence.cross, phi.T @ np.eye(18)[log.s[:, 1:].ravel()], rtol=0, atol=1e-12
+    )
+    live = hf.explore(problem.to_gymnasium(), "uniform", known=problem, episodes=5, progress=False)
+    assert int(live.evidence.visits.sum()) == 25
+
+
+def test_reports_and_the_playground_speak_of_it(run, tmp_path):
+    page = tmp_path / "report.html"
+    write_report(run, page)
+    text = page.read_text()
+    assert "features, 3" in text
+    assert "Where each of 3 features leads" in text
+    client = Client(run)
+    answer = client.post("/api/plan", json={"weights": [[3, 1.0]], "when": "end", "step": 2, "seed": 5})
+    assert answer.status_code == 200
+    assert len(answer.json()["policy"]) == 18
+
+
+def test_explorers_of_other_classes_are_refused_in_both_directions(problem):
+    words = "'information' learns a MixtureModel, but this problem has a LinearModel; .*: .*linear-design"
+    with pytest.raises(OptionError, match=words):
+        hf.explore(problem, "information", episodes=1)
+    with pytest.raises(OptionError, match="learns a LinearModel, but this problem has a MixtureModel"):
+        hf.explore(hf.make("river-swim", states=3, horizon=3), "linear-design", episodes=1)
+
+
+def put(name, value):
+    def change(header, arrays):
+        x = np.array(arrays[name])
+        x.flat[0] = value
+        arrays[name] = x
+
+    return change
+
+
+def longer(name):
+    def change(header, arrays):
+        arrays[name] = np.concatenate([arrays[name]] * 2)
+
+    return change
+
+
+def shorter(name):
+    def change(header, arrays):
+        arrays[name] = arrays[name][..., :1]
+
+    return change
+
+
+def number(value):
+    def change(header, arrays):
+        header["problem"]["model"]["unit"] = value
+
+    return change
+
+
+FORGED = {
+    "phi is not finite": (put("model.phi", np.nan), "phi"),
+    "phi has another shape": (longer("model.phi"), "phi|jaxtyping|shape"),
+    "phi of other rows": (put("model.phi", 0.9), "sum to 1|length 1"),
+    "coordinates of others": (put("model.white", 50.0), "coordinates are others"),
+    "declared rewards are negative": (put("model.declared", -1.0), "declared"),
+    "declared rewards of another shape": (shorter("model.declared"), "declared"),
+    "something is impossible": (put("model.space.support", False), "every state|reachable"),
+    "no number": (number(-1.0), "unit"),
+    "truth is no kernel": (put("truth", 5.0), "truth"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_folders_are_refused(name, run, tmp_path):
+    change, words = FORGED[name]
+    folder = shutil.copytree(run.folder, tmp_path / "a")
+    change_run(folder, change)
+    with pytest.raises(HorizonfreeError, match=words):
+        hf.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gram", np.nan), ("cross_at", np.inf), ("counts", -1), ("episodes", 3), ("gram_at", -np.inf)]
+)  # fmt: skip
+def test_evidence_that_no_exploration_leaves_is_refused(name, value, run, tmp_path):
+    folder = shutil.copytree(run.folder, tmp_path / "a")
+    (folder / "checkpoint-0000000000.npz").unlink()  # to which a run with one forged checkpoint goes back
+    change_checkpoint(folder / "checkpoint-0000000060.npz", put(f"evidence.{name}", value))
+    with pytest.raises(HorizonfreeError, match=name):
+        hf.load(folder)

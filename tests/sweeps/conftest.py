@@ -1,0 +1,76 @@
+"""A small sweep, run once on the local pool; others are compared with it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import horizonfree as hf
+from horizonfree.sweeps import engines, sweep
+
+TINY: dict[str, Any] = {
+    "title": "tiny",
+    "seeds": 4,
+    "seeds_per_task": 2,
+    "checkpoints": [2, 8],
+    "measure": ["eps", "claim"],
+    "records": ["V"],
+    "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 3}},
+    "explorers": {"random": {"name": "uniform"}},
+}
+
+
+class Pretend(engines.Engine):
+    """An engine that performs nothing: the answers are given beforehand."""
+
+    slots = 2
+
+    def __init__(self, answer) -> None:
+        self.answer, self.waiting, self.told = answer, [], []
+
+    def submit(self, key, task) -> None:
+        self.told.append(key)
+        self.waiting.append((key, self.answer(key, task, self.told.count(key))))
+
+    def finished(self, seconds):
+        found, self.waiting = self.waiting, []
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+def rows_for(task) -> dict:
+    rows = [(seed, k) for seed in task["seeds"] for k in task["checkpoints"]]
+    columns = {"seed": [x for x, _ in rows], "episodes": [x for _, x in rows]}
+    numbers = {name: [1 / 3] * len(rows) for name in [*task["measure"], *task["records"]]}
+    return {"rows": columns | numbers, "seconds": 0.1, "device": "none", "versions": {}}
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    def on(answer) -> Pretend:
+        made = Pretend(answer)
+        monkeypatch.setattr(sweep, "start", lambda on, workers, log: made)
+        return made
+
+    return on
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests() -> Iterator[None]:
+    """Workers keep compiled programs where the tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished sweep."""
+    folder = tmp_path_factory.mktemp("sweep") / "tiny"
+    hf.sweep(TINY, folder, workers=1, progress=False)
+    return folder

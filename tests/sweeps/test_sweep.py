@@ -1,0 +1,196 @@
+"""Sweeps on the local pool: rows, going on, failures, and the numbers of the runs they stand for."""
+
+import json
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import OptionError, RunError, UnknownNameError
+from horizonfree.sweeps import engines, file, grid, worker
+from horizonfree.sweeps.local import Pool
+from horizonfree.sweeps.measures import OnRuns
+from tests.sweeps.conftest import TINY, rows_for
+
+ONE = TINY | {"seeds": 2}
+MORE = TINY | {
+    "seeds": 8,
+    "explorers": {"random": {"name": "uniform"}, "told": {"name": "uniform", "declared": True}},
+}
+
+
+def test_rows_have_the_numbers_of_their_runs(tiny):
+    found = hf.load_sweep(tiny)
+    assert (len(found), found.missing, dict(found.failed)) == (8, 0, {})
+    assert [found[name].dtype.kind for name in ("seed", "episodes", "eps", "explorer")] == [
+        "i",
+        "i",
+        "f",
+        "O",
+    ]
+    problem = hf.make("river-swim", states=3, horizon=3)
+    run = hf.explore(problem, "uniform", episodes=8, seed=3, progress=False)
+    assert found.where(seed=3, episodes=8)["eps"] == [run.certificate().eps]
+    assert np.isnan(found["claim"]).all()  # uniform claims nothing
+    assert np.isnan(found["V"]).all()  # and does not report this
+    assert "jax" in json.loads(found["versions"][0])
+    said = OnRuns(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
+    largest = max(run.certificate(rewards=x).eps for x in ("goals", "occupancies"))
+    assert said["reward_max"] == largest
+    assert list(said) == ["reward_max", "time"]
+
+
+def test_a_table_is_also_a_data_frame(tiny):
+    pandas = pytest.importorskip("pandas")
+    found = hf.load_sweep(tiny)
+    frame = found.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert (frame["eps"].to_numpy() == found["eps"]).all()
+    assert list(frame.groupby("explorer", observed=True).size()) == [8]
+    with pytest.raises(UnknownNameError, match="did you mean 'eps'"):
+        found["epss"]
+
+
+def test_a_finished_sweep_is_read_not_run(tiny, pretend):
+    engine = pretend(lambda *_: pytest.fail("it was run again"))
+    assert len(hf.sweep(TINY, tiny)) == 8
+    assert not engine.told
+
+
+def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again(tmp_path):
+    """Of two workers one is killed while both have a task; its task comes back with an error, the other's with rows."""
+    (task,) = grid.tasks_of(file.read(ONE)).values()
+    long = task | {"episodes": 200_000, "checkpoints": [200_000]}
+    pool = Pool(2, 1, tmp_path / "log")
+    try:
+        pool.submit("long", long)
+        (victim,) = pool.busy
+        pool.submit("short", task)
+        found: dict = {}
+        while "short" not in found:
+            found |= dict(pool.finished(60))
+        assert "rows" in found["short"]
+        assert "long" not in found
+        os.kill(victim.process.pid, signal.SIGKILL)
+        assert pool.finished(60) == [("long", {"error": engines.DIED})]
+        pool.submit("again", task)  # to the idle one: the dead one is gone
+        assert dict(pool.finished(60))["again"]["rows"] == found["short"]["rows"]
+    finally:
+        pool.close()
+
+
+def test_a_task_that_fails_is_tried_twice_recorded_and_tried_by_the_next_call(tmp_path, pretend):
+    tasks = grid.tasks_of(file.read(MORE))
+    first, second, *_ = tasks
+    once = pretend(
+        lambda key, task, tries: {"error": "no"} if key == first and tries == 1 else rows_for(task)
+    )
+    assert not hf.sweep(MORE, tmp_path / "a").failed
+    assert once.told.count(first) == 2
+    pretend(lambda key, task, tries: {"error": f"try {tries}"} if key == second else rows_for(task))
+    found = hf.sweep(MORE, tmp_path / "b")
+    assert list(found.failed.values()) == ["try 2"]
+    again = pretend(lambda key, task, tries: rows_for(task))
+    assert not hf.sweep(MORE, tmp_path / "b").failed
+    assert again.told == [second]
+
+
+def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path, pretend):
+    tasks = grid.tasks_of(file.read(MORE))
+
+    def stop(key, task, tries):
+        if key == list(tasks)[3]:
+            raise KeyboardInterrupt
+        return rows_for(task)
+
+    pretend(stop)
+    with pytest.raises(KeyboardInterrupt):
+        hf.sweep(MORE, tmp_path / "a")
+    kept = hf.load_sweep(tmp_path / "a")
+    assert 0 < kept.missing < len(tasks)
+    with (tmp_path / "a" / "rows.jsonl").open("a") as rows:
+        rows.write('{"seal": "12')  # as a kill in the middle of a write leaves it
+    engine = pretend(lambda key, task, tries: rows_for(task))
+    assert len(hf.sweep(None, tmp_path / "a")) == 32
+    assert len(engine.told) == kept.missing
+    for line in (tmp_path / "a" / "rows.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_a_folder_may_grow_but_loses_nothing(tmp_path, pretend):
+    pretend(lambda key, task, tries: rows_for(task))
+    hf.sweep(MORE, tmp_path / "a")
+    engine = pretend(lambda key, task, tries: rows_for(task))
+    assert len(hf.sweep(MORE | {"seeds": 10}, tmp_path / "a")) == 40
+    assert len(engine.told) == 3
+    with pytest.raises(RunError, match=r"begun with other .*delta.* 15 of its 15 tasks would be lost"):
+        hf.sweep(MORE | {"seeds": 10, "delta": 0.1}, tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine").write_text("x")
+    with pytest.raises(RunError, match="not empty"):
+        hf.sweep(MORE, tmp_path / "b")
+
+
+@pytest.mark.parametrize("place", [0, 40, 100, -3])
+def test_a_flipped_bit_is_told(tiny, tmp_path, place):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for name in ("sweep.json", "rows.jsonl"):
+        (folder / name).write_bytes((tiny / name).read_bytes())
+    lines = (folder / "rows.jsonl").read_bytes().splitlines()
+    spoiled = bytearray(lines[1])
+    spoiled[place] ^= 1
+    (folder / "rows.jsonl").write_bytes(b"\n".join([lines[0], bytes(spoiled), *lines[2:], b""]))
+    with pytest.raises(RunError, match="damaged in line 2"):
+        hf.load_sweep(folder)
+
+
+def test_numbers_are_read_back_to_the_last_bit(tmp_path, pretend):
+    odd = [np.nextafter(0.1, 1), 5e-324, float("inf"), float("nan"), -0.0, 1 / 3]
+
+    def answer(key, task, tries):
+        found = rows_for(task)
+        found["rows"]["eps"] = [odd[(i + len(key)) % 6] for i in range(len(found["rows"]["seed"]))]
+        return found
+
+    pretend(answer)
+    found = hf.sweep(ONE | {"checkpoints": [1, 2, 3]}, tmp_path / "a")["eps"]
+    expected = np.array([odd[(i + 16) % 6] for i in range(6)])
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_an_error_inside_a_task_comes_back_in_words():
+    (task,) = grid.tasks_of(file.read(ONE)).values()
+    found = worker.perform(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
+    assert "no option 'bogus'" in found["error"]
+
+
+def test_engines_that_do_not_exist_are_refused(tmp_path):
+    for on in ("slurm", "local=3", "dask=", 7):
+        with pytest.raises(OptionError, match="it must be local, dask, ray"):
+            hf.sweep(ONE, tmp_path / "a", on=on)
+    with pytest.raises(OptionError, match="workers is 0"):
+        hf.sweep(ONE, tmp_path / "b", workers=0)
+
+
+def test_a_sweep_holds_its_folder_alone(tmp_path, pretend):
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def answer(key, task, tries):
+        waiting.set()
+        go_on.wait(60)
+        return rows_for(task)
+
+    pretend(answer)
+    first = threading.Thread(target=hf.sweep, args=(ONE, tmp_path / "a"))
+    first.start()
+    try:
+        assert waiting.wait(60)
+        with pytest.raises(RunError, match="in use"):
+            hf.sweep(ONE, tmp_path / "a")
+    finally:
+        go_on.set()
+        first.join(60)
