@@ -2,12 +2,11 @@
 
     python experiments/certificates/direct.py     # rows -> results/direct.jsonl, and two tables
 
-The runs of `sweep.toml` with declared bets and explorer `information`: K episodes with budget K, for every seed.
+The runs of `gap.toml` with declared bets and explorer `information`: K episodes with budget K, for every seed.
 """
 
 import json
 import time
-import tomllib
 from pathlib import Path
 
 import equinox as eqx
@@ -19,6 +18,8 @@ from horizonfree.guarantees.trajectories import gap
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import direct
 from horizonfree.planning.backward import optimal_jax
+from horizonfree.sweeps.file import read
+from horizonfree.sweeps.grid import problem_of
 
 HERE = Path(__file__).parent
 BOUNDS = ("tangent", "interval", "uniform")
@@ -91,15 +92,14 @@ def table(rows: list[dict], columns: dict[str, str]) -> str:
 
 
 def main() -> None:
-    sweep = tomllib.loads((HERE / "sweep.toml").read_text())
-    spec = dict(sweep["gap"]["problem"])
-    problem = hf.make(spec.pop("name"), **spec)
+    sweep = read(HERE / "gap.toml")
+    problem = problem_of(sweep.problems["grid"])
     first, second = bounds_of_order(1), bounds_of_order(2)
     rows = []
-    for k in sweep["gap"]["checkpoints"]:
-        for seed in range(sweep["seeds"]):
+    for k in sweep.checkpoints:
+        for seed in sweep.seeds:
             run = hf.explore(problem, "information", episodes=k, seed=seed, budget=k, progress=False)
-            rows.append({"episodes": k, "seed": seed} | row(run, sweep["delta"], first, second))
+            rows.append({"episodes": k, "seed": seed} | row(run, sweep.delta, first, second))
     (HERE / "results" / "direct.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
     gaps = {"uniform_eps": ".3f", "kappa_eps": ".3f", "hinge_eps": ".3f", "hinge_attained": ".1%"}
     kappas = {"uniform_kappa": ".3g", "direct_kappa": ".3g", "attained": ".1%"}

@@ -1,84 +1,70 @@
 """Tables and the figure of the README from the rows: `python experiments/certificates/figure.py`."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+import horizonfree as hf
+
 HERE = Path(__file__).parent
+FIELDS = {
+    "eps": "every reward",
+    "reward_median": "goal rewards, median",
+    "reward_max": "goal rewards, largest",
+    "gap": "largest true gap on them",
+}
+SETTINGS = {
+    "information": "information, anytime",
+    "information-declared": "information, declared",
+    "hf-ucrl-rfe++": "hf-ucrl-rfe++, anytime",
+    "uniform": "uniform, anytime",
+}
 
 
-def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
+def median(found: hf.Sweep, field: str, **where: object) -> float:
+    return float(np.median(found.where(**where)[field]))
 
 
-def median(rows: list[dict], field: str, **where: object) -> float:
-    chosen = [row[field] for row in rows if all(row.get(key) == value for key, value in where.items())]
-    return float(np.median(chosen)) if chosen else float("nan")
+def table(corner: str, titles: list[str], rows: dict[str, list[str]]) -> str:
+    lines = [f"| {corner} | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    return "\n".join([*lines, *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items())])
 
 
-def values(rows: list[dict], field: str) -> list:
-    return list(dict.fromkeys(row[field] for row in rows))
+def gap_table(found: hf.Sweep) -> str:
+    looks = found.spec.checkpoints
+    rows = {
+        f"{said}: {meaning}": [f"{median(found, field, explorer=name, episodes=k):.4f}" for k in looks]
+        for name, said in SETTINGS.items()
+        for field, meaning in FIELDS.items()
+    }
+    return table("median of seeds", [f"K={k}" for k in looks], rows)
 
 
-def gap_tables(rows: list[dict]) -> str:
-    gap = [row for row in rows if row["kind"] == "gap"]
-    checkpoints = sorted(values(gap, "episodes"))
-    head = (
-        "| median of seeds | "
-        + " | ".join(f"K={k}" for k in checkpoints)
-        + " |\n|---"
-        + "|---" * len(checkpoints)
-        + "|"
-    )
-    lines = [head]
-    for explorer in values(gap, "explorer"):
-        for bets in ("anytime", "declared"):
-            where = {"explorer": explorer, "bets": bets}
-            if not any(row["explorer"] == explorer and row["bets"] == bets for row in gap):
-                continue
-            for field, name in {
-                "eps": "every reward",
-                "goal_median": "goal rewards, median",
-                "goal_max": "goal rewards, largest",
-                "true_max": "largest true gap on them",
-            }.items():
-                cells = [f"{median(gap, field, episodes=k, **where):.4f}" for k in checkpoints]
-                lines.append(f"| {explorer}, {bets}: {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def horizon_table(found: hf.Sweep) -> str:
+    places = found.spec.problems
+    rows = {
+        f"K={k}": [f"{median(found, 'eps', episodes=k, problem=x):.3f}" for x in places]
+        for k in found.spec.checkpoints
+    }
+    return table("uniform eps", [f"H={x['horizon']}" for x in places.values()], rows)
 
 
-def horizon_table(rows: list[dict]) -> str:
-    found = [row for row in rows if row["kind"] == "horizon"]
-    horizons, checkpoints = sorted(values(found, "horizon")), sorted(values(found, "episodes"))
-    lines = [
-        "| uniform eps | " + " | ".join(f"H={H}" for H in horizons) + " |",
-        "|---" * (len(horizons) + 1) + "|",
-    ]
-    for k in checkpoints:
-        cells = [f"{median(found, 'eps', episodes=k, horizon=H):.3f}" for H in horizons]
-        lines.append(f"| K={k} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def design_table(found: hf.Sweep) -> str:
+    who = list(found.spec.explorers)
+    rows = {
+        x: [f"{median(found, 'efficiency', problem=x, explorer=e):.3f}" for e in who]
+        for x in found.spec.problems
+    }
+    return table("K T / q at K=300", who, rows)
 
 
-def design_table(rows: list[dict]) -> str:
-    found = [row for row in rows if row["kind"] == "design"]
-    problems, explorers = values(found, "problem"), values(found, "explorer")
-    lines = ["| K T / q at K=300 | " + " | ".join(explorers) + " |", "|---" * (len(explorers) + 1) + "|"]
-    for problem in problems:
-        cells = [f"{median(found, 'efficiency', problem=problem, explorer=e):.3f}" for e in explorers]
-        lines.append(f"| {problem} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def draw(rows: list[dict], path: Path) -> None:
+def draw(found: hf.Sweep, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    gap = [row for row in rows if row["kind"] == "gap" and row["bets"] == "anytime"]
-    checkpoints = sorted(values(gap, "episodes"))
+    checkpoints = found.spec.checkpoints
     names = {
         "information": "information (optimal design)",
         "hf-ucrl-rfe++": "HF-UCRL-RFE++",
@@ -88,11 +74,11 @@ def draw(rows: list[dict], path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharex=True)
     for axis, field, title in zip(
         axes,
-        ("eps", "goal_median"),
+        ("eps", "reward_median"),
         ("certified for every reward at once", "certified for goal rewards (median of 64)"),
     ):
         for explorer, colour in colours.items():
-            y = [median(gap, field, explorer=explorer, episodes=k) for k in checkpoints]
+            y = [median(found, field, explorer=explorer, episodes=k) for k in checkpoints]
             axis.loglog(checkpoints, y, "o-", color=colour, label=names[explorer], markersize=4)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("episodes")
@@ -108,8 +94,8 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
-    print(gap_tables(found), horizon_table(found), design_table(found), sep="\n\n")
+    gap, horizon, design = (hf.load_sweep(HERE / "results" / name) for name in ("gap", "horizon", "design"))
+    print(gap_table(gap), horizon_table(horizon), design_table(design), sep="\n\n")
     images = HERE.parent.parent / "docs" / "images"
     images.mkdir(exist_ok=True)
-    draw(found, images / "certificates.svg")
+    draw(gap, images / "certificates.svg")

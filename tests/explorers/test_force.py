@@ -1,12 +1,14 @@
 """FORCE: Catoni's mean, and its optimism and weights against plain loops."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import horizonfree as hf
 from horizonfree.explorers.force import Memory, Terms, catoni, optimism, precisions
 from tests.reference import linear_explorers as literal
-from tests.reference.linear_models import T_model, episode
+from tests.reference.linear_models import T_model, episode, random_linear
 
 
 def mean(X, a, counted=None):
@@ -56,3 +58,15 @@ def test_its_values_and_weights_agree_with_plain_loops(x64):
     assert changed == 6
     full = memory.keep(model, episode(s, a), jnp.int32(12), precision)
     np.testing.assert_array_equal(full.precision, memory.precision)  # no room: nothing is overwritten
+
+
+def test_a_run_with_force_is_stored_and_goes_on_to_the_same_bits(tmp_path):
+    options = {"regmin": "force", "budget": 12, "bonus_scale": 1e-3}
+    whole = hf.explore(random_linear(), "rflin", episodes=12, progress=False, **options)
+    half = hf.explore(random_linear(), "rflin", episodes=5, progress=False, **options)
+    half.save(tmp_path / "a")
+    after = hf.load(tmp_path / "a").resume(episodes=7, progress=False)
+    for ours, theirs in zip(jax.tree.leaves(after.progress), jax.tree.leaves(whole.progress), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    batch = hf.explore_many(random_linear(), "rflin", episodes=12, seeds=[0], progress=False, **options)
+    np.testing.assert_array_equal(batch.progress.evidence.counts[0], whole.evidence.counts)

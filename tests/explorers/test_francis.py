@@ -35,7 +35,7 @@ def test_the_numbers_of_instance_T(x64):
     assert not np.asarray(Q).argmax(1).any()
 
 
-@pytest.mark.parametrize(("steps", "strict"), [("own", False), ("pooled", True)])
+@pytest.mark.parametrize(("steps", "strict"), [("own", False), ("own", True), ("pooled", True)])
 def test_twenty_episodes_agree_with_plain_loops(steps, strict):
     """The random reward of each episode is drawn again from its key."""
     problem, explorer = random_linear(), Francis(budget=20, steps=steps, strict=strict)

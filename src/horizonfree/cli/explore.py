@@ -58,7 +58,7 @@ def explore(
     explorer: Annotated[
         str | None,
         typer.Option(
-            help="See `horizonfree explorers`.  [default: information; tabular-design for tables]",
+            help="See `horizonfree explorers`.  [default: the one for the class of the problem]",
             autocompletion=_explorer_names,
         ),
     ] = None,
@@ -86,6 +86,10 @@ def explore(
     ] = None,
     goal: GoalStates = None,
     reward: RewardFile = None,
+    rewards: Annotated[
+        str | None,
+        typer.Option(help="Of a linear MDP declare `goals` or `occupancies`: sharper certificates for them."),
+    ] = None,
     settings: Annotated[
         Path | None, typer.Option(help="Settings from a TOML file; flags overrule it.", metavar="FILE.toml")
     ] = None,
@@ -112,6 +116,8 @@ def explore(
 
         horizonfree explore gymnasium:FrozenLake-v1 --known-rules --param horizon=60 --until-eps 0.2
 
+        horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
+
         horizonfree explore --resume runs/a
 
         horizonfree explore --resume runs/a --episodes 200
@@ -128,6 +134,7 @@ def explore(
         "out": out,
         "goal": goal,
         "reward": None if reward is None else str(reward),
+        "rewards": rewards,
         "param": config.entries(param or [], "--param"),
         "opt": config.entries(opt or [], "--opt"),
         "save_episodes": save_episodes,
@@ -200,6 +207,7 @@ def _begin(chosen: config.Settings) -> "Run":
             budget=chosen.budget,
             seed=chosen.seed,
             reward=reward_of(problem, chosen.goal, chosen.reward),
+            rewards=chosen.rewards,
             out=folder,
             progress=True,
             **chosen.saving,

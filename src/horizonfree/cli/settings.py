@@ -24,6 +24,7 @@ class Settings:
     out: str | None = None
     goal: list[int] = field(default_factory=list)
     reward: str | None = None
+    rewards: str | None = None
     param: dict[str, Any] = field(default_factory=dict)
     opt: dict[str, Any] = field(default_factory=dict)
     save_episodes: int | None = None
