@@ -1,4 +1,4 @@
-"""All that a small exploration says, as one fingerprint; as a script, in a process with one setting of JAX changed."""
+"""All that a small exploration says, as one fingerprint; as a script, in a process with settings of JAX changed."""
 
 import ast
 import hashlib
@@ -78,10 +78,11 @@ def everything() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    cache, name, value = sys.argv[1:]
+    cache, settings = sys.argv[1:]
     jax.config.update("jax_compilation_cache_dir", cache)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    jax.config.update(name, ast.literal_eval(value))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    for name, value in ast.literal_eval(settings).items():
+        jax.config.update(name, value)
     before = dict(jax.config.values)
     print(everything())
     assert dict(jax.config.values) == before, "the library has changed a setting of JAX"

@@ -59,7 +59,7 @@ def pretend(monkeypatch):
     return on
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _cache_of_the_tests() -> Iterator[None]:
     """Workers keep compiled programs where the tests do."""
     with pytest.MonkeyPatch.context() as patch:
@@ -68,7 +68,7 @@ def _cache_of_the_tests() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep."""
     folder = tmp_path_factory.mktemp("sweep") / "tiny"

@@ -19,7 +19,7 @@ from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.loop import Progress, Records
+from horizonfree.explorers.loop import Progress, Records, begin
 from horizonfree.explorers.registry import describe
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp import rewards
@@ -97,9 +97,11 @@ class Job:
         return shared, eqx.tree_at(lambda world: world.key, own, keys, is_leaf=lambda x: x is None)
 
     def one(self) -> tuple[World, Progress]:
-        """The own part of the first member, and the shapes of its state."""
-        shared, own = self.worlds([0])
-        return own, jax.eval_shape(lambda: begin_many(shared, own, is_wide=self.is_wide))
+        """The own part of the first member, and its state before the first episode."""
+        who = self.cast[0]
+        model = to_device(self.cast.problems[who.problem].model)
+        state = begin(self.cast.explorers[who.explorer], model, model.nothing(self.bets))
+        return self.worlds([0])[1], state
 
     def fitting(self) -> int:
         """How many members make a chunk: as many as fit, and chunks of nearly one size.

@@ -7,14 +7,18 @@ Algorithm: 1 (exploration and planning) and 2 (HOME, in moments.py). Two familie
 Symbols: u, V, Vhat as in oracle/objective.py; Sigma_dot is the ridge at the start of the episode; lam = d/B^2,
     alpha = H^{-1/2}, gamma = d^{-1/4}.
 Guarantee: with constants="paper" and probability 1 - delta, the plan made in theta_{k*} is 4 U_{k*}-optimal for every
-    reward of total at most 1 (`relaxed` in the rows; docs/hf-ucrl-rfe.md has the argument). With constants="scaled"
-    there is no such theorem. Certificates of the evidence hold in both cases.
+    reward of total at most 1 (`relaxed` in the rows), and also 4 T_{k*}-optimal, T the bound of max Vhat by total
+    variance (docs/hf-ucrl-rfe.md has the argument). With constants="scaled" there is no such theorem. Certificates of
+    the evidence hold in both cases.
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
        kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
-    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or it is relaxed to U, and then
-       each (s, a) has its own target for the tilde family, the f in [0,1]^S that is predicted worst there.
+       theta="optimistic" is the argmax over U_k, where that is exact (regression/nested.py).
+    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of them
+       ("exhaustive"); or it is relaxed to U, and then each (s, a) has its own target for the tilde family, the f in
+       [0,1]^S that is predicted worst there.
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
+       plan_with="last" plans with the last theta_k, as printed.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
     5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is shared by 4M events; M is rounded up.
     6. u is built from V_{h+1}, where the print has V_h.
@@ -27,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._x64 import Number
+from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
@@ -36,21 +40,30 @@ from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import moments, radius
+from horizonfree.regression import moments, nested, radius
 from horizonfree.regression.oracle import (
     Point,
     Prepared,
     ascent,
+    evaluate,
     next_search_radius,
     prepare,
     relaxed,
+    total_variance_bound,
     upper_bound,
 )
+from horizonfree.regression.oracle.enumerated import enumerated
 from horizonfree.regression.projection import least_squares
 from horizonfree.regression.radius import sizes_of
 from horizonfree.regression.ridge import Ridge
 
 TILDE, HAT = 0, 1
+CHOICES = {
+    "oracle": ("ascent", "relaxed", "exhaustive"),
+    "theta": ("center", "optimistic"),
+    "plan_with": ("best", "last"),
+}
+_prepare = eqx.filter_jit(prepare)
 
 
 class Found(eqx.Module):
@@ -70,11 +83,15 @@ class Found(eqx.Module):
 
 
 class Answer(eqx.Module):
-    """The answer of an oracle call: what was found in theta_k, U, and how deep theta_k lies in its order-0 balls."""
+    """The answer of an oracle call: what was found in theta_k, U, and how deep theta_k lies in its order-0 balls.
+
+    `inv` are the inverse covariances of these balls, tilde and hat.
+    """
 
     found: Found
     relaxed: Float[Array, ""]
     theta: Float[Array, " d"]
+    inv: Float[Array, "2 d d"]
     ball_ratio: Float[Array, ""]
     episode: Int[Array, ""]
 
@@ -89,6 +106,7 @@ class State(eqx.Module):
     episode: Int[Array, ""]
     calls: Int[Array, ""]
     is_due: Bool[Array, ""] | None  # None: always
+    interval: Float[Array, " 2"] | None  # U_k along the one unknown direction, where theta is optimistic
 
     @property
     def policy(self) -> Int[Array, "H S"]:
@@ -105,16 +123,31 @@ class HFUCRLRFE(PlugIn):
     moment_orders: Annotated[int | None, "moments to estimate, instead of M = ceil(log2(7KH))"] = None
     lazy: Annotated[float, "call the oracle when some log det Sigma has grown by so much; 0: always"] = 0.5
     delta: Delta = 0.05
-    oracle: Annotated[str, "'ascent': search for policy and reward; 'relaxed': one backward pass"] = "ascent"
+    oracle: Annotated[
+        str,
+        "'ascent': search for policy and reward; 'relaxed': one backward pass; 'exhaustive': all, if tiny",
+    ] = "ascent"
     chains: Annotated[int, "of the ascent: searches at once, from different starts"] = 3
     sweeps: Annotated[int, "of the ascent: steps of each search"] = 20
     homotopy: Annotated[bool, "of the ascent: search with a smaller radius while values are capped"] = True
+    theta: Annotated[str, "'center': least squares; 'optimistic': as printed, where that is exact"] = "center"
+    plan_with: Annotated[str, "'best': theta_k of the smallest value; 'last': as printed"] = "best"
+    alpha: Annotated[float | None, "floor of sigma_bar, instead of H^(-1/2)"] = None
+    gamma: Annotated[float | None, "weight of own uncertainty in sigma_bar, instead of d^(-1/4)"] = None
     budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
-        if self.oracle not in ("ascent", "relaxed"):
-            raise OptionError(f"oracle is {self.oracle!r}; it must be 'ascent' or 'relaxed'")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                said = " or ".join(map(repr, choices))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {said}")
+        if self.theta == "optimistic" and self.oracle != "exhaustive":
+            raise OptionError(
+                f"theta='optimistic' needs an exact maximum over policies and rewards, but oracle is {self.oracle!r}; "
+                "add oracle='exhaustive'"
+            )
+        radius.check_weights(self.constants, self.alpha, self.gamma)
         for name, low in {"lazy": 0, "chains": 1, "sweeps": 1}.items():
             if not getattr(self, name) >= low:
                 raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {low}")
@@ -129,25 +162,35 @@ class HFUCRLRFE(PlugIn):
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
         found = Found(point, zero, zero, f, one, one, self.beta(model, self.total()))
-        nothing = Answer(found, one, jnp.zeros(model.dim), one, jnp.int32(0))
+        nothing = Answer(found, one, jnp.zeros(model.dim), ridge.Sigma_inv[:, 0], one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
-        return State(ridge, nothing, nothing, ridge.log_det, jnp.int32(0), jnp.int32(0), is_due)
+        counts = jnp.int32(0), jnp.int32(0)
+        interval = nested.whole(model) if self.theta == "optimistic" else None
+        return State(ridge, nothing, nothing, ridge.log_det, *counts, is_due, interval)
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
         ridge, beta = state.ridge, self.beta(model, self.total())
-        theta = least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
-        prepared = prepare(model, theta, ridge.Sigma_inv[TILDE, 0], ridge.Sigma_inv[HAT, 0])
+        inv, interval = ridge.Sigma_inv[:, 0], state.interval
+        if interval is None:
+            theta = least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+        else:
+            interval = nested.meet(model.valid, interval, ridge, self.beta(model, state.episode + 1))
+            theta = nested.best_end(model, interval, inv, beta)
+        prepared = prepare(model, theta, inv[TILDE], inv[HAT])
         policy, U = relaxed(prepared, beta)
         if self.oracle == "relaxed":
             found = self.by_relaxation(prepared, beta, policy, U, state.last.found)
+        elif self.oracle == "exhaustive":
+            found = self.by_enumeration(model, prepared, beta, state.last.found)
         else:
             found = self.by_ascent(key, prepared, beta, state.last.found)
         ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
-        answer = Answer(found, model.space.at_start(U[0]), theta, ball_ratio, state.episode)
+        answer = Answer(found, model.space.at_start(U[0]), theta, inv, ball_ratio, state.episode)
         is_best = answer.found.value <= state.best.found.value  # k* (departure 3)
         best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best)
-        return State(ridge, answer, best, ridge.log_det, state.episode, state.calls + 1, state.is_due)
+        calls = state.calls + 1
+        return State(ridge, answer, best, ridge.log_det, state.episode, calls, state.is_due, interval)
 
     def by_ascent(self, key: Array, prepared: Prepared, beta: Float[Array, ""], last: Found) -> Found:
         """The search over policies and single-step indicator rewards, from the last answer."""
@@ -155,6 +198,15 @@ class HFUCRLRFE(PlugIn):
         found = ascent(key, prepared, beta, start, last.point, chains=self.chains, sweeps=self.sweeps)
         next_radius = next_search_radius(found.search_value, found.radius, beta)
         return Found(found.point, found.V, found.V_hat, last.f, found.value, found.upper, next_radius)
+
+    def by_enumeration(
+        self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found
+    ) -> Found:
+        """The maximum over all deterministic policies and single-step indicator rewards."""
+        point, best = enumerated(model, prepared, beta)
+        path = evaluate(prepared, point.policy, point.reward, beta)
+        upper = prepared.space.at_start(upper_bound(prepared, beta)[0])
+        return Found(point, path.V, path.V_hat, last.f, best.value, upper, beta)
 
     def by_relaxation(
         self,
@@ -175,14 +227,14 @@ class HFUCRLRFE(PlugIn):
         self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the episode: both families, all orders (lines 8-16)."""
-        sizes, last = sizes_of(model), state.last
+        last = state.last
         phi, y = self.targets(model, last.found, trajectory)
-        alpha, gamma, _ = radius.parameters(sizes)
+        alpha, gamma, _ = self.parameters(model)
         beta = self.beta(model, state.episode + 1)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
         is_due = (ridge.log_det - state.log_det).max() >= self.lazy if self.lazy > 0 else None
         episode = state.episode + 1
-        new = State(ridge, last, state.best, state.log_det, episode, state.calls, is_due)
+        new = State(ridge, last, state.best, state.log_det, episode, state.calls, is_due, state.interval)
         numbers = {
             "V_hat": last.found.value,
             "upper": last.found.upper,
@@ -200,7 +252,7 @@ class HFUCRLRFE(PlugIn):
     ) -> tuple[Float[Array, "H 2 M d"], Float[Array, "H 2 M"]]:
         """phi and y of both families along the episode: V and Vhat, or f and Vhat after a relaxed search."""
         M = self.orders(model)
-        if self.oracle == "ascent":
+        if self.oracle != "relaxed":
             return moments.episode_rows(model, jnp.stack([found.V, found.V_hat], axis=1), trajectory, M)
         f = found.f[trajectory.s[:-1], trajectory.a].at[-1].set(0.0)  # V_{H+1} = 0
         tilde = moments.slot_rows(model, f[:, None], trajectory, M)
@@ -208,25 +260,44 @@ class HFUCRLRFE(PlugIn):
         return jnp.concatenate([tilde[0], hat[0]], axis=1), jnp.concatenate([tilde[1], hat[1]], axis=1)
 
     def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
-        """theta_{k*}, the model of the smallest value so far."""
-        return state.best.theta
+        """theta_{k*}, the model of the smallest value so far; or the last one."""
+        return self.planned(state).theta
+
+    def planned(self, state: State) -> Answer:
+        """The answer whose theta_k is planned with, k* by default."""
+        return state.last if self.plan_with == "last" else state.best
 
     def claim(self, model: MixtureModel, state: State) -> Certificate:
-        """4 U_{k*}: rigorous with the paper's constants, while theta_{k*} lies in both order-0 balls.
+        """The smaller of 4 U_k and 4 T_k: rigorous with the paper's constants, while theta_k lies in its order-0 balls.
 
-        4 Vhat_{k*} stands beside it; it would be the smaller bound if the oracle's maximum were exact.
+        4 Vhat_k stands beside it; it would be the smallest bound if the oracle's maximum were exact.
         """
-        best = state.best
+        answer = self.planned(state)
+        U = float(answer.relaxed)
         parts = {
-            "V_hat": float(best.found.value),
-            "four_V_hat": 4 * float(best.found.value),
-            "relaxed": float(best.relaxed),
-            "ball_ratio": float(best.ball_ratio),
-            "episode": float(best.episode),
+            "V_hat": float(answer.found.value),
+            "four_V_hat": 4 * float(answer.found.value),
+            "relaxed": U,
+            "ball_ratio": float(answer.ball_ratio),
+            "episode": float(answer.episode),
         }
-        why = "theta_k left its confidence balls" if best.ball_ratio > 1 else None
+        bound, least = "4U", U
+        attained = (
+            0.0 if self.oracle == "relaxed" else parts["V_hat"]
+        )  # T is no smaller: then it need not be computed
+        if 4 * attained < 1 and attained < U:
+            parts["total_variance"] = self.total_variance(model, answer)
+            if parts["total_variance"] < U:
+                bound, least = "4T", parts["total_variance"]
+        why = "theta_k left its confidence balls" if answer.ball_ratio > 1 else None
         terms = Terms(self.delta, self.constants, self.budget)
-        return claim(4 * float(best.relaxed), parts, "4U", terms, int(state.episode), why)
+        return claim(4 * least, parts, bound, terms, int(state.episode), why)
+
+    @x64
+    def total_variance(self, model: MixtureModel, answer: Answer) -> float:
+        """T_k, the bound of max Vhat_1(s_1) in theta_k by the law of total variance; on the host, seconds."""
+        prepared = _prepare(*to_device((model, answer.theta, answer.inv[TILDE], answer.inv[HAT])))
+        return total_variance_bound(prepared, float(self.beta(model, self.total())))
 
     def orders(self, model: MixtureModel) -> int:
         """M."""
@@ -240,9 +311,16 @@ class HFUCRLRFE(PlugIn):
             raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
         return self.budget
 
+    def parameters(self, model: MixtureModel) -> radius.Parameters:
+        """alpha, gamma, lam: the theorem's, or the options'."""
+        alpha, gamma, lam = radius.parameters(sizes_of(model))
+        given = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
+        return radius.Parameters(*given, lam)
+
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""
         sizes = sizes_of(model)
         if self.constants == "paper":
-            return radius.beta_hf(k, sizes, self.delta, M=self.orders(model))
+            weights = self.parameters(model)
+            return radius.beta_hf(k, sizes, self.delta, M=self.orders(model), weights=weights)
         return radius.scaled_moments(sizes, self.scale, self.bias_scale)

@@ -30,6 +30,7 @@ from horizonfree.models.mixture.model import MixtureModel
 
 Scalar = Float[Array, ""]
 MOST_SCALE = 1e100  # squares of radii stay finite
+LEAST_FLOOR = 1e-100  # and so do those of weights
 
 
 class Sizes(NamedTuple):
@@ -69,6 +70,19 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
         if not 0 <= value <= MOST_SCALE:
             raise OptionError(f"{name} is {value}; it must lie between 0 and {MOST_SCALE:g}")
     share(delta, "delta")
+
+
+def check_weights(constants: str, alpha: float | None, gamma: float | None) -> None:
+    """Refuse a floor alpha or a weight gamma that no sigma_bar, or no radius, can be made of; None: the theorem's."""
+    if alpha is not None and not LEAST_FLOOR <= alpha <= MOST_SCALE:
+        raise OptionError(f"alpha is {alpha}; it must lie between {LEAST_FLOOR:g} and {MOST_SCALE:g}")
+    if gamma is not None and not 0 <= gamma <= MOST_SCALE:
+        raise OptionError(f"gamma is {gamma}; it must lie between 0 and {MOST_SCALE:g}")
+    if gamma is not None and constants == "paper" and gamma < LEAST_FLOOR:
+        raise OptionError(
+            f"gamma is {gamma}; the theorem's radius contains 1/gamma^2, so it must be at least {LEAST_FLOOR:g}, "
+            "or constants='scaled'"
+        )
 
 
 def parameters(sizes: Sizes) -> Parameters:
@@ -126,7 +140,9 @@ def bernstein_2022(
 
 
 @x64
-def beta_hf(k: Number, sizes: Sizes, delta: Number, *, M: int | None = None) -> Scalar:
+def beta_hf(
+    k: Number, sizes: Sizes, delta: Number, *, M: int | None = None, weights: Parameters | None = None
+) -> Scalar:
     """Radius beta_k of HF-UCRL-RFE++ at episode k.   ([paper], main theorem)
 
     beta_k = 12 sqrt(d eta tau) + 30 tau/gamma^2 + sqrt(lam) B,   eta = log(1 + kH/(alpha^2 d lam)),
@@ -134,9 +150,10 @@ def beta_hf(k: Number, sizes: Sizes, delta: Number, *, M: int | None = None) -> 
 
     It is the inequality of [ZG] for kH rows x = phi/sigma_bar: HOME keeps sigma_bar >= alpha, so ||x|| and |eta| are
     at most 1/alpha, and sigma_bar^2 >= gamma^2 ||phi||, so |eta| ||x|| <= 1/gamma^2. With M, delta is the failure
-    probability of the whole algorithm, divided among its 4M events; without, that of one event, as printed.
+    probability of the whole algorithm, divided among its 4M events; without, that of one event, as printed. weights:
+    alpha, gamma and lam other than the theorem's, for which the inequality holds as well.
     """
-    alpha, gamma, lam = parameters(sizes)
+    alpha, gamma, lam = parameters(sizes) if weights is None else weights
     noise = bernstein_2022(
         sizes.H * jnp.asarray(k, float),
         d=sizes.d,

@@ -32,7 +32,7 @@ class OnRay(Engine):
         has = ray.cluster_resources()
         self.slots = workers or max(1, int(has.get("CPU", 1)))
         share = min(1.0, has.get("GPU", 0) / self.slots)
-        self.perform = ray.remote(perform).options(num_cpus=1, num_gpus=share, max_retries=0)
+        self.perform = ray.remote(num_cpus=1, num_gpus=share, max_retries=0)(perform)
         self.threads = threads
         self.running: dict[Any, str] = {}
 
