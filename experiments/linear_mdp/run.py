@@ -127,8 +127,8 @@ def tasks(sweep: dict, seeds: int) -> list[dict]:
             for explorer in gaps["explorers"]:
                 common = {"part": "gaps", "problem": problem, "steps": steps, "explorer": explorer}
                 out += [common | {"seed": seed} for seed in range(seeds)]
-    for problem, budgets in what["budgets"].items():
-        for explorer in what["explorers"]:
+    for explorer, problems in what["budgets"].items():
+        for problem, budgets in problems.items():
             for budget in budgets:
                 common = {"part": "certificates", "problem": problem, "explorer": explorer, "budget": budget}
                 out += [common | {"seed": seed} for seed in range(seeds)]

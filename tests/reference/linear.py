@@ -14,7 +14,7 @@ class Fit:
 
     def __init__(self, phi, V0, V1, C1, ratio=9.0):
         S, A, d = phi.shape
-        R = 0.25 * ratio * V0 + np.eye(d)
+        R = 0.25 * ratio * V0 + sum(np.outer(x, x) for x in phi.reshape(-1, d)) / (S * A)
         self.logdet = math.log(np.linalg.det(np.eye(d) + np.linalg.inv(R) @ V1))
         root = np.linalg.cholesky(R + V1)
         inverse = np.linalg.pinv(V1, rcond=1e-9, hermitian=True)

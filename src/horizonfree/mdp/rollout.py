@@ -126,7 +126,7 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
             raise ShapeError(
                 f"policy[h={h}, s={s}] is {table[h, s]}; probabilities must be >= 0 and sum to 1"
             )
-        return table
+        return np.asarray(table / table.sum(-1, keepdims=True))
     raise ShapeError(
         f"policy has shape {table.shape} and type {table.dtype}; it must be integers [{H}, {S}] or "
         f"probabilities [{H}, {S}, {A}], or one step of these for all"

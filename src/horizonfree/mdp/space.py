@@ -210,8 +210,12 @@ def check_space(space: Space) -> None:
     if space.initial is not None and np.asarray(space.initial).dtype != np.float64:
         raise ShapeError(f"start has type {np.asarray(space.initial).dtype}; a distribution is float64")
     is_bool = np.asarray(space.reachable).dtype == bool
+    is_one = (space.start is None) != (
+        space.initial is None
+    )  # a state, or a distribution, on one state perhaps
     if (
-        again.start != space.start
+        not is_one
+        or (space.initial is None and again.start != space.start)
         or not is_bool
         or not np.array_equal(again.reachable, np.asarray(space.reachable))
     ):

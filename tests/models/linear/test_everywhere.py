@@ -146,3 +146,32 @@ def test_evidence_that_no_exploration_leaves_is_refused(name, value, run, tmp_pa
     change_checkpoint(folder / "checkpoint-0000000060.npz", put(f"evidence.{name}", value))
     with pytest.raises(HorizonfreeError, match=name):
         hf.load(folder)
+
+
+def test_a_problem_that_was_moved_is_explored_stored_and_read(tmp_path):
+    for i, how in enumerate(({"start": 2}, {"horizon": 3})):
+        problem = tiny().declaring("goals").moved(**how)
+        run = hf.explore(problem, "uniform", episodes=5, progress=False)
+        run.save(tmp_path / str(i))
+        assert hf.load(tmp_path / str(i)).certificate().eps == run.certificate().eps
+
+
+def test_units_of_single_features_change_no_certificate():
+    phi, mu = np.random.default_rng(0).dirichlet(np.ones(3), (5, 2)), np.eye(5)[:3] * 0.8 + 0.04
+    scale = np.array([1.0, 1e-3, 50.0])
+    both = [hf.LinearMDP.from_features(phi * x, horizon=4, mu=mu / x[:, None]) for x in (np.ones(3), scale)]
+    policy = np.full(both[0].space.sizes, 0.5)
+    log = hf.simulate(both[0], policy, episodes=3000, seed=1)
+    found = [hf.certify(problem, log, budget=3000).eps for problem in both]
+    assert found[0] < 1
+    assert found[1] == pytest.approx(found[0], abs=1e-6)
+
+
+def test_probabilities_that_nearly_sum_to_one_are_made_to():
+    run = hf.explore(tiny(), "uniform", episodes=300, progress=False)
+    H, S, A = run.problem.space.sizes
+    reward = np.full((H, S, A), 1 / H)
+    for off in (1 - 9e-9, 1 + 9e-9):
+        found = run.evaluate(reward, np.full((H, S, A), off / A))
+        assert not found.certificate.is_rejected
+        assert found.value_low <= 1 <= found.value_high + 1e-12

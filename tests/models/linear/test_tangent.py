@@ -143,7 +143,7 @@ def attacked(S, A, d, H):
     space = hf.LinearMDP.from_features(phi[0], horizon=H).space
 
     def one(phi, mu, reward, V0, V1, C1, white, drawn):
-        found = widths.fit(phi, white, V0, V1, C1)
+        found = widths.fit(phi, white, V0, V1, C1, 0.0)
         kernel, true = space.kernel(found.prob), space.kernel(phi @ mu)
         eps = 2 * misjudged(space, kernel, found.width(jnp.asarray(RADIUS_ALL)))
         best = optimal_jax(true, reward)[1][0]

@@ -29,11 +29,13 @@ def sums(episodes, times):
 
 @x64
 def fitted(phi=PHI, V0=None, V1=None, C1=None, ratio=15.0):
-    """The estimate of instance T, or of other sums."""
+    """The estimate of instance T, in coordinates in which the ridge is the unit matrix; or of other sums."""
+    white = features.whitening(phi)
     if V0 is None:
         V0, (V1, C1) = sums([0, 1], 100)[0], sums([2, 3, 4], 1000)
-    white = features.whitening(phi)
-    return to_numpy(jax.jit(widths.fit)(*map(jnp.asarray, (phi, white, V0, V1, C1)), jnp.asarray(ratio)))
+        white = np.eye(2) / np.sqrt(8)
+    given = (phi, white, V0, V1, C1, 0.0, ratio)
+    return to_numpy(jax.jit(widths.fit)(*map(jnp.asarray, given)))
 
 
 @x64
@@ -82,7 +84,8 @@ def attack(rng, S, A, d, H, beta, beta_all):
     V0 = V1 * rng.choice([0.0, 0.1])
     size, U = np.linalg.eigh(V1)
     U = U[:, size > 1e-6 * size.max()]
-    root = np.linalg.cholesky(0.25 * 9 * V0 + np.eye(d) + V1)
+    every = phi.reshape(-1, d)
+    root = np.linalg.cholesky(0.25 * 9 * V0 + every.T @ every / (S * A) + V1)
     noise = U @ rng.standard_normal((U.shape[1], S))
     if rng.random() < 0.5:  # all in one direction: at the limit in one corner
         noise = np.outer(U @ rng.standard_normal(U.shape[1]), rng.choice([-1.0, 1.0], S))

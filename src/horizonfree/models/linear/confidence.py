@@ -143,7 +143,7 @@ def confidence(
 
     def of(j: Array) -> Fit:
         V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
-        return fit(phi, white, V0, evidence.gram - V0, evidence.cross - C0)
+        return fit(phi, white, V0, evidence.gram - V0, evidence.cross - C0, evidence.episodes + space.horizon)
 
     def one(j: Array) -> tuple[Array, Array]:
         found = of(j)

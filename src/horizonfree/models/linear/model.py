@@ -56,14 +56,14 @@ class LinearModel(Model):
     def check(self) -> None:
         """Shapes, finite numbers, features of a linear MDP, and coordinates that belong to them."""
         check_space(self.space)
-        H, S, A = self.space.sizes
+        _, S, A = self.space.sizes
         if not (self.space.is_dense and np.asarray(self.space.support).all()):
             raise ShapeError("the space of a linear MDP must list every state after every pair, all possible")
         phi, declared, white = (np.asarray(x) for x in (self.phi, self.declared, self.white))
         d = phi.shape[-1]
         for name, x, wanted in (
             ("phi", phi, (S, A, d)),
-            ("declared", declared, (len(declared), H, S, A)),
+            ("declared", declared, (len(declared), *declared.shape[1:2], S, A)),  # H may be another's: moved
             ("white", white, (d, d)),
         ):
             if x.shape != wanted or x.dtype != np.float64 or not np.isfinite(x).all():
@@ -171,7 +171,8 @@ class LinearModel(Model):
 
         def of(j: int) -> Array:
             V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
-            found = fit(self.phi, self.white, V0, evidence.gram - V0, evidence.cross - C0)
+            V1, C1 = evidence.gram - V0, evidence.cross - C0
+            found = fit(self.phi, self.white, V0, V1, C1, evidence.episodes + self.space.horizon)
             beyond = jnp.abs(found.raw - true).sum(-1) / 2 - found.beta(L[j]) * found.n - found.e
             return jnp.where(found.is_bad, -1.0, beyond).max()
 

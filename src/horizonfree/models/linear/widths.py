@@ -1,7 +1,7 @@
 """How far a row of the estimate can be from the truth, for one bet.
 
-V0 is the Gram matrix of the episodes before the bet, V1 and C1 are the sums since. With R = rho ratio V0 + lam I, fixed
-when the bet starts, x = phi(s,a) in the span of V1, and L a level (below),
+V0 is the Gram matrix of the episodes before the bet, V1 and C1 are the sums since. With G the mean of phi phi' over all
+pairs, R = rho ratio V0 + lam G, fixed when the bet starts, x = phi(s,a) in the span of V1, and L a level (below),
 
     Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
     |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
@@ -11,7 +11,8 @@ as what is bounded is linear in V and does not see constants, so that only the 2
 
 P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that changes; a pair outside of the span is
 `is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e). docs/linear.md has
-the proof, and that the coordinates in which V1 is inverted do not matter: they are those of `features.whitening`.
+the proof, and that the coordinates in which V1 is inverted do not matter: they are those of `features.whitening`, in
+which G is I/(SA). So features in other units, each in its own, give the same bounds.
 """
 
 import math
@@ -26,7 +27,8 @@ RHO, LAM = 0.25, 1.0
 RATIO = 9.0  # of the episodes in a bet to those before it, as R expects them
 SPAN = 1e-9  # how far from the span of V1 a feature may be
 KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
-NOISE = 1e-13  # by which entries of the sums may err, as a share
+NOISE = 1e-13  # by which entries of short sums may err, as a share
+UNIT = 2.0**-53  # by which one more addition may
 
 
 class Fit(eqx.Module):
@@ -59,12 +61,13 @@ def fit(
     V0: Float[Array, "d d"],
     V1: Float[Array, "d d"],
     C1: Float[Array, "d S"],
+    terms: Number,
     ratio: Number = RATIO,
 ) -> Fit:
-    """The estimate of the data since a bet started; traceable."""
+    """The estimate of the data since a bet started; `terms`: how many were added one by one; traceable."""
     S, A, d = phi.shape
     x, V = phi @ white, white.T @ V1 @ white
-    R = white.T @ (RHO * ratio * V0 + LAM * jnp.eye(d)) @ white
+    R = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * jnp.eye(d)
     size, U = jnp.linalg.eigh((V + V.T) / 2)
     is_kept = size > KEPT * jnp.maximum(size[-1], 1e-300)
     g = ((x @ U) * jnp.where(is_kept, 1 / jnp.where(is_kept, size, 1.0), 0.0)) @ U.T
@@ -75,7 +78,8 @@ def fit(
     prob = prob / prob.sum(-1, keepdims=True)
     moved = jnp.maximum(jnp.maximum(raw - prob, 0.0).sum(-1), jnp.maximum(prob - raw, 0.0).sum(-1))
     # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
-    noise = NOISE * ((jnp.abs(white).T @ jnp.sqrt(jnp.diag(V1))) ** 2).sum()
+    share = jnp.maximum(NOISE, UNIT * terms)
+    noise = share * ((jnp.abs(white).T @ jnp.sqrt(jnp.diag(V0 + V1))) ** 2).sum()
     blur = math.sqrt(S * A) * (outside + noise * jnp.linalg.norm(g, axis=-1))
     root = jnp.linalg.cholesky((R + R.T + V + V.T) / 2)
     return Fit(
