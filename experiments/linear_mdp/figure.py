@@ -81,14 +81,16 @@ def certificates_table(rows: list[dict], problem: str) -> str:
     lines.append("|---" * (1 + len(looks)) + "|")
     for explorer in values(rows, "explorer"):
         here = chosen(rows, explorer=explorer)
-        cells = [number(median(chosen(here, episodes=k), "eps")) for k in looks]
+        cells = [
+            number(median(chosen(here, episodes=k), "eps")) if chosen(here, episodes=k) else "" for k in looks
+        ]
         lines.append(f"| {explorer}: every reward | " + " | ".join(cells) + " |")
         for kind in KINDS:
             cells = []
             for k in looks:
                 found = chosen(here, episodes=k)
                 fields = (f"{kind}_median", f"{kind}_max", f"{kind}_later", f"{kind}_true")
-                cells.append(" / ".join(number(median(found, field)) for field in fields))
+                cells.append(" / ".join(number(median(found, field)) for field in fields) if found else "")
             lines.append(f"| {explorer}: {TITLES[kind]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import ShapeError
 from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
 from tests.runs.test_store import assert_same
@@ -27,6 +28,13 @@ WEIGHTS = np.array([0.5, 0.3, 0.2])
 
 def drawn(start: Any = START) -> hf.Problem:
     return hf.Mixture.from_kernels(kernels(), horizon=H, start=start, weights=WEIGHTS)
+
+
+def linear() -> hf.Problem:
+    """A linear MDP with the same sizes and start."""
+    rng = np.random.default_rng(0)
+    phi, mu = rng.dirichlet(np.ones(3), (S, A)), rng.dirichlet(np.ones(S), 3)
+    return hf.LinearMDP.from_features(phi, horizon=H, start=START, mu=mu)
 
 
 def with_a_state_that_draws() -> hf.Problem:
@@ -48,8 +56,9 @@ def options(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_everyone_explores_it_and_through_a_folder_the_bits_are_the_same(name: str, tmp_path: Path) -> None:
-    problem = drawn()
-    if EXPLORERS[name].kind.learns is TabularModel:
+    learns = EXPLORERS[name].kind.learns
+    problem = linear() if learns is LinearModel else drawn()
+    if learns is TabularModel:
         problem = problem.seen_as("tabular")
     whole = hf.explore(problem, name, episodes=K, seed=2, **options(name))
     assert all(np.isfinite(x).all() for x in whole.records.values())
