@@ -20,7 +20,7 @@ from typing import Any
 import horizonfree as hf
 from horizonfree.sweeps import engines, file, rows, sweep, table
 from horizonfree.sweeps.grid import rows_of, tasks_of
-from horizonfree.sweeps.meter import meter
+from horizonfree.sweeps.meter import Show
 from horizonfree.sweeps.start import start
 from horizonfree.sweeps.tally import Tally
 
@@ -33,19 +33,20 @@ TINY: dict[str, Any] = {
     "explorers": {"uniform": {}},
 }
 SECOND = TINY | {
-    "checkpoints": [4000],
+    "checkpoints": [12_000],
     "problems": {"grid": {"name": "zoned-grid", "size": 6, "zones": 3, "horizon": 12}},
     "explorers": {"information": {}},
 }
 
 
-def drive(engine: engines.Engine, spec: dict, folder: Path) -> tuple[float, float]:
+def drive(
+    engine: engines.Engine, spec: dict, folder: Path, show: Show = lambda _: None
+) -> tuple[float, float]:
     """Seconds of all tasks, and of those the seconds inside tasks."""
     tasks = tasks_of(file.read(spec))
     folder.mkdir(exist_ok=True)
     writer, began = rows.Writer(folder), time.perf_counter()
-    with meter(False) as show:
-        sweep._drive(engine, writer, Tally(tasks, [], engine.slots), show)
+    sweep._drive(engine, writer, Tally(tasks, [], engine.slots), show)
     seconds = time.perf_counter() - began
     lines = rows.Writer(folder).lines.values()
     assert all("error" not in line for line in lines), next(x["error"] for x in lines if "error" in x)
@@ -69,7 +70,7 @@ def overhead(on: str, aside: Path) -> dict:
     }
 
 
-def speedup(aside: Path, rounds: int = 2) -> dict:
+def speedup(aside: Path, rounds: int = 3) -> dict:
     """One worker against two, warm, alternating."""
     found: dict[int, list[float]] = {1: [], 2: []}
     pools = {n: start("local", n, aside / "log") for n in (1, 2)}
@@ -91,22 +92,26 @@ def speedup(aside: Path, rounds: int = 2) -> dict:
 
 
 def many_tasks(count: int, aside: Path) -> dict:
-    """Memory of the driver after a tenth and after all; of the worker, in the first and in the last line."""
+    """Memory of the driver and of the worker, the most so far, after each tenth of the tasks."""
     engine, folder = start("local", 1, aside / "log"), aside / "many"
+    driver: list[float] = []
+
+    def show(tally: Tally) -> None:
+        if len(tally.done) >= (len(driver) + 1) * count // 10:
+            driver.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
     try:
-        drive(engine, TINY | {"seeds": list(range(count // 10))}, folder)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        seconds, _ = drive(engine, TINY | {"seeds": list(range(count // 10, count))}, folder)
+        seconds, inside = drive(engine, TINY | {"seeds": list(range(count))}, folder, show)
     finally:
         engine.close()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     lines = list(rows.Writer(folder).lines.values())
-    workers = [lines[i]["memory"] / 2**20 for i in (len(lines) // 10, -1)]
+    worker = [line["memory"] / 2**20 for line in lines[count // 10 - 1 :: count // 10]]
     return {
         "tasks": len(lines),
         "seconds": seconds,
-        "driver_mb": [before / 1024, after / 1024],
-        "worker_mb": workers,
+        "task_ms": 1e3 * inside / count,
+        "driver_mb": driver,
+        "worker_mb": worker,
     }
 
 

@@ -3,7 +3,8 @@
     python experiments/coverage/run.py --seeds 10000 --few 400 --workers 16 [--algorithms a,b] [--problems grid]
 
 A task is one algorithm on one problem, with the paper's constants or with scaled ones. With several workers each has a
-CPU core; with one, JAX's device does the work.
+CPU core; with one, JAX's device does the work. What is explored is the sweep of sweep.toml. README.md says why this is
+a script.
 """
 
 import argparse
@@ -12,14 +13,22 @@ import json
 import multiprocessing
 import os
 import time
-import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import beta
 
+import horizonfree as hf
+from horizonfree.runs.recipes import versions
+from horizonfree.sweeps.file import Spec, read
+from horizonfree.sweeps.grid import options_of, problem_of, reward_of
+
 HERE = Path(__file__).parent
+SCALES = (0.003, 10.0)  # between these the smallest scale is searched
+VALUES = 6  # scales that are tried at once
+ROUNDS = 3  # of the search: to about 4 %
 
 
 def clopper_pearson(failures: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -43,41 +52,36 @@ def needed(x: np.ndarray, delta: float) -> float:
 
 
 class Question:
-    """One algorithm on one problem."""
+    """One algorithm on one problem; `options` are those with the paper's constants, where it has any."""
 
-    def __init__(self, problem: dict, algorithm: dict, sweep: dict) -> None:
-        import horizonfree as hf
+    def __init__(self, world: dict, who: dict, spec: Spec) -> None:
+        self.problem, self.spec = problem_of(world), spec
+        self.explorer, self.options = who["name"], options_of(who)
+        self.has_radius = "constants" in self.options
+        needs_reward = "reward" in hf.explorers()[self.explorer]["options"]
+        self.reward = reward_of(self.problem, world) if needs_reward else None
 
-        made = dict(problem)
-        self.problem = hf.make(made.pop("name"), **made)
-        self.algorithm, self.sweep = algorithm, sweep
-        options = hf.explorers()[algorithm["explorer"]]["options"]
-        self.has_radius = "constants" in options
-        self.reward = hf.goal(self.problem, self.problem.num_states - 1) if "reward" in options else None
-
-    def explored(self, seeds: int, **settings):
-        import horizonfree as hf
-
+    def explored(self, seeds: int, options: dict, **settings):
         return hf.explore_many(
             self.problem,
-            self.algorithm["explorer"],
-            episodes=self.sweep["episodes"],
+            self.explorer,
+            episodes=self.spec.episodes,
             seeds=seeds,
-            delta=self.sweep["delta"],
+            delta=self.spec.delta,
             reward=self.reward,
-            **self.algorithm.get("options", {}),
+            **options,
             **settings,
         )
 
     def paper(self, seeds: int, few: int) -> Iterator[dict]:
         """With the paper's constants, where there are any: likelihood set, certificate, radius, and claimed gap."""
-        delta, looks = self.sweep["delta"], self.sweep["checkpoints"]
+        delta, looks = self.spec.delta, self.spec.checkpoints
         constants = {"constants": "paper"} if self.has_radius else {}
-        batch = self.explored(few, checkpoints=looks, curves=["gap", "eps"], **constants)
+        batch = self.explored(few, self.options, checkpoints=looks, curves=["gap", "eps"])
         gap, eps = batch.curves["gap"], batch.curves["eps"]
         medians = {"median_gap": float(np.median(gap[:, -1])), "median_eps": float(np.median(eps[:, -1]))}
         yield {"set": "certificate", **counted((gap > eps + 1e-9).any(1)), **medians}
-        batch = self.explored(seeds, checkpoints=looks, curves=["own_gap", "excess"], **constants)
+        batch = self.explored(seeds, self.options, checkpoints=looks, curves=["own_gap", "excess"])
         excess = batch.curves["excess"].max(1)
         # theta_star is outside when the evidence against it, excess + log(1/delta), exceeds log(1/delta)
         share = 1 + needed(excess, delta) / float(np.log(1 / delta))
@@ -98,13 +102,13 @@ class Question:
 
     def smallest(self, seeds: int) -> dict:
         """The smallest scale from which on violations stay below delta, with 97.5 % confidence at each scale."""
-        low, high = self.sweep["scales"]
-        found = None
-        for _ in range(self.sweep["rounds"]):
-            scales = np.geomspace(low, high, self.sweep["values"] + 2)[1:-1]
-            batch = self.explored(seeds, over={"scale": scales})
+        (low, high), found = SCALES, None
+        options = self.options | {"constants": "scaled"}
+        for _ in range(ROUNDS):
+            scales = np.geomspace(low, high, VALUES + 2)[1:-1]
+            batch = self.explored(seeds, options, over={"scale": scales})
             outside = (batch.records["truth_ratio"].max(1) > 1).reshape(len(scales), seeds)
-            fails = [clopper_pearson(int(x.sum()), seeds)[1] > self.sweep["delta"] for x in outside]
+            fails = [clopper_pearson(int(x.sum()), seeds)[1] > self.spec.delta for x in outside]
             first = max((i + 1 for i, x in enumerate(fails) if x), default=0)
             if first < len(scales):
                 high, found = float(scales[first]), {"scale": float(scales[first]), **counted(outside[first])}
@@ -112,23 +116,20 @@ class Question:
         return found or {"scale": None, "seeds": seeds}
 
 
-def answers(task: tuple[str, str, str, dict, int, int]) -> list[dict]:
+def answers(task: tuple[str, str, str, Spec, int, int]) -> list[dict]:
     """All rows of a task, with what they were made by."""
     import jax
 
-    from horizonfree.runs.recipes import versions
-
-    name, place, part, sweep, seeds, few = task
-    algorithm = sweep["algorithms"][name]
-    asked = {"problem": place, "algorithm": algorithm["explorer"]}
-    asked |= {"episodes": sweep["episodes"], "delta": sweep["delta"]}
+    name, place, part, spec, seeds, few = task
+    asked = {"problem": place, "algorithm": spec.explorers[name]["name"]}
+    asked |= {"episodes": spec.episodes, "delta": spec.delta}
     made = {
         "date": datetime.date.today().isoformat(),
         "device": jax.devices()[0].device_kind,
         "versions": versions(),
     }
     rows, clock = [], time.perf_counter()
-    question = Question(sweep["problems"][place], algorithm, sweep)
+    question = Question(spec.problems[place], spec.explorers[name], spec)
     for row in {"paper": question.paper, "scaled": question.scaled}[part](seeds, few):
         rows.append(asked | row | {"seconds": round(time.perf_counter() - clock, 2)} | made)
         clock = time.perf_counter()
@@ -136,7 +137,7 @@ def answers(task: tuple[str, str, str, dict, int, int]) -> list[dict]:
 
 
 def one_core() -> None:
-    """A worker uses one core, and leaves a GPU alone."""
+    """A worker that is started from now on uses one core, and leaves a GPU alone."""
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
@@ -145,25 +146,25 @@ def one_core() -> None:
 
 
 def main() -> None:
-    sweep = tomllib.loads((HERE / "sweep.toml").read_text())
+    spec = read(HERE / "sweep.toml")
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument(
         "--few", type=int, default=400, help="seeds for certificates, and at each scale tried"
     )
     parser.add_argument("--episodes", type=int, help="instead of those of sweep.toml, for a trial")
-    parser.add_argument("--algorithms", default=",".join(sweep["algorithms"]))
-    parser.add_argument("--problems", default=",".join(sweep["problems"]))
+    parser.add_argument("--algorithms", default=",".join(spec.explorers))
+    parser.add_argument("--problems", default=",".join(spec.problems))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument(
         "--out", type=Path, default=HERE / "results" / "rows.jsonl", help="rows are put at its end"
     )
     args = parser.parse_args()
     if args.episodes:
-        sweep["episodes"] = args.episodes
-        sweep["checkpoints"] = [k for k in sweep["checkpoints"] if k <= args.episodes]
+        looks = [k for k in spec.checkpoints if k <= args.episodes]
+        spec = replace(spec, episodes=args.episodes, checkpoints=looks)
     tasks = [
-        (name, place, part, sweep, args.seeds, args.few)
+        (name, place, part, spec, args.seeds, args.few)
         for name in args.algorithms.split(",")
         for place in args.problems.split(",")
         for part in ("paper", "scaled")
@@ -181,7 +182,8 @@ def main() -> None:
             for task in tasks:
                 keep(answers(task))
             return
-        with multiprocessing.get_context("spawn").Pool(args.workers, one_core) as pool:
+        one_core()  # here, so that workers have it before they load anything
+        with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
             for rows in pool.imap_unordered(answers, tasks, chunksize=1):
                 keep(rows)
 

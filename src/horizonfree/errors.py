@@ -42,4 +42,4 @@ class RunError(HorizonfreeError):
 
 
 class ProcessError(HorizonfreeError):
-    """The library was used in a process that was forked after JAX had started its threads."""
+    """A process cannot do its work: it was forked after JAX had started, or the cluster of a sweep is gone."""

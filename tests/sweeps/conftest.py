@@ -16,7 +16,6 @@ TINY: dict[str, Any] = {
     "seeds_per_task": 2,
     "checkpoints": [2, 8],
     "measure": ["eps", "claim"],
-    "records": ["V"],
     "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 3}},
     "explorers": {"random": {"name": "uniform"}},
 }

@@ -1,27 +1,67 @@
 """Dask and Ray, real ones on this machine: the same rows to the last bit, nothing beyond loopback, deaths survived."""
 
+import json
+import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import horizonfree as hf
-from horizonfree.sweeps import engines, file, grid
+from horizonfree.errors import OptionError
+from horizonfree.sweeps import engines, file, grid, on_dask
 from horizonfree.sweeps.engines import Engine
+from horizonfree.sweeps.on_ray import OnRay
 from horizonfree.sweeps.start import start
 from tests.sweeps.conftest import TINY
 
 LISTENS = "0A"  # in /proc/net/tcp
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+LONG = 3_000_000  # episodes: a task that does not end by itself while a test runs
+
+
+@pytest.mark.parametrize(
+    ("on", "words"),
+    [
+        ("dask=127.0.0.1:1", "no Dask scheduler answers at 127.0.0.1:1"),
+        ("dask=nowhere", "missing port"),
+        ("ray=127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1: .*refused"),
+        ("ray=nowhere", "HOST:PORT"),
+    ],
+)
+def test_an_address_where_nobody_answers_is_refused_with_words(
+    on: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({"dask": "distributed", "ray": "ray"}[on.partition("=")[0]])
+    monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
+    with pytest.raises(OptionError, match=words):
+        start(on, None, tmp_path / "log")
+
+
+def test_a_scheduler_without_workers_is_refused_with_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
+    made = distributed.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.ERROR
+    )
+    with made, pytest.raises(OptionError, match="has no workers; start one"):
+        start(f"dask={made.scheduler_address}", None, tmp_path / "log")
 
 
 @pytest.fixture(scope="module", params=["dask", "ray"])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     pytest.importorskip({"dask": "distributed", "ray": "ray"}[request.param])
-    made = start(request.param, 2, tmp_path_factory.mktemp("log") / "log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # without an address a cluster is started, not joined
+        made = start(request.param, 2, tmp_path_factory.mktemp("log") / "log")
     yield made
     made.close()
 
@@ -79,11 +119,13 @@ def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(engine: 
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_its_task_only(engine: Engine) -> None:
+def test_a_worker_that_is_killed_costs_its_task_only(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (task,) = grid.tasks_of(file.read(TINY | {"seeds": 2})).values()
-    before = family(os.getpid())
-    engine.submit("long", task | {"episodes": 3_000_000, "checkpoints": [3_000_000]})
-    victim = busiest(before)
+    announcing(engine, tmp_path, monkeypatch)
+    engine.submit("long", task | {"episodes": LONG, "checkpoints": [LONG]})
+    victim = int(announced(tmp_path / str(LONG)))
     engine.submit("short", task)
     assert "rows" in outcome(engine, "short")
     os.kill(victim, signal.SIGKILL)
@@ -92,16 +134,46 @@ def test_a_worker_that_is_killed_costs_its_task_only(engine: Engine) -> None:
     assert "rows" in outcome(engine, "again")
 
 
-def busiest(among: set[int]) -> int:
-    """The process that works most over a few seconds: the worker with the long task."""
+def announcing(engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a worker first writes its process id into a file that is named by the episodes of its task."""
 
-    def ticks(pid: int) -> int:
-        try:
-            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0
-        return int(words[11]) + int(words[12])
+    def perform(
+        task: dict[str, Any], threads: int
+    ) -> engines.Outcome:  # sent by value: workers have no tests
+        from horizonfree.sweeps import worker
 
-    start = {pid: ticks(pid) for pid in among}
-    time.sleep(8)
-    return max(among - {os.getpid()}, key=lambda pid: ticks(pid) - start[pid])
+        (folder / "new").write_text(str(os.getpid()))
+        (folder / "new").rename(folder / str(task["episodes"]))
+        return worker.perform(task, threads)
+
+    if isinstance(engine, OnRay):
+        remote = engine.ray.remote(num_cpus=1, max_retries=0)(perform)
+        monkeypatch.setattr(engine, "perform", remote)
+    else:
+        monkeypatch.setattr(on_dask, "perform", perform)
+
+
+def announced(path: Path) -> str:
+    for _ in range(1200):
+        if path.exists():
+            return path.read_text()
+        time.sleep(0.1)
+    raise TimeoutError(path)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_runs_already_is_joined_by_its_address(
+    engine: Engine, tiny: Path, tmp_path: Path
+) -> None:
+    """The engine of the other tests is that cluster; the sweep is another process."""
+    if isinstance(engine, OnRay):
+        on = f"ray={engine.ray.get_runtime_context().gcs_address}"
+    else:
+        on = f"dask={engine.cluster.scheduler_address}"
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    words = "import json, sys, horizonfree as hf; hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3])"
+    given = [tmp_path / "tiny.json", tmp_path / "out", on]
+    subprocess.run([sys.executable, "-c", words, *given], check=True, timeout=300)
+    found, here = hf.load_sweep(tmp_path / "out"), hf.load_sweep(tiny)
+    assert not found.missing
+    assert found["eps"].tobytes() == here["eps"].tobytes()

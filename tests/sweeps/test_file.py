@@ -60,6 +60,8 @@ def test_a_sweep_that_grows_keeps_its_tasks():
         ({"seed": 3}, "no key 'seed'; did you mean 'seeds'"),
         ({"measure": ["esp"]}, "measure 'esp'; did you mean 'eps'"),
         ({"slopes": ["epss"]}, "slopes 'epss'; did you mean 'eps'"),
+        ({"records": ["logdet"], "explorers": {"ucrl-vtr": {}}}, "reports 'logdet'; did you mean 'log_det'"),
+        ({"records": ["V"]}, "no explorer of this sweep reports 'V'"),
         ({"rewards": "goal"}, "rewards 'goal'; did you mean 'goals'"),
         ({"seeds": 0}, "seeds is 0"),
         ({"seeds": [1, 1]}, "each once"),

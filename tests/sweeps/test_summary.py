@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.report.sweep_page import look_of, write_sweep
-from horizonfree.sweeps.summary import curve_of, resampled
+from horizonfree.report.sweep_page import figure_of, look_of, write_sweep
+from horizonfree.sweeps.summary import Curve, Middle, curve_of, resampled
 from tests.shell import Shell
 from tests.sweeps.conftest import TINY, rows_for
 
@@ -16,6 +16,7 @@ FALLING = TINY | {
     "seeds_per_task": 40,
     "checkpoints": [10, 100, 1000],
     "measure": ["eps"],
+    "records": ["V_hat"],
     "slopes": ["eps"],
     "explorers": {"quick": {"name": "uniform"}, "slow <b>": {"name": "chen2022"}},
 }
@@ -44,7 +45,7 @@ def test_medians_have_intervals_and_slopes(found):
     assert (curve.low < curve.median).all()
     assert (curve.median < curve.high).all()
     assert curve.slope == pytest.approx((-0.5, -0.5, -0.5))  # every seed falls alike, so every draw does
-    assert curve_of(found.where(explorer="quick"), "V").seeds == 40
+    assert curve_of(found.where(explorer="quick"), "V_hat").seeds == 40
     assert curve_of(found.where(explorer="nobody"), "eps") is None
 
 
@@ -69,6 +70,18 @@ def test_the_page_shows_every_setting_and_asks_for_nothing(found, tmp_path):
     assert "-0.25 <small>[-0.25, -0.25]</small>" in text
     assert not re.search(r"(?:src|href)=\"?https?:", text)
     assert len({look_of(i) for i in range(48)}) == 48
+
+
+@pytest.mark.parametrize(
+    ("lowest", "scale"), [([0.9, 0.5], "linear"), ([0.9, 0.01], "log"), ([0.9, 0.0], "symlog")]
+)
+def test_an_axis_suits_its_numbers_and_zero_is_drawn_as_zero(lowest, scale):
+    none = Middle(np.nan, np.nan, np.nan)
+    high, low = np.array([1.0, 0.9]), np.array(lowest)
+    curve = Curve(np.array([10, 100]), low, low, high, 3, none)
+    (ax,) = figure_of({"a": curve}, {"a": look_of(0)}, "eps").axes
+    assert ax.get_yscale() == scale
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), low)
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ def test_rows_have_the_numbers_of_their_runs(tiny):
     run = hf.explore(problem, "uniform", episodes=8, seed=3, progress=False)
     assert found.where(seed=3, episodes=8)["eps"] == [run.certificate().eps]
     assert np.isnan(found["claim"]).all()  # uniform claims nothing
-    assert np.isnan(found["V"]).all()  # and does not report this
     assert "jax" in json.loads(found["versions"][0])
     said = OnRuns(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
     largest = max(run.certificate(rewards=x).eps for x in ("goals", "occupancies"))
@@ -160,6 +159,11 @@ def test_numbers_are_read_back_to_the_last_bit(tmp_path, pretend):
     found = hf.sweep(ONE | {"checkpoints": [1, 2, 3]}, tmp_path / "a")["eps"]
     expected = np.array([odd[(i + 16) % 6] for i in range(6)])
     assert found.tobytes() == expected.tobytes()
+
+
+def test_a_number_that_only_others_report_is_nan():
+    (task,) = grid.tasks_of(file.read(ONE)).values()
+    assert np.isnan(worker.perform(task | {"records": ["V"]}, 1)["rows"]["V"]).all()
 
 
 def test_an_error_inside_a_task_comes_back_in_words():

@@ -14,6 +14,7 @@ from horizonfree.sweeps.summary import Curve, curves
 from horizonfree.sweeps.table import Sweep
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLORS = (theme.ACCENT, theme.WARM, theme.MUTED, theme.INK)
@@ -90,24 +91,31 @@ def look_of(i: int) -> Look:
 def figure_of(found: dict[str, Curve], looks: dict[str, Look], title: str) -> "Figure":
     """Medians as lines, their intervals as bands; each setting is of a class of its own, so that it can be hidden."""
     fig, ((ax,),) = draw.figure(2.9, width=5.4)
-    values = np.concatenate([x.median for x in found.values()])
-    is_log = (values >= 0).all() and values.max() > WIDE * max(values.min(), draw.SMALLEST)
-    least = draw.SMALLEST if is_log else -np.inf
     for i, name in enumerate(looks):
         if name not in found:
             continue
         curve, (color, dash, marker) = found[name], looks[name]
-        median, low, high = (np.maximum(x, least) for x in (curve.median, curve.low, curve.high))
-        line = ax.plot(curve.episodes, median, dash, color=color, marker=marker, markersize=4)[0]
-        band = ax.fill_between(curve.episodes, low, high, color=color, alpha=0.13, linewidth=0)
+        line = ax.plot(curve.episodes, curve.median, dash, color=color, marker=marker, markersize=4)[0]
+        band = ax.fill_between(curve.episodes, curve.low, curve.high, color=color, alpha=0.13, linewidth=0)
         line.set_gid(f"is-setting-{i}")
         band.set_gid(f"is-setting-{i}")
-    if is_log:
-        ax.set_yscale("log")
+    _scale(ax, np.concatenate([(x.median, x.low) for x in found.values()], axis=1))
     ax.set_xscale("log")
     draw.plain(ax.xaxis, draw.spread(sorted({int(k) for x in found.values() for k in x.episodes})))
     ax.set(title=title, xlabel="episodes")
     return fig
+
+
+def _scale(ax: "Axes", values: np.ndarray) -> None:
+    """Logarithmic where numbers differ much; where some are 0, linear below the smallest median that is not."""
+    median = values[0]
+    if not (values >= 0).all() or median.max() <= WIDE * max(median.min(), draw.SMALLEST):
+        return
+    if values.min() > draw.SMALLEST:
+        ax.set_yscale("log")
+        return
+    ax.set_yscale("symlog", linthresh=float(median[median > draw.SMALLEST].min()))
+    ax.set_ylim(bottom=0)
 
 
 def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:

@@ -61,7 +61,8 @@ class Spec:
 
     def plain(self) -> Table:
         """As JSON holds it; `read` takes it back."""
-        return asdict(self)
+        number = len(self.seeds)
+        return asdict(self) | ({"seeds": number} if self.seeds == list(range(number)) else {})
 
 
 def read(source: Any) -> Spec:

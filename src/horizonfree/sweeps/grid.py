@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from horizonfree.errors import OptionError
+from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.registry import find
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.problems import make
@@ -18,6 +19,7 @@ from horizonfree.runs.explore import build_explorer
 from horizonfree.runs.until import check_countable
 from horizonfree.sweeps.file import ELSEWHERE, OF_EXPLORER, OF_PROBLEM, Spec, _in
 from horizonfree.sweeps.measures import rewards_of
+from horizonfree.sweeps.records import check_records
 
 Task = dict[str, Any]
 FORMS = {"goal": goal, "stay": occupancy}  # of a reward in the file
@@ -73,6 +75,7 @@ def check(spec: Spec) -> None:
                 raise OptionError(ELSEWHERE[name])
             if explorer.get("declared") and "budget" in explorer:
                 raise OptionError("declared = true declares each checkpoint; leave budget out")
+    settings: list[tuple[Problem, Explorer]] = []
     for place, problem in spec.problems.items():
         with _in(f"problems.{place}"):
             made = problem_of(problem)
@@ -83,7 +86,8 @@ def check(spec: Spec) -> None:
         for label, explorer in spec.explorers.items():
             with _in(f"explorers.{label} on problems.{place}"):
                 given = {"budget": spec.episodes, "delta": spec.delta, "reward": reward_of(made, problem)}
-                build_explorer(explorer["name"], made, options_of(explorer), given)
+                settings.append((made, build_explorer(explorer["name"], made, options_of(explorer), given)))
+    check_records(spec.records, settings)
 
 
 def problem_of(table: Mapping[str, Any]) -> Problem:

@@ -4,11 +4,11 @@ import logging
 import queue
 from typing import Any
 
-from horizonfree.errors import OptionError
+from horizonfree.errors import OptionError, ProcessError
 from horizonfree.sweeps.engines import DIED, Engine, Outcome
 from horizonfree.sweeps.worker import environment, perform
 
-PATIENCE = 30  # seconds to find a scheduler
+PATIENCE = 10  # seconds to find a scheduler, and for it to have a worker
 
 
 class OnDask(Engine):
@@ -22,10 +22,7 @@ class OnDask(Engine):
             raise OptionError("Dask is not installed: pip install 'horizonfree[dask]'") from None
         self.cluster: Any = None
         if address:
-            try:
-                self.client = Client(address, timeout=PATIENCE)
-            except (OSError, ValueError) as error:
-                raise OptionError(f"no Dask scheduler answers at {address}: {error}") from None
+            self.client = _joined(address)
         else:
             with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
                 self.cluster = LocalCluster(
@@ -56,6 +53,10 @@ class OnDask(Engine):
             while True:
                 key = self.ended.get(timeout=0 if found else seconds)
                 future = self.running.pop(key)
+                if future.cancelled():  # not by us: we cancel only what is in `running`
+                    raise ProcessError(
+                        "Dask's scheduler is gone; finished tasks are kept: the same call goes on"
+                    )
                 error = future.exception()
                 is_dead = type(error).__name__ == "KilledWorker"
                 words = DIED if is_dead else f"{type(error).__name__}: {error}"
@@ -70,3 +71,21 @@ class OnDask(Engine):
         self.client.close()
         if self.cluster is not None:
             self.cluster.close()
+
+
+def _joined(address: str) -> Any:
+    """A client of a scheduler that is there already, and has a worker."""
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=PATIENCE)
+    except Exception as error:  # whatever it is that answers there
+        raise OptionError(f"no Dask scheduler answers at {address}: {error}") from None
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        client.close()
+        raise OptionError(
+            f"the Dask scheduler at {address} has no workers; start one: dask worker {address}"
+        ) from None
+    return client

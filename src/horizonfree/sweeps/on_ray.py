@@ -1,8 +1,9 @@
 """Tasks on Ray: started on this machine, listening on 127.0.0.1 only, or a cluster that is there already."""
 
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from horizonfree.errors import OptionError, ProcessError
@@ -10,6 +11,8 @@ from horizonfree.sweeps.engines import DIED, Engine, Outcome
 from horizonfree.sweeps.worker import environment, perform
 
 LOOPBACK = "127.0.0.1"
+PATIENCE = 10  # seconds for a cluster to answer; Ray itself waits for minutes
+TOKEN = "A cluster with tokens, other than auto, needs RAY_AUTH_MODE=token in the environment"
 STORE = 100 * 2**20  # bytes of shared memory; rows are small
 # What keeps Ray to loopback: without it, Ray replaces 127.0.0.1 by the address of the machine and listens on all of
 # them. It is read when Ray is imported, by the processes that Ray starts as well.
@@ -27,6 +30,10 @@ class OnRay(Engine):
             raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
         self.ray = ray
         self.is_ours = not ray.is_initialized()
+        if address and not self.is_ours:
+            raise OptionError(
+                "this process is connected to a Ray cluster already; say on='ray' to use that one"
+            )
         if self.is_ours:
             self._start(address, workers, threads)
         has = ray.cluster_resources()
@@ -44,12 +51,14 @@ class OnRay(Engine):
         }
         if address:
             try:
-                self.ray.init(address=address, **common)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise OptionError(f"no Ray cluster answers at {address}: {error}") from None
+                with _kept_to_loopback() if _is_here_only(address) else nullcontext():
+                    self.ray.init(address=address, **common)
+            except (OSError, ValueError, RuntimeError, self.ray.exceptions.RayError) as error:
+                raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN}") from None
             return
         with _kept_to_loopback():
             self.ray.init(
+                address="local",  # a new one, whatever else runs here
                 num_cpus=workers,
                 include_dashboard=False,
                 object_store_memory=STORE,
@@ -79,6 +88,8 @@ class OnRay(Engine):
             found: Outcome = self.ray.get(reference)
         except (self.ray.exceptions.WorkerCrashedError, self.ray.exceptions.OutOfMemoryError):
             return {"error": DIED}
+        except self.ray.exceptions.LocalRayletDiedError:
+            raise ProcessError("Ray is gone; finished tasks are kept: the same call goes on") from None
         except self.ray.exceptions.RayError as error:
             return {"error": f"{type(error).__name__}: {error}"}
         return found
@@ -90,6 +101,25 @@ class OnRay(Engine):
         self.running = {}
         if self.is_ours:
             self.ray.shutdown()
+
+
+def _is_here_only(address: str) -> bool:
+    """Whether the cluster at an address answers to this machine alone; one that does not answer at all is refused."""
+    from ray._private import services
+
+    found = services.get_ray_address_from_environment(address, None) if address == "auto" else address
+    host, _, port = (found or "").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("give auto for one that runs on this machine, or HOST:PORT")
+    host = host.rpartition("/")[2]
+    socket.create_connection((host, int(port)), PATIENCE).close()
+    if host not in (LOOPBACK, "localhost"):
+        return False
+    try:
+        socket.create_connection((services.get_node_ip_address(), int(port)), PATIENCE).close()
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager

@@ -79,8 +79,8 @@ def arrays(line: Line, columns: Sequence[str]) -> dict[str, np.ndarray]:
     for name, values in rows.items():
         if not isinstance(values, list) or len(values) != len(rows["seed"]):
             raise ValueError(f"column {name} is not as long as the others")
-        kinds = (int,) if name in WHOLE else (int, float, str, type(None))
-        if not all(type(x) in kinds for x in values):
+        kinds = {int} if name in WHOLE else {int, float, str, type(None)}
+        if not set(map(type, values)) <= kinds:
             raise ValueError(f"column {name} holds what is no number")
         found[name] = np.array(values, np.int64 if name in WHOLE else np.float64)
     return found

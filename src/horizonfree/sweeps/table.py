@@ -1,6 +1,7 @@
 """A sweep that was run: its rows as arrays."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -90,45 +91,39 @@ def gathered(path: Path, spec: Spec, lines: Mapping[str, rows.Line]) -> Sweep:
     """The lines of a sweep as one table, in the order of its tasks."""
     names = ["seed", "episodes", *spec.measure, *spec.records]
     parts: list[dict[str, np.ndarray]] = []
+    stamps: list[list[Any]] = []
     failed: dict[str, str] = {}
-    missing, shared = 0, _Shared()
+    missing = 0
     for key, task in tasks_of(spec).items():
         line = lines.get(key)
         if line is None:
             missing += 1
         elif "error" in line:
-            failed[f"{task['problem']}, {task['explorer']}, seeds {_span(task['seeds'])}"] = str(
-                line["error"]
-            )
+            where = f"{task['problem']}, {task['explorer']}, seeds {_span(task['seeds'])}"
+            failed[where] = str(line["error"])
         else:
             try:
-                found = rows.arrays(line, names)
-                stamps = {name: shared.column(line[name], len(found["seed"])) for name in STAMPS}
+                parts.append(rows.arrays(line, names))
+                stamps.append([_stamp(line[name]) for name in STAMPS])
             except (KeyError, TypeError, ValueError, OverflowError) as error:
-                where = path / rows.ROWS
-                raise RunError(
-                    f"{where}: task {key}: {error}; remove its line, and it is run again"
-                ) from None
-            parts.append({"problem": stamps["problem"], "explorer": stamps["explorer"], **found, **stamps})
-    if not parts:
-        empty = {name: np.zeros(0, np.int64 if name in rows.WHOLE else float) for name in names}
-        text = {name: np.zeros(0, float if name == "seconds" else object) for name in STAMPS}
-        parts = [{"problem": text["problem"], "explorer": text["explorer"], **empty, **text}]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+                told = f"{path / rows.ROWS}: task {key}: {error}; remove its line, and it is run again"
+                raise RunError(told) from None
+    sizes = [len(part["seed"]) for part in parts]
+    kinds = {name: float if name == "seconds" else object for name in STAMPS}
+    shared = {
+        name: np.repeat(np.array([x[i] for x in stamps], kinds[name]), sizes) for i, name in enumerate(STAMPS)
+    }
+    none = {name: np.zeros(0, np.int64 if name in rows.WHOLE else float) for name in names}
+    found = {name: np.concatenate([none[name], *(part[name] for part in parts)]) for name in names}
+    columns = {"problem": shared["problem"], "explorer": shared["explorer"], **found, **shared}
     return Sweep(path, spec, columns, failed, missing)
 
 
-class _Shared:
-    """Text that many rows share is kept once."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-
-    def column(self, value: Any, size: int) -> np.ndarray:
-        if value is None or isinstance(value, (int, float)):
-            return np.full(size, np.nan if value is None else float(value))
-        text = value if isinstance(value, str) else json.dumps(value)
-        return np.full(size, self.known.setdefault(text, text), object)
+def _stamp(value: Any) -> Any:
+    """A number, or text that is kept once however many tasks have it."""
+    if value is None or isinstance(value, (int, float)):
+        return np.nan if value is None else float(value)
+    return sys.intern(value if isinstance(value, str) else json.dumps(value))
 
 
 def _span(seeds: list[int]) -> str:
