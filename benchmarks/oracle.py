@@ -1,9 +1,11 @@
-"""Time of one oracle call on the zoned grid, S=64, A=4, n=4, d=8, H=20, on one core.
+"""Time of one oracle call on zoned grids (A=4, n=4, d=8), on one core: in JAX, and in the loops of single runs.
 
-    python benchmarks/oracle.py [--calls 15] [--json]
+    python benchmarks/oracle.py [--calls 15] [--json] [--large]
 
-Prints, for several numbers of sweeps and for the parts: the first call with its compilation, then the best and the
-median of the calls after it, and the least processor time of a call (on a busy machine read that one).
+First the grid of S=64, H=20, its parts and several numbers of sweeps; then 3 chains x 20 sweeps on larger grids
+(--large adds S=2,500, where JAX takes seconds), JAX and the loops by turns in one process. Columns: the first call with
+its compilation, then the best and the median of the calls after it, and the least processor time of a call (on a busy
+machine read that one).
 """
 
 import argparse
@@ -19,10 +21,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree._x64 import to_device
+from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.problems.named.grids import zoned_grid
 from horizonfree.regression import oracle
+from horizonfree.regression.oracle.compiled import ascent_here, layout
+from horizonfree.regression.oracle.objective import factors
 
+SIZES = [(8, 20), (8, 50), (20, 20), (20, 50)]  # side of the grid, H
+LARGE = [(50, 20), (50, 50)]
 COLUMNS = ("first_s", "best_ms", "median_ms", "processor_ms")
 
 
@@ -33,25 +39,56 @@ def random_inverse(d: int, points: int, seed: int) -> np.ndarray:
 
 def timed(call, calls: int) -> tuple[float, ...]:
     """Seconds of the first call, then milliseconds: best, median, and least processor time of the later ones."""
-    start = time.perf_counter()
-    jax.block_until_ready(call())
-    first = time.perf_counter() - start
-    wall, busy = [], []
-    for _ in range(calls):
-        start, start_busy = time.perf_counter(), time.process_time()
-        jax.block_until_ready(call())
-        wall.append(1e3 * (time.perf_counter() - start))
-        busy.append(1e3 * (time.process_time() - start_busy))
-    return first, min(wall), float(np.median(wall)), min(busy)
+    return by_turns([call], calls)[0]
+
+
+def by_turns(functions, calls: int) -> list[tuple[float, ...]]:
+    """The same of several, which take turns."""
+    wall, busy = [[] for _ in functions], [[] for _ in functions]
+    for _ in range(calls + 1):
+        for i, call in enumerate(functions):
+            start, start_busy = time.perf_counter(), time.process_time()
+            jax.block_until_ready(call())
+            wall[i].append(1e3 * (time.perf_counter() - start))
+            busy[i].append(1e3 * (time.process_time() - start_busy))
+    return [
+        (w[0] / 1e3, min(w[1:]), float(np.median(w[1:])), min(b[1:])) for w, b in zip(wall, busy, strict=True)
+    ]
+
+
+def grid(side: int, horizon: int):
+    """The problem, its model on the device, theta, two covariances and a start."""
+    problem = zoned_grid(size=side, zones=4, horizon=horizon)
+    model = to_device(problem.model)
+    H, S, d = problem.horizon, problem.num_states, model.dim
+    tilde, hat = (jnp.asarray(random_inverse(d, 300, seed)) for seed in (1, 2))
+    warm = oracle.Point(np.zeros((H, S), np.int32), np.array(H - 1, np.int32), np.ones(S, bool))
+    return problem, (model, jnp.asarray(problem.truth), tilde, hat), warm
+
+
+def compare(side: int, horizon: int, calls: int) -> dict[str, tuple[float, ...]]:
+    """One call in JAX and one in the loops, everything that a run pays for included."""
+    problem, (model, theta, tilde, hat), warm = grid(side, horizon)
+    plan, key = layout(problem.model), jax.random.key(0)
+    words, phi = np.asarray(jax.random.key_data(key)), to_device(plan.phi)
+
+    @jax.jit
+    def in_jax(key, model, theta, tilde, hat, warm):
+        prepared = oracle.prepare(model, theta, tilde, hat)
+        return oracle.ascent(key, prepared, 0.3, 0.3, warm, chains=3, sweeps=20)
+
+    prepare = jax.jit(factors)
+
+    def in_loops():
+        return ascent_here(words, plan, to_numpy(prepare(phi, theta, tilde, hat)), 0.3, 0.3, warm)
+
+    names = [f"S={side**2}, H={horizon}, {how}" for how in ("JAX", "loops")]
+    found = by_turns([lambda: in_jax(key, model, theta, tilde, hat, warm), in_loops], calls)
+    return dict(zip(names, found, strict=True))
 
 
 def measure(calls: int) -> dict[str, tuple[float, ...]]:
-    problem = zoned_grid(size=8, zones=4, horizon=20)
-    model = to_device(problem.model)
-    H, S, d = problem.horizon, problem.num_states, model.dim
-    theta = jnp.asarray(problem.truth)
-    tilde, hat = (jnp.asarray(random_inverse(d, 300, seed)) for seed in (1, 2))
-    warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
+    _, (model, theta, tilde, hat), warm = grid(8, 20)
     prepare = jax.jit(oracle.prepare)
     prepared = prepare(model, theta, tilde, hat)
     upper_bound = jax.jit(oracle.upper_bound)
@@ -75,13 +112,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=15)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--large", action="store_true")
     options = parser.parse_args()
-    with jax.enable_x64(True):
+    with scope():
         rows = measure(options.calls)
+        for side, horizon in SIZES + LARGE * options.large:
+            rows |= compare(side, horizon, options.calls)
     if options.json:
         print(json.dumps({k: dict(zip(COLUMNS, v)) for k, v in rows.items()}))
         return
-    print(f"{'zoned grid S=64 A=4 n=4 d=8 H=20':34}" + "".join(f"{c:>14}" for c in COLUMNS))
+    print(f"{'zoned grid A=4 n=4 d=8; S=64 H=20':34}" + "".join(f"{c:>14}" for c in COLUMNS))
     for name, row in rows.items():
         print(f"{name:34}" + "".join(f"{x:14.2f}" for x in row))
 

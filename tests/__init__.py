@@ -15,6 +15,10 @@ COMPILED = {
     "horizonfree.planning.lanes",
     "horizonfree.planning.loops",
     "horizonfree.models.mixture.hinge_loop",
+    "horizonfree.regression.oracle.climb_loop",
+    "horizonfree.regression.oracle.draws",
+    "horizonfree.regression.oracle.search_loop",
+    "horizonfree.regression.oracle.tiles",
 }
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
@@ -24,7 +28,12 @@ PUBLIC = set(
     "simulate simulate_kernel suite sweep true_gap visits".split()
 )
 # Whose functions check their numbers themselves.
-THEORY = {"horizonfree.regression.theory", "horizonfree.regression.theory_linear"}
+THEORY = {
+    "horizonfree.regression.lower_bounds",
+    "horizonfree.regression.ranges",
+    "horizonfree.regression.theory",
+    "horizonfree.regression.theory_linear",
+}
 # A whole number will do where a number is asked for.
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 

@@ -28,10 +28,13 @@ BACK = {
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
 FRAME = {
     "__init__",
+    "audit",
     "force",
+    "hf_answer",
     "interface",
     "least_squares",
     "loop",
+    "on_host",
     "options",
     "per_step",
     "plug_in",

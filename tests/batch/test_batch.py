@@ -24,6 +24,7 @@ from horizonfree.models.mixture.design import design
 from horizonfree.models.mixture.evidence import excess
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.backward import optimal_jax
+from horizonfree.runs import engines
 from tests.reference.linear_models import random_linear
 
 K = 9
@@ -61,8 +62,14 @@ def wide(monkeypatch):
     monkeypatch.setattr(batch_explore, "is_wide", lambda: True)
 
 
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Single runs choose in compiled blocks, as batches do; explorers/test_on_host.py compares that with the host."""
+    monkeypatch.setattr(engines, "chooser", lambda explorer, model: None)
+
+
 @pytest.mark.parametrize("name", EXPLORERS)
-def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
+def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, name):
     batch = hf.explore_many(mixture(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
@@ -70,7 +77,7 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(name):
 
 
 @pytest.mark.parametrize("name", hf.explorers())
-def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
+def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, in_blocks, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
     if registry.EXPLORERS[name].kind.learns is TabularModel:

@@ -63,7 +63,7 @@ WORDS += [
 FLAGS = {
     "problems": ["--json", "--bogus"],
     "explorers": ["--json", "-x"],
-    "theory": ["--d", "--H", "--B", "--eps", "--delta", "--K", "--scale", "--json"],
+    "theory": ["--d", "--H", "--B", "--eps", "--delta", "--K", "--scale", "--as-printed", "--json"],
     "plan": ["--goal", "--stay", "--reward", "--scale", "--delta", "--model", "--json"],
     "certify": ["--delta", "--method", "--json"],
     "explore": ["--explorer", "--seed", "--param", "--opt", "--delta", "--budget", "--goal", "--reward", "--settings"]

@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
+from horizonfree.mdp.space import occupied_states
 from horizonfree.regression import oracle
-from horizonfree.regression.oracle.objective import adjoint, backup
+from horizonfree.regression.oracle.compiled import ascent_here, distances, layout
+from horizonfree.regression.oracle.draws import below, child, uniform
+from horizonfree.regression.oracle.objective import adjoint, backup, factors
 from horizonfree.regression.pseudo import cap
 from tests.reference.oracle import pseudo_values
 from tests.reference.oracle_draws import HARD, draw, fork, fork_value, random_pair, warm_start
@@ -219,3 +223,50 @@ def test_one_step_leaves_nothing_to_explore():
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_loops_draw_the_numbers_of_jax(seed):
+    key = jax.random.key(seed)
+    words = tuple(np.uint64(x) for x in jax.random.key_data(key))
+    split = np.asarray(jax.random.key_data(jax.random.split(key, 5)))
+    np.testing.assert_array_equal([child(words, i) for i in range(5)], split)
+    drawn = np.asarray(jax.random.uniform(key, (3, 4), jnp.float64)).ravel()
+    np.testing.assert_array_equal([uniform(words, i) for i in range(12)], drawn)
+    for A in (1, 3, 1000):
+        drawn = np.asarray(jax.random.randint(key, (30,), 0, A, jnp.int32))
+        np.testing.assert_array_equal([below(words, i, A) for i in range(30)], drawn)
+
+
+@pytest.mark.parametrize("sizes", [(4, 2, 4, 3, 4), DRAWN, (HARD, 4), (12, 2, 3, 2, 2)])
+def test_the_loops_find_what_the_ascent_finds(sizes):
+    """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search.
+
+    In the last problem some states are never reached, and lists of successors are shorter than a vector.
+    """
+    rng = np.random.default_rng(21)
+    for i in range(12):
+        x = draw(rng, sizes)
+        problem, beta_search = x.problem, x.beta * (0.5 if i % 2 else 1.0)
+        (policy, _), drawn = random_pair(rng, problem), rng.uniform(size=problem.num_states) < 0.5
+        warm = oracle.Point(policy.astype(np.int32), np.array(problem.horizon - 1, np.int32), drawn)
+        key = jax.random.key(i)
+        expected = to_numpy(ascend(key, x.prepared, x.beta, beta_search, warm))
+        plan = layout(problem.model)
+        tables = to_numpy(factors(*to_device((plan.phi, *x.inputs[1:]))))
+        words = np.asarray(jax.random.key_data(key))
+        found, U = ascent_here(words, plan, tables, x.beta, beta_search, warm, chains=3, sweeps=60)
+
+        occupied = occupied_states(problem.space)
+        assert found.point.step == expected.point.step
+        target = occupied[found.point.step]
+        np.testing.assert_array_equal(found.point.target[target], expected.point.target[target])
+        np.testing.assert_array_equal(found.point.policy[occupied], expected.point.policy[occupied])
+        beyond = distances(problem.space) > np.arange(problem.horizon)[:, None]
+        np.testing.assert_array_equal(found.point.policy[beyond], policy[beyond])
+        np.testing.assert_allclose(found.V[:-1][occupied], expected.V[:-1][occupied], atol=1e-12)
+        np.testing.assert_allclose(found.V_hat[:-1][occupied], expected.V_hat[:-1][occupied], atol=1e-12)
+        for name in ("value", "raw", "upper", "radius", "search_value", "sweeps"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-10), name
+        at_start = problem.space.at_start(oracle.relaxed(x.prepared, x.beta)[1][0])
+        assert U == pytest.approx(float(at_start), rel=1e-10)

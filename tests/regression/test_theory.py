@@ -155,21 +155,9 @@ def test_lower_bound_is_below_the_upper_bound_and_scales_as_d_squared_over_eps_s
     assert per_step == pytest.approx(small, rel=1e-5)
 
 
-def test_lower_bound_says_nothing_where_it_proves_nothing():
-    for arguments in [
-        (0.5, 0.05, 5, 10, 2.0),  # eps above every gap of the hard instance
-        (1e-4, 0.25, 5, 10, 2.0),
-        (1e-4, 0.05, 1, 10, 2.0),
-        (1e-4, 0.05, 5, 1, 2.0),
-        (1e-4, 0.05, 5, 10, 1.0),
-        (1e-4, 0.05, 5, 10, 1 + 1e-6),  # B so close to 1 that the instance would need a longer theta
-    ]:
-        assert theory.lower_bound(*arguments) == 0
-
-
 @pytest.mark.parametrize("K", [12, 100, 10_000])
 def test_the_hard_instance_cannot_be_told_from_its_mirror_image(K):
-    """The step of the proof that counts: at d = 2, K episodes leave both signs of mu within total variation 1/2.
+    """The step of the proof that counts: at d = 2, K episodes leave both signs of mu within sqrt(2/21) = 0.3086.
 
     The learner sees K draws of Bernoulli(delta + mu a); the exact distance for a = 1 throughout, and the bound by
     relative entropy that covers every adaptive choice of a.
@@ -179,16 +167,33 @@ def test_the_hard_instance_cannot_be_told_from_its_mirror_image(K):
     n = np.arange(K + 1)
     distance = 0.5 * np.abs(binom.pmf(n, K, up) - binom.pmf(n, K, down)).sum()
     entropy = max(_kl(up, down), _kl(down, up))
-    assert distance <= math.sqrt(K * entropy / 2) <= 0.5
+    assert distance <= math.sqrt(K * entropy / 2) <= math.sqrt(2 / 21)
+
+
+@pytest.mark.parametrize("d", [2, 3, 10, 1000])
+def test_one_sign_of_mu_changes_the_entropy_by_no_more_than_the_proof_says(d):
+    """At K = 3 d^2, the fewest: every p the actions can make lies in (1/8, 5/24), where KL <= (256/7) Delta^2."""
+    Delta = 1 / math.sqrt(192 * 3 * d**2)
+    mean = 1 / 6 + Delta * np.linspace(-(d - 1), d - 1, 201)
+    p, q = mean, np.clip(mean + 2 * Delta, None, 1 / 6 + Delta * (d - 1))  # one coordinate turned over
+    assert p.min() > 1 / 8
+    assert p.max() < 5 / 24
+    for x, y in ((p, q), (q, p)):
+        entropy = x * np.log(x / y) + (1 - x) * np.log((1 - x) / (1 - y))
+        assert entropy.max() <= 256 / 7 * Delta**2
 
 
 def test_lower_bound_is_the_number_of_its_proof():
-    """(1-delta) eps + delta * 2 Delta D >= Delta D/2 at K = lower bound, with equality before rounding up."""
+    """(1-delta) eps + delta 2 Delta D >= (1 - t) Delta D at K = lower bound, with equality before rounding up."""
     eps, delta, d, H, B = 1e-4, 0.05, 5, 10, 2.0
     K = theory.lower_bound(eps, delta, d, H, B)
     D = (d - 1) * (H - 1) / H
     Delta = 1 / math.sqrt(192 * K)
-    assert (1 - delta) * eps + 2 * delta * Delta * D == pytest.approx(Delta * D / 2, rel=1e-5)
+    assert (1 - delta) * eps + 2 * delta * Delta * D == pytest.approx(
+        (1 - math.sqrt(2 / 21)) * Delta * D, rel=1e-5
+    )
+    old = (D / eps * (0.5 - 2 * delta) / (1 - delta)) ** 2 / 192  # with a total variation of 1/2
+    assert K / old == pytest.approx(2.186, abs=1e-3)
 
 
 def _kl(p, q):

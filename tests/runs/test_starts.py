@@ -153,10 +153,13 @@ def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> 
 def test_many_at_once_have_the_numbers_that_each_has_alone(
     name: str, is_wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One after the other to the bit; side by side, as on a GPU, to rounding."""
+    """One after the other to the bit, while nothing is chosen on the host; side by side, as on a GPU, to rounding."""
     from horizonfree.batch import explore as batch_explore
+    from horizonfree.runs import engines
 
     monkeypatch.setattr(batch_explore, "is_wide", lambda: is_wide)
+    if not is_wide:
+        monkeypatch.setattr(engines, "chooser", lambda explorer, model: None)
     batch = hf.explore_many(drawn(), name, episodes=K, seeds=3, **options(name))
     for run in batch:
         alone = hf.explore(drawn(), name, episodes=K, seed=run.seed, **options(name))

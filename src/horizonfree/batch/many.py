@@ -4,7 +4,8 @@ A `World` is all that one exploration depends on. Many worlds are kept as two tr
 they have in common, `own` holds the rest with a leading axis, one entry per member. Two arrangements:
 
 narrow: one member after the other, each through all the episodes of a block. On a CPU this is the faster one: one
-    member's arrays stay in the cache, branches are real, and the numbers agree with `explore` to the last bit.
+    member's arrays stay in the cache, branches are real, and the numbers agree with `explore` to the last bit (to
+    rounding where that chooses on the host, explorers/on_host.py).
 wide: all members side by side in every step, for a GPU. A branch would then cost every member what it costs one. So an
     explorer that chooses a policy only now and then is not kept in step: each member runs on through its own episodes
     until a choice is due, and choices are made in groups, when most are waiting, for those who are furthest behind.

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from horizonfree.cli._shared import LARGEST, Json, answer, console, number, real, table, tell, whole
-from horizonfree.errors import UnknownNameError
+from horizonfree.errors import OptionError, UnknownNameError
 
 
 def problems(
@@ -80,6 +80,9 @@ def theory(
     linear: Annotated[
         bool, typer.Option("--linear", help="Instead, what papers on linear MDPs promise, per-step.")
     ] = False,
+    as_printed: Annotated[
+        bool, typer.Option("--as-printed", help="Beside them, the main theorem letter by letter.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """What the theorems of HF-UCRL-RFE++ promise, in numbers; or those on linear MDPs.
@@ -88,15 +91,22 @@ def theory(
 
         horizonfree theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1
 
+        horizonfree theory --d 2 --B 1.5 --eps 1 --as-printed
+
         horizonfree theory --linear --d 8 --H 10 --delta 0.05 --eps 0.1
     """
+    from horizonfree.regression import as_printed as printed
     from horizonfree.regression import theory as promises
     from horizonfree.regression import theory_linear
 
+    if linear and as_printed:
+        raise OptionError("--as-printed is about HF-UCRL-RFE++; leave out --linear")
     if linear:
         rows = theory_linear.table(eps, delta, d, H, K=K)
     else:
         rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
+        if as_printed:
+            rows += printed.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # so does it
 
     def show() -> None:
         console.print(

@@ -27,12 +27,12 @@ Departures:
 from typing import Annotated
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
+from horizonfree.explorers.hf_answer import Answer, Found, State
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
 from horizonfree.explorers.plug_in import PlugIn
@@ -46,13 +46,13 @@ from horizonfree.regression.oracle import (
     Prepared,
     ascent,
     evaluate,
-    next_search_radius,
     prepare,
     relaxed,
     total_variance_bound,
     upper_bound,
 )
 from horizonfree.regression.oracle.enumerated import enumerated
+from horizonfree.regression.oracle.misjudged import misjudged
 from horizonfree.regression.projection import least_squares
 from horizonfree.regression.radius import sizes_of
 from horizonfree.regression.ridge import Ridge
@@ -64,54 +64,6 @@ CHOICES = {
     "plan_with": ("best", "last"),
 }
 _prepare = eqx.filter_jit(prepare)
-
-
-class Found(eqx.Module):
-    """What a search found: policy and reward, the functions to regress on, the value and a bound above it.
-
-    `f` are the tilde targets of the relaxed search, one function on the successors of each pair; else it is empty.
-    `radius` is the one for the next search.
-    """
-
-    point: Point
-    V: Float[Array, "H1 S"]
-    V_hat: Float[Array, "H1 S"]
-    f: Float[Array, "S A n"] | Float[Array, " 0"]
-    value: Float[Array, ""]
-    upper: Float[Array, ""]
-    radius: Float[Array, ""]
-
-
-class Answer(eqx.Module):
-    """The answer of an oracle call: what was found in theta_k, U, and how deep theta_k lies in its order-0 balls.
-
-    `inv` are the inverse covariances of these balls, tilde and hat.
-    """
-
-    found: Found
-    relaxed: Float[Array, ""]
-    theta: Float[Array, " d"]
-    inv: Float[Array, "2 d d"]
-    ball_ratio: Float[Array, ""]
-    episode: Int[Array, ""]
-
-
-class State(eqx.Module):
-    """What the next episode needs. `last` is in force, `best` has the smallest value so far."""
-
-    ridge: Ridge
-    last: Answer
-    best: Answer
-    log_det: Float[Array, "2 M"]  # at the last oracle call
-    episode: Int[Array, ""]
-    calls: Int[Array, ""]
-    is_due: Bool[Array, ""] | None  # None: always
-    interval: Float[Array, " 2"] | None  # U_k along the one unknown direction, where theta is optimistic
-
-    @property
-    def policy(self) -> Int[Array, "H S"]:
-        """pi_k of the next episode."""
-        return self.last.found.point.policy
 
 
 class HFUCRLRFE(PlugIn):
@@ -173,7 +125,7 @@ class HFUCRLRFE(PlugIn):
         ridge, beta = state.ridge, self.beta(model, self.total())
         inv, interval = ridge.Sigma_inv[:, 0], state.interval
         if interval is None:
-            theta = least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+            theta = self.center(model, ridge)
         else:
             interval = nested.meet(model.valid, interval, ridge, self.beta(model, state.episode + 1))
             theta = nested.best_end(model, interval, inv, beta)
@@ -185,19 +137,29 @@ class HFUCRLRFE(PlugIn):
             found = self.by_enumeration(model, prepared, beta, state.last.found)
         else:
             found = self.by_ascent(key, prepared, beta, state.last.found)
+        return state.answered(self.answer(model, state, theta, found, model.space.at_start(U[0])), interval)
+
+    def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
+        """theta_k (departure 1)."""
+        return least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
+
+    def answer(
+        self, model: MixtureModel, state: State, theta: Float[Array, " d"], found: Found, U: Float[Array, ""]
+    ) -> Answer:
+        """What was found in theta, and U at the start."""
+        ridge = state.ridge
         ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
-        answer = Answer(found, model.space.at_start(U[0]), theta, inv, ball_ratio, state.episode)
-        is_best = answer.found.value <= state.best.found.value  # k* (departure 3)
-        best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, state.best)
-        calls = state.calls + 1
-        return State(ridge, answer, best, ridge.log_det, state.episode, calls, state.is_due, interval)
+        return Answer(found, U, theta, ridge.Sigma_inv[:, 0], ball_ratio, state.episode)
 
     def by_ascent(self, key: Array, prepared: Prepared, beta: Float[Array, ""], last: Found) -> Found:
         """The search over policies and single-step indicator rewards, from the last answer."""
-        start = last.radius if self.homotopy else beta
-        found = ascent(key, prepared, beta, start, last.point, chains=self.chains, sweeps=self.sweeps)
-        next_radius = next_search_radius(found.search_value, found.radius, beta)
-        return Found(found.point, found.V, found.V_hat, last.f, found.value, found.upper, next_radius)
+        start = self.search_radius(last, beta)
+        x = ascent(key, prepared, beta, start, last.point, chains=self.chains, sweeps=self.sweeps)
+        return last.after(x, beta)
+
+    def search_radius(self, last: Found, beta: Float[Array, ""]) -> Float[Array, ""]:
+        """Of the next ascent."""
+        return last.radius if self.homotopy else beta
 
     def by_enumeration(
         self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found
@@ -282,10 +244,7 @@ class HFUCRLRFE(PlugIn):
             "episode": float(answer.episode),
         }
         bound, least = "4U", U
-        attained = (
-            0.0 if self.oracle == "relaxed" else parts["V_hat"]
-        )  # T is no smaller: then it need not be computed
-        if 4 * attained < 1 and attained < U:
+        if U > 0:
             parts["total_variance"] = self.total_variance(model, answer)
             if parts["total_variance"] < U:
                 bound, least = "4T", parts["total_variance"]
@@ -295,9 +254,16 @@ class HFUCRLRFE(PlugIn):
 
     @x64
     def total_variance(self, model: MixtureModel, answer: Answer) -> float:
-        """T_k, the bound of max Vhat_1(s_1) in theta_k by the law of total variance; on the host, seconds."""
+        """T_k: by how much values in theta_k are misjudged, by the law of total variance; on the host, seconds.
+
+        Two bounds, the smaller counts. That of max Vhat is no smaller than what the oracle attained, so it is left out
+        where it could not help.
+        """
         prepared = _prepare(*to_device((model, answer.theta, answer.inv[TILDE], answer.inv[HAT])))
-        return total_variance_bound(prepared, float(self.beta(model, self.total())))
+        beta = float(self.beta(model, self.total()))
+        least = misjudged(prepared, beta)
+        attained = 0.0 if self.oracle == "relaxed" else float(answer.found.value)
+        return least if attained >= least else min(least, total_variance_bound(prepared, beta))
 
     def orders(self, model: MixtureModel) -> int:
         """M."""

@@ -89,9 +89,12 @@ def simulate_block(
     progress: Progress,
     count: Int[Array, ""],
     size: int,
+    *,
+    chooses: bool = True,
 ) -> tuple[Progress, Records]:
     """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero.
 
+    chooses: if not, the policy of the first episode is chosen already, and the block ends where the next choice is due.
     While a policy stands its episodes are simulated side by side, at most LANES of them. They are learnt from one by
     one: every number is the same as if they had been simulated so.
     """
@@ -108,7 +111,8 @@ def simulate_block(
 
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
         progress, records = carry
-        progress = choose(explorer, model, episode_keys(key, progress)[0], progress)
+        if chooses:
+            progress = choose(explorer, model, episode_keys(key, progress)[0], progress)
         left = stands_for(progress.state)
         if left is None:
             return learn(progress, records, simulated(progress, jnp.int32(0)))
@@ -125,9 +129,12 @@ def simulate_block(
     def episode() -> tuple[Progress, Records]:
         return absorb(explorer, model, truth, progress, simulated(progress, jnp.int32(0)))
 
+    def goes_on(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
+        k, due = carry[0].episode, is_due(carry[0].state)
+        is_left = k < first + count
+        return is_left if chooses else is_left & ((k == first) | ~jnp.asarray(True if due is None else due))
+
     _, numbers = jax.eval_shape(episode)
     records = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), numbers)
-    done: tuple[Progress, Records] = jax.lax.while_loop(
-        lambda carry: carry[0].episode < first + count, body, (progress, records)
-    )
+    done: tuple[Progress, Records] = jax.lax.while_loop(goes_on, body, (progress, records))
     return done

@@ -15,7 +15,9 @@ Choices, where the print is in doubt (docs/theory.md has the reasons):
 2. 2752 = 2 * 32^2 + 2 * 352; one of the two printed versions has 896. The last two terms of A1 are kept.
 3. A1 and A2 depend on K, so m(eps, delta) is the least fixed point of K = 16 A2(K)^2/eps^2 + 8 A1(K)/eps.
 4. max{1, log(KH)} in zeta: the martingale bound behind it needs it when KH < e.
-5. Everything in `radius`. The lower bound has its own proof, with a constant, since the paper leaves it open.
+5. Everything in `radius`. The lower bounds have a proof of our own, with constants that the paper leaves open.
+
+The print itself, letter by letter, is in `as_printed`; Table 1 in `table1`; the sums of the proof in `proof_sums`.
 
 Two slips of the printed proof are kept by default, and mended with `mended=True`: frozen norms exceed running ones by
 a factor up to 4, so beta becomes 4 beta, except that 240 d iota + 240 beta gamma^2 d iota becomes 120 d iota +
@@ -27,31 +29,55 @@ statements with eps replaced by eps/H and gaps multiplied by H.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
-import numpy as np
-
-from horizonfree._inputs import share, shown, whole
-from horizonfree.errors import OptionError
+from horizonfree._inputs import share, whole
 from horizonfree.regression import radius
+from horizonfree.regression.lower_bounds import lower_bound, regret_lower_bound, why_no_lower_bound
+from horizonfree.regression.proof_sums import (
+    Symbols,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
+)
 from horizonfree.regression.radius import Sizes
 from horizonfree.regression.radius import moment_orders as _moment_orders
+from horizonfree.regression.ranges import LIMITS, Line, Scale, check, in_doubles, unit_of
+from horizonfree.regression.table1 import Row, table1
 
-Scale = Literal["total", "per-step"]
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-LIMITS = {  # between which every quantity, and every square on the way to it, is a finite number
-    "d": (1, 1e15),
-    "H": (1, 1e15),
-    "k": (1, 1e200),
-    "K": (1, 1e200),
-    "B": (1e-30, 1e30),
-    "eps": (1e-50, 1e50),
-    "delta": (1e-300, 1),
-}
+__all__ = [
+    "LIMITS",
+    "Coefficients",
+    "Line",
+    "Row",
+    "Scale",
+    "Symbols",
+    "beta",
+    "bound_A",
+    "bound_G",
+    "bound_R",
+    "bound_S_hat",
+    "bound_S_tilde",
+    "bound_sum",
+    "check",
+    "coefficients",
+    "in_doubles",
+    "iota",
+    "lower_bound",
+    "moment_orders",
+    "operations",
+    "regret_lower_bound",
+    "sample_complexity",
+    "suboptimality",
+    "symbols",
+    "table",
+    "table1",
+    "why_no_lower_bound",
+    "zeta",
+]
 MOST_ORDERS = 1000
 
 
@@ -60,29 +86,6 @@ class Coefficients(NamedTuple):
 
     A1: float
     A2: float
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of `table`: a symbol, its value, and what it means."""
-
-    name: str
-    value: float | int | str
-    meaning: str
-
-
-def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
-
-    def plain(x: Any) -> Any:
-        return float(x) if isinstance(x, np.floating) else int(x) if isinstance(x, np.integer) else x
-
-    @wraps(function)
-    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        told: Any = {name: plain(x) for name, x in kwargs.items()}
-        return function(*map(plain, args), **told)
-
-    return called
 
 
 @in_doubles
@@ -119,6 +122,16 @@ def zeta(K: float, H: int, delta: float) -> float:
     check(K=K, H=H)
     share(delta, "delta")
     return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
+
+
+@in_doubles
+def symbols(K: float, delta: float, d: int, H: int, B: float) -> Symbols:
+    """What the bounds on the sums of the proof (`bound_R`, ...) are made of, delta divided among all events."""
+    check(K=K, d=d, H=H, B=B, delta=delta)
+    M = moment_orders(K, H)
+    alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
+    z = zeta(K, H, float(radius.per_event(delta, M)))
+    return Symbols(K, H, d, M, alpha, gamma, beta(K, d, H, B, delta, M), iota(K, d, H, B), z)
 
 
 @in_doubles
@@ -162,7 +175,7 @@ def suboptimality(
     Vacuous above 1 (above H per step). The proof supports the larger number that `mended=True` gives.
     """
     A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
-    return _unit(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
+    return unit_of(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
 
 
 @in_doubles
@@ -183,7 +196,7 @@ def sample_complexity(
     The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
     """
     check(eps=eps, delta=delta, d=d, H=H, B=B)
-    eps = eps / _unit(scale, H)
+    eps = eps / unit_of(scale, H)
     K = 1.0
     while True:
         A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
@@ -194,22 +207,16 @@ def sample_complexity(
 
 
 @in_doubles
-def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total") -> int:
-    """No algorithm is (eps, delta)-correct on every linear mixture MDP of these sizes with fewer episodes.
+def operations(K: float, d: int, H: int, S: int, A: int, *, expectation: float | None = None) -> float:
+    """K H (O M + M d^2) + H S A d, the paper's count of what the algorithm costs beside its K calls of the oracle.
 
-    K >= (D/eps)^2 (1/2 - 2 delta)^2 / (192 (1 - delta)^2),   D = (d-1)(H-1)/H,
-
-    when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
-    Otherwise 0, which says nothing (large eps, delta >= 1/4, d = 1, H = 1 or B <= 1). Proof in docs/theory.md.
+    O, `expectation`: what one phi_V(s, a) costs; by default S d.
     """
-    check(eps=eps, delta=delta, d=d, H=H, B=B)
-    unit = _unit(scale, H)
-    if B <= 1 or delta >= 0.25:
-        return 0
-    D = (d - 1) * (H - 1) / H
-    K = (D * unit / eps * (0.5 - 2 * delta) / (1 - delta)) ** 2 / 192
-    least = max(3 * d**2, (d - 1) ** 2 / (192 * (B - 1) ** 2))
-    return 0 if least > K else math.ceil(K)
+    check(K=K, d=d, H=H, S=S, A=A)
+    if expectation is not None:
+        check(k=expectation)
+    O, M = S * d if expectation is None else expectation, moment_orders(K, H)
+    return float(K) * H * (O * M + M * float(d) ** 2) + float(H) * S * A * d
 
 
 @in_doubles
@@ -246,29 +253,11 @@ def table(
         Line("suboptimality_mended", proved, "the same with the proof's slips mended"),
         Line("sample_complexity", enough, "as printed: episodes for a gap of eps"),
         Line("sample_complexity_mended", surely, "the same with the proof's slips mended"),
-        Line("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), "episodes any algorithm needs"),
+        _lower_line(eps, delta, d, H, B, scale),
     ]
 
 
-def _unit(scale: Scale, H: int) -> int:
-    """How much larger gaps are on this scale than for totals at most 1."""
-    units = {"total": 1, "per-step": H}
-    if not isinstance(scale, str) or scale not in units:
-        raise OptionError(
-            f"scale is {shown(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
-        )
-    return units[scale]
-
-
-def check(**values: float) -> None:
-    """Refuse numbers outside their ranges."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise OptionError(f"{name} is {shown(value)}; it must be a number")
-        if name == "delta":
-            share(value, name)
-        least, most = LIMITS[name]
-        if not least <= value <= most:
-            raise OptionError(f"{name} is {shown(value)}; it must lie between {least:g} and {most:g}")
-        if name in ("d", "H") and value != int(value):
-            raise OptionError(f"{name} is {value}; it must be an integer")
+def _lower_line(eps: float, delta: float, d: int, H: int, B: float, scale: Scale) -> Line:
+    why = why_no_lower_bound(eps, delta, d, H, B, scale=scale)
+    meaning = "episodes any algorithm needs; the constant is ours" if why is None else f"says nothing: {why}"
+    return Line("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), meaning)

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree._x64 import to_device
+from horizonfree._x64 import leaf, to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
+from horizonfree.explorers.on_host import chooser
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.run import Run
@@ -31,9 +32,23 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
     model, truth = to_device((run.problem.model, run.problem.truth))
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key = jax.random.key(run.seed)
+    choose_here = chooser(explorer, run.problem.model)
+
+    def block(state: Progress, count: int, *, chooses: bool) -> tuple[Progress, Records]:
+        done: tuple[Progress, Records] = _block(
+            explorer, model, sampler, truth, key, state, jnp.int32(count), BLOCK, chooses=chooses
+        )
+        return done
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
-        return *_block(explorer, model, sampler, truth, key, state, jnp.int32(count), BLOCK), None
+        if choose_here is None:
+            return *block(state, count, chooses=True), None
+        parts, last = [], int(state.episode) + count
+        while (first := int(state.episode)) < last:
+            state, numbers = block(choose_here(key, state), last - first, chooses=False)
+            done = int(state.episode) - first
+            parts.append({name: np.asarray(x)[:done] for name, x in numbers.items()})
+        return state, _joined(parts), None
 
     return engine
 
@@ -51,10 +66,14 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             "does not describe this environment; begin a new run with one that does"
         )
     model, key = to_device(run.problem.model), jax.random.key(run.seed)
+    choose_here = chooser(explorer, run.problem.model)
 
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
-        state = _choose(explorer, model, episode_keys(key, state)[0], state)
+        if choose_here is None:
+            state = _choose(explorer, model, episode_keys(key, state)[0], state)
+        else:
+            state = choose_here(key, state)
         attempted = attempt(env, space, np.asarray(state.state.policy), rng, encode)
         trajectory, error, _ = contradicted(attempted, np.asarray(state.evidence.counts), space)
         if error is not None and (trajectory.j == UNSEEN).all():
@@ -75,3 +94,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
         return done[0], jax.tree.map(lambda *x: jnp.stack(x), *done[1]), error
 
     return engine
+
+
+def _joined(parts: list[dict[str, np.ndarray]]) -> Records:
+    return {name: leaf(np.concatenate([x[name] for x in parts])) for name in parts[0]}

@@ -17,6 +17,8 @@ m = min(n, d) rows. `leak` replaces min(x, 1) by min(x, 1) + leak * max(x - 1, 0
 values use 0.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -54,35 +56,49 @@ class Prepared(eqx.Module):
         return V[:, None, None] if self.space.is_dense else V[self.succ]
 
 
+class Factors(NamedTuple):
+    """P_theta and both norms of some pairs (s,a); the names are those of `Prepared`, pairs first."""
+
+    p: Float[Array, "*pairs n"]
+    F_tilde: Float[Array, "*pairs m n"]
+    F_hat: Float[Array, "*pairs m n"]
+    box_tilde: Float[Array, "*pairs"]
+    box_hat: Float[Array, "*pairs"]
+    box_slope: Float[Array, "*pairs n"]
+    box_f: Float[Array, "*pairs n"]
+
+
+def factors(
+    phi: Float[Array, "*pairs n d"],
+    theta: Float[Array, " d"],
+    inv_tilde: Float[Array, "d d"],
+    inv_hat: Float[Array, "d d"],
+) -> Factors:
+    """Of these feature matrices; traceable.
+
+    `box_tilde`, `box_hat` bound the norms over V in [0,1]^S; `box_slope` is the gradient of the tilde norm at
+    its maximiser `box_f`, the subgradient used at V = 0 where the norm has none.
+    """
+    tilde, hat = _factor(phi, inv_tilde), _factor(phi, inv_hat)
+    box, box_hat = box_max(tilde), box_max(hat)
+    y = (tilde * box.f[..., None, :]).sum(-1)
+    slope = (tilde * y[..., None]).sum(-2) / jnp.where(box.lower > 0, box.lower, 1.0)[..., None]
+    return Factors(phi @ theta, tilde, hat, box.upper, box_hat.upper, slope, box.f.astype(float))
+
+
 def prepare(
     model: MixtureModel,
     theta: Float[Array, " d"],
     inv_tilde: Float[Array, "d d"],
     inv_hat: Float[Array, "d d"],
 ) -> Prepared:
-    """The problem for one model and the inverses of SigmaDot_tilde, SigmaDot_hat (order 0); traceable.
-
-    `box_tilde`, `box_hat` bound the norms over V in [0,1]^S; `box_slope` is the gradient of the tilde norm at
-    its maximiser `box_f`, the subgradient used at V = 0 where the norm has none.
-    """
-    tilde, hat = _factor(model.phi, inv_tilde), _factor(model.phi, inv_hat)
-    box, box_hat = box_max(tilde), box_max(hat)
-    y = (tilde * box.f[..., None, :]).sum(-1)
-    slope = (tilde * y[..., None]).sum(-2) / jnp.where(box.lower > 0, box.lower, 1.0)[..., None]
-    return Prepared(
-        _states_last(model.space.succ),
-        _states_last(model.phi @ theta),
-        _states_last(tilde),
-        _states_last(hat),
-        box.upper.T,
-        box_hat.upper.T,
-        _states_last(slope),
-        _states_last(box.f.astype(float)),
-        model.space,
-    )
+    """The problem for one model and the inverses of SigmaDot_tilde, SigmaDot_hat (order 0); traceable."""
+    pairs = factors(model.phi, theta, inv_tilde, inv_hat)
+    tables = Factors(*map(_states_last, pairs))
+    return Prepared(_states_last(model.space.succ), *tables, model.space)
 
 
-def _factor(phi: Float[Array, "S A n d"], inv: Float[Array, "d d"]) -> Float[Array, "S A m n"]:
+def _factor(phi: Float[Array, "*pairs n d"], inv: Float[Array, "d d"]) -> Float[Array, "*pairs m n"]:
     """F with F'F = phi Sigma^{-1} phi' and min(n, d) rows: no squares are formed, so small norms stay accurate."""
     X = jnp.swapaxes(phi @ jnp.linalg.cholesky(inv), -1, -2)
     return jnp.linalg.qr(X, mode="r") if X.shape[-1] < X.shape[-2] else X

@@ -1,0 +1,213 @@
+"""The monitor of the proof: the sums R, S, A, G of a run of HF-UCRL-RFE++ against what the paper's lemmas say of them.
+
+Nothing of this is stored with a run: it is played once more from its seed, which needs a simulated problem whose truth
+is known, and gives the same episodes. The sums and their bounds are defined in regression/proof_sums.py. The proof is
+of the algorithm that calls its oracle before every episode (lazy = 0) and regresses on what the oracle found.
+
+With constants="paper" the bounds hold with probability 1 - delta; with "scaled" ones they show what the lemmas would
+say if the radius were right.
+"""
+
+import math
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from horizonfree._x64 import to_device, to_numpy, x64
+from horizonfree.errors import OptionError
+from horizonfree.explorers.hf_answer import State
+from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
+from horizonfree.explorers.loop import Progress, episode_keys
+from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression import moments, radius
+from horizonfree.regression.proof_sums import (
+    Symbols,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
+)
+from horizonfree.regression.ridge import Ridge
+from horizonfree.regression.theory import zeta
+
+AGREE = 1e-6  # how far the log dets of the second playing may be from the stored ones
+
+
+@runtime_checkable
+class Played(Protocol):
+    """A run: what is needed of it."""
+
+    problem: Any
+    explorer: Any
+    seed: int
+    progress: Progress
+    is_simulated: bool
+
+
+class Sums(NamedTuple):
+    """Sums over the episodes; axis 0 of R, S, A is the family (TILDE, HAT), axis 1 the order."""
+
+    R: Float[Array, "2 M"]
+    S: Float[Array, "2 M"]
+    A: Float[Array, "2 M"]
+    G: Float[Array, ""]
+    I_2: Float[Array, ""]
+    I_4: Float[Array, ""]
+    V_hat: Float[Array, ""]
+
+
+class Audited(NamedTuple):
+    """One sum: its name, its order m (None where it has none), its value, and the bound of its lemma."""
+
+    name: str
+    order: int | None
+    value: float
+    bound: float
+
+    @property
+    def share(self) -> float:
+        """Value over bound; above 1 the lemma would be violated."""
+        return self.value / self.bound if self.bound > 0 else math.inf if self.value > 0 else 0.0
+
+
+@x64
+def audit(run: Played, *, mended: bool = True) -> list[Audited]:
+    """Every sum of the proof of a run, with its bound; mended: that on R_m with the factor that its proof loses."""
+    explorer, known = _checked(run)
+    model, truth, state = to_device((known, run.problem.truth, run.progress.state))
+    sampler = Sampler.of(to_device(run.problem.kernel()))
+    key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
+    played, found = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
+    if not np.allclose(played.ridge.log_det, state.ridge.log_det, rtol=AGREE, atol=AGREE):
+        raise OptionError(
+            "playing this run again from its seed gave other episodes: it was made on another device or by another "
+            "version; explore again, then audit"
+        )
+    return _compared(to_numpy(found), symbols_of(explorer, known, int(run.progress.episode)), mended)
+
+
+def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
+    """What the bounds are made of, for the first K episodes; beta is that of the budget."""
+    H, d, M = model.space.horizon, model.dim, explorer.orders(model)
+    alpha, gamma, lam = explorer.parameters(model)
+    iota = math.log1p(K * H / (d * float(lam) * alpha**2))
+    beta = float(explorer.beta(model, explorer.total()))
+    event = float(radius.per_event(explorer.delta, M))
+    return Symbols(K, H, d, M, alpha, gamma, beta, iota, zeta(K, H, event))
+
+
+def _checked(run: Played) -> tuple[HFUCRLRFE, MixtureModel]:
+    """Refuse runs that the proof is not about, or that cannot be played again."""
+    explorer, model = run.explorer, run.problem.model
+    if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
+        raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
+    if explorer.oracle == "relaxed" or explorer.lazy > 0:
+        raise OptionError(
+            f"oracle is {explorer.oracle!r} and lazy is {explorer.lazy}; the proof is of lazy=0 with "
+            "oracle='ascent' or oracle='exhaustive'"
+        )
+    if not run.is_simulated or run.problem.truth is None or int(run.progress.episode) == 0:
+        raise OptionError(
+            "an audit plays the episodes again: it needs a simulated run of at least one episode"
+        )
+    return explorer, model
+
+
+@eqx.filter_jit
+def _replay(
+    explorer: HFUCRLRFE,
+    model: MixtureModel,
+    sampler: Sampler,
+    truth: Float[Array, " d"],
+    key: Array,
+    episodes: Int[Array, ""],
+    evidence: Any,
+) -> tuple[State, Sums]:
+    """All episodes once more; the explorer's choices do not depend on the evidence."""
+    M, beta = explorer.orders(model), explorer.beta(model, explorer.total())
+
+    def body(k: Array, carry: tuple[State, Sums]) -> tuple[State, Sums]:
+        state, sums = carry
+        key_choose, key_play = episode_keys(key, Progress(k, state, evidence))
+        state = explorer.choose(key_choose, model, state, evidence)
+        trajectory = sampler.episode(key_play, state.policy, model.space)
+        added = episode_sums(explorer, model, state, trajectory, truth, beta)
+        state, _ = explorer.update(model, state, evidence, trajectory)
+        return state, jax.tree.map(jnp.add, sums, added)
+
+    orders, one = jnp.zeros((2, M)), jnp.asarray(0.0)
+    start = explorer.init(model), Sums(orders, orders, orders, one, one, one, one)
+    done: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
+    return done
+
+
+def episode_sums(
+    explorer: HFUCRLRFE,
+    model: MixtureModel,
+    state: State,
+    trajectory: Trajectory,
+    truth: Float[Array, " d"],
+    beta: Float[Array, ""],
+) -> Sums:
+    """What one episode adds, before it is learnt from; traced."""
+    M, ridge, found = explorer.orders(model), state.ridge, state.last.found
+    targets = jnp.stack([found.V, found.V_hat], axis=1)
+    phi, y = moments.episode_rows(model, targets, trajectory, M + 1)  # one order more, for the last variance
+    mean = phi @ truth
+    alpha, gamma, _ = explorer.parameters(model)
+    radius_k = explorer.beta(model, state.episode + 1)
+    rows = phi[:, :, :M], y[:, :, :M]
+    _, sigma_sq = moments.regress(ridge, *rows, beta=radius_k, alpha=alpha, gamma=gamma)
+
+    def step(running: Ridge, row: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
+        return running.update(row[0], row[1], 1 / row[2]), running.log_det
+
+    _, log_det = jax.lax.scan(step, ridge, (*rows, sigma_sq))  # before each step
+    is_on = (log_det - ridge.log_det <= math.log(16)).all((1, 2))  # I_h
+    on = is_on[:, None, None]
+    size = jnp.minimum(1, beta * ridge.norm_inv(rows[0]))
+    V_hat = jnp.take_along_axis(found.V_hat[:-1], trajectory.s[:-1, None], axis=1)[:, 0]
+    rest = V_hat - size[:, TILDE, 0] - mean[:, HAT, 0]
+    off = ~is_on
+    return Sums(
+        (on * size).sum(0),
+        (on * (mean[:, :, 1:] - mean[:, :, :-1] ** 2)).sum(0),
+        (on * (mean - y)[:, :, :M]).sum(0),
+        off[-1].astype(float),
+        (is_on * rest).sum(),
+        jnp.where(off.any(), V_hat[off.argmax()], 0.0),
+        V_hat[0],
+    )
+
+
+def _compared(sums: Sums, x: Symbols, mended: bool) -> list[Audited]:
+    """Every lemma by itself, with the measured sums on its right side."""
+    R, S, A = (np.asarray(table).tolist() for table in (sums.R, sums.S, sums.A))
+    G, found = float(sums.G), []
+    for family, name in ((TILDE, "tilde"), (HAT, "hat")):
+        for m in range(x.M):
+            r, s, a = (table[family] for table in (R, S, A))
+            found.append(Audited(f"A_{name}", m, abs(a[m]), bound_A(s[m], x)))
+            if m == x.M - 1:
+                continue
+            found.append(Audited(f"R_{name}", m, r[m], bound_R(s[m], r[m], r[m + 1], x, mended=mended)))
+            if family == HAT:
+                bound = bound_S_hat(a[m + 1], G, R[HAT][0], R[TILDE][0], m)
+            else:
+                bound = bound_S_tilde(a[m + 1], G, R[TILDE][0], m, x.K)
+            found.append(Audited(f"S_{name}", m, s[m], bound))
+    total = bound_sum(R[TILDE][0], R[HAT][0], A[HAT][0], G)
+    return [
+        *found,
+        Audited("G", None, G, bound_G(x)),
+        Audited("I_2", None, float(sums.I_2), 4 * R[HAT][0]),
+        Audited("I_4", None, float(sums.I_4), G),
+        Audited("V_hat", None, float(sums.V_hat), total),
+    ]

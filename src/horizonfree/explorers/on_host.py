@@ -1,0 +1,91 @@
+"""Choices that are made on the host, between two compiled blocks: the oracle of HF-UCRL-RFE++ for single runs on a CPU.
+
+A block plays until a choice is due and returns; here the oracle's loops (regression/oracle/compiled.py) answer in place
+of `choose`, and the next block goes on. Before and after the loops everything is the explorer's own and traced. The
+numbers are those of `choose` but for rounding, on which nothing turns that is not within 1e-10 of a tie.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, UInt32
+
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.explorers.hf_answer import Answer, State
+from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
+from horizonfree.explorers.interface import Explorer
+from horizonfree.explorers.loop import Progress, episode_keys, is_due
+from horizonfree.models.interface import Model
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.oracle.box import ENUMERATE
+from horizonfree.regression.oracle.objective import Factors, factors
+from horizonfree.regression.oracle.result import OracleResult
+
+Choose = Callable[
+    [Array, Progress], Progress
+]  # (key of the run, so far) -> with the policy of the next episode
+
+
+def chooser(explorer: Explorer, model: Model) -> Choose | None:
+    """How choices are made on the host, for a model of the host; None where compiled blocks make them."""
+    if jax.default_backend() != "cpu" or not isinstance(explorer, HFUCRLRFE) or explorer.oracle != "ascent":
+        return None
+    if not isinstance(model, MixtureModel) or model.space.succ.shape[2] > ENUMERATE:
+        return None
+    return _ascents(explorer, model)
+
+
+def _ascents(explorer: HFUCRLRFE, model: MixtureModel) -> Choose:
+    from horizonfree.regression.oracle.compiled import ascent_here, layout
+
+    plan, on_device = layout(model), to_device(model)
+    phi = to_device(plan.phi)
+
+    def choose(key: Array, progress: Progress) -> Progress:
+        due = is_due(progress.state)
+        if due is not None and not due:
+            return progress
+        words, answer, beta, search_radius, tables = _question(explorer, on_device, phi, key, progress)
+        last = to_numpy(progress.state.last.found)
+        found, U = ascent_here(
+            np.asarray(words),
+            plan,
+            to_numpy(tables),
+            float(beta),
+            float(search_radius),
+            last.point,
+            chains=explorer.chains,
+            sweeps=explorer.sweeps,
+        )
+        state = _answered(progress.state, answer, found, U, beta)
+        return Progress(progress.episode, state, progress.evidence)
+
+    return choose
+
+
+@eqx.filter_jit
+def _question(
+    explorer: HFUCRLRFE, model: MixtureModel, phi: Float[Array, "G n d"], key: Array, progress: Progress
+) -> tuple[UInt32[Array, "2"], Answer, Float[Array, ""], Float[Array, ""], Factors]:
+    """What the oracle is asked: the words of its key, theta_k, both radii and the factors of the distinct phi.
+
+    theta_k stands in an answer that still has the last policy and values.
+    """
+    state, beta = progress.state, explorer.beta(model, explorer.total())
+    theta = explorer.center(model, state.ridge)
+    answer = explorer.answer(model, state, theta, state.last.found, state.last.relaxed)
+    tables = factors(phi, theta, answer.inv[TILDE], answer.inv[HAT])
+    words = jax.random.key_data(episode_keys(key, progress)[0])
+    return words, answer, beta, explorer.search_radius(state.last.found, beta), tables
+
+
+@eqx.filter_jit
+def _answered(
+    state: State, answer: Answer, result: OracleResult, U: Float[Array, ""], beta: Float[Array, ""]
+) -> State:
+    """The state with the answer, which gets what the oracle found, and U."""
+    found = state.last.found.after(result, beta)
+    full = Answer(found, U, answer.theta, answer.inv, answer.ball_ratio, answer.episode)
+    return state.answered(full, state.interval)

@@ -1,0 +1,144 @@
+"""The oracle of single runs on a CPU: the answers of `ascent`, in a tenth to a thousandth of its time.
+
+Once per problem (`layout`): the states in the order of their distance from the start, of which step h needs the first
+few, and the distinct feature matrices among their pairs (s,a). Once per call (`ascent_here`): the factors of the
+distinct matrices, computed in JAX by the formulas of objective.py, are laid out and handed to search_loop.py.
+
+At a step and in a state where no episode can be, the policy stays what it was, and V and Vhat are zero.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped, UInt32
+
+from horizonfree._x64 import Leaf, leaf
+from horizonfree.mdp.space import Space, start_distribution
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.oracle.climb_loop import Tables
+from horizonfree.regression.oracle.objective import Factors
+from horizonfree.regression.oracle.result import OracleResult, Point
+from horizonfree.regression.oracle.search_loop import search
+from horizonfree.regression.oracle.tiles import ROWS, TILE
+
+
+class Layout(NamedTuple):
+    """What the loops know of a problem: N states that can be reached, in T tiles, and G distinct feature matrices."""
+
+    reach: Int[np.ndarray, " H"]
+    state: Int[np.ndarray, " N"]
+    succ: UInt32[np.ndarray, "A T n tile"]
+    kind: Int[np.ndarray, "padded A"]
+    initial: Float[np.ndarray, " N"]
+    phi: Float[np.ndarray, "G n d"]
+
+
+def layout(model: MixtureModel) -> Layout:
+    """Of a model on the host."""
+    space, phi = model.space, np.asarray(model.phi)
+    H, S, A = space.sizes
+    n, d = phi.shape[2:]
+    distance = distances(space)
+    state = np.argsort(distance, kind="stable")[: np.count_nonzero(distance < H)]
+    N = len(state)
+    number = np.full(S, N)
+    number[state] = np.arange(N)
+    padded = np.concatenate([state, np.full(-N % TILE, state[0])])  # repeats, which are computed and left
+    succ = _tiled(number[np.asarray(space.succ)[padded]].astype(np.uint32))
+    distinct, kind = np.unique(phi[padded].reshape(-1, n * d), axis=0, return_inverse=True)
+    start = space.start if space.initial is None else np.asarray(space.initial)
+    initial = start_distribution(start, S)
+    return Layout(
+        np.searchsorted(distance[state], np.arange(H), side="right"),
+        state,
+        succ,
+        kind.reshape(-1, A),
+        initial[state],
+        distinct.reshape(-1, n, d),
+    )
+
+
+def distances(space: Space) -> Int[np.ndarray, " S"]:
+    """In how many steps a state can be reached from the start; H where none of an episode does."""
+    succ, support, H = np.asarray(space.succ), np.asarray(space.support), space.horizon
+    distance = np.full(space.num_states, H)
+    frontier = np.flatnonzero(space.starts())
+    for h in range(H):
+        distance[frontier] = h
+        after = np.unique(succ[frontier][support[frontier]])
+        frontier = after[distance[after] == H]
+    return distance
+
+
+def ascent_here(
+    key: UInt32[np.ndarray, "2"],
+    layout: Layout,
+    factors: Factors,
+    beta: float,
+    beta_search: float,
+    warm: Point,
+    *,
+    chains: int = 3,
+    sweeps: int = 20,
+) -> tuple[OracleResult, Float[Leaf, ""]]:
+    """`ascent`, and U at the start; `factors` are those of `layout.phi`, arrays of the host all."""
+    H, S = warm.policy.shape
+    N = len(layout.state)
+    policy = np.asarray(warm.policy)[:, layout.state].ravel()
+    target = np.asarray(warm.target)[layout.state]
+    V, V_hat = np.zeros((2, (H + 1) * (N + TILE - N % TILE)))
+    words = (np.uint64(key[0]), np.uint64(key[1]))
+    step, *numbers, used, U = search(
+        words,
+        _tables(S, layout, factors),
+        float(beta),
+        float(beta_search),
+        chains,
+        sweeps,
+        policy,
+        int(warm.step),
+        target,
+        V,
+        V_hat,
+    )
+    point = Point(
+        _spread(np.array(warm.policy), layout, policy.reshape(H, N)),
+        leaf(np.array(step, np.int32)),
+        _spread(np.array(warm.target), layout, target),
+    )
+    values = [_spread(np.zeros((H + 1, S)), layout, x.reshape(H + 1, -1)[:, :N]) for x in (V, V_hat)]
+    value, raw, upper, radius, searched = (leaf(np.array(x)) for x in numbers)
+    used = leaf(np.array(used, np.int32))
+    result = OracleResult(point, values[0], values[1], value, raw, upper, radius, searched, used, "ascent")
+    return result, leaf(np.array(U))
+
+
+def _spread(
+    whole: Shaped[np.ndarray, "*H S"], layout: Layout, part: Shaped[np.ndarray, "*H N"]
+) -> Shaped[Leaf, "*H S"]:
+    """`part` in the places of the states that can be reached."""
+    whole[..., layout.state] = part
+    return leaf(whole)
+
+
+def _tables(S: int, layout: Layout, factors: Factors) -> Tables:
+    """Per kind and per pair."""
+    p, F, F_hat, box, _, slope, _ = map(np.asarray, factors)
+    pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
+    kinds = [x.ravel() for x in (p, slope, *map(_padded, (F, F_hat, F.swapaxes(1, 2), F_hat.swapaxes(1, 2))))]
+    A, m, n = layout.kind.shape[1], *F.shape[1:]
+    known = layout.succ.ravel(), layout.kind, layout.initial
+    return Tables(layout.reach, layout.state, S, A, m, n, *known, *pairs, *kinds)
+
+
+def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:
+    """Tiles of states side by side."""
+    tiles = x.reshape(-1, TILE, *x.shape[1:])
+    return np.ascontiguousarray(np.moveaxis(tiles, (2, 0, 1), (0, 1, -1)))
+
+
+def _padded(x: Float[np.ndarray, "G m n"]) -> Float[np.ndarray, "G m padded"]:
+    """Rows that end in zeros."""
+    rows = np.zeros((*x.shape[:2], x.shape[2] + -x.shape[2] % ROWS))
+    rows[..., : x.shape[2]] = x
+    return rows

@@ -1,0 +1,142 @@
+"""A whole call of the oracle on a CPU, compiled by Numba: starts, climbs, a second search if needed, and both bounds.
+
+ascent.py and bounds.py define what is computed; climb_loop.py says why this is faster. Numba's cache on disk notices
+changes of this file alone: after editing the two that it imports, remove the caches (*.nbi, *.nbc).
+"""
+
+import numpy as np
+from numba import njit
+
+from horizonfree.planning.backward import TIE
+from horizonfree.regression.oracle.climb_loop import at_start, back, climb, copy, gather
+from horizonfree.regression.oracle.draws import below, child, uniform
+from horizonfree.regression.oracle.tiles import TILE, flip, step_back
+
+
+@njit
+def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """bounds.relaxed: its policy is written, U at the start is returned."""
+    H, N, T = t.reach.size, t.state.size, t.box.size // (t.A * TILE)
+    nothing, z, Q, R = room[0], room[1], room[2], room[3]
+    U = np.zeros(N + 1)
+    for i in range(t.n * TILE):
+        nothing[i] = 0.0
+    for i in range(policy.size - N, policy.size):
+        policy[i] = 0
+    after = np.zeros(N + 1)
+    for h in range(H - 2, -1, -1):
+        for tile in range((t.reach[h] + TILE - 1) // TILE):
+            for a in range(t.A):
+                gather(t, after, 0, a * T + tile, z)
+                step_back(t.F, t.F_hat, t.p, a * T + tile, t.m, t.n, nothing, z, beta, Q, R, a)
+                for k in range(TILE):
+                    stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
+                    R[a * TILE + k] = min(stage + R[a * TILE + k], 1.0)
+            for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
+                lane, top, a = s - tile * TILE, 0.0, 0
+                for b in range(t.A):
+                    top = max(top, R[b * TILE + lane])
+                while R[a * TILE + lane] < top - TIE * top:
+                    a += 1
+                policy[h * N + s], U[s] = a, top
+        copy(U, after)
+    return at_start(t, U, False)
+
+
+@njit
+def _most(t, beta, tile, w, y, best):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """best = max over z in [0, w] of 2 beta |F z| + max(p, 0)'z: all 2^n vertices, one coordinate at a time."""
+    for k in range(y.size):
+        y[k] = 0.0
+    for k in range(TILE):
+        best[k] = 0.0
+    for code in range(1, 2**t.n):
+        j = 0  # the coordinate that differs between the Gray codes of code - 1 and code
+        while not (code >> j) & 1:
+            j += 1
+        sign = 1.0 if ((code ^ (code >> 1)) >> j) & 1 else -1.0
+        flip(t.F_hat, t.p, tile, t.m, t.n, j, sign, w, beta, y, best)
+
+
+@njit
+def _upper(t, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """bounds.upper_bound: W at the start."""
+    N, T = t.state.size, t.box.size // (t.A * TILE)
+    w, best, top, y = room[0], room[1], room[2], np.zeros((t.m + 1) * TILE)
+    W, after = np.zeros(N + 1), np.zeros(N + 1)
+    for h in range(t.reach.size - 2, -1, -1):
+        for tile in range((t.reach[h] + TILE - 1) // TILE):
+            for k in range(TILE):
+                top[k] = 0.0
+            for a in range(t.A):
+                gather(t, after, 0, a * T + tile, w)
+                _most(t, beta, a * T + tile, w, y, best)
+                for k in range(TILE):
+                    stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
+                    top[k] = max(top[k], min(stage + best[k], 1.0))
+            for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
+                W[s] = top[s - tile * TILE]
+        copy(W, after)
+    return at_start(t, W, False)
+
+
+@njit
+def _start(key, t, radius, i, policy, target, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The start of chain i > 0: of the relaxed bound, or drawn; its step is the last. See ascent._starts."""
+    N = target.size
+    for s in range(N):
+        target[s] = False
+    if i == 1:
+        _relaxed(t, radius, policy, room)
+        return
+    key = child(key, i - 2)
+    key_policy, key_set = child(key, 0), child(key, 1)
+    for h in range(t.reach.size):
+        for s in range(t.reach[h]):
+            policy[h * N + s] = below(key_policy, h * t.S + t.state[s], t.A)
+    for s in range(N):
+        target[s] = uniform(key_set, t.state[s]) < 0.5
+
+
+@njit
+def _search(key, t, radius, chains, sweeps, policy, step, target, size, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """All chains from one point, which becomes the best that they find: its step is returned."""
+    values, steps = np.empty(chains), np.empty(chains, np.int64)
+    policies, targets = np.empty((chains, policy.size), np.int32), np.empty((chains, target.size), np.bool_)
+    best, winner = -np.inf, 0
+    for i in range(chains):
+        copy(policy, policies[i])
+        copy(target, targets[i])
+        steps[i] = step if i == 0 else t.reach.size - 1
+        if i > 0:
+            _start(child(key, 1), t, radius, i, policies[i], targets[i], room)
+        chain = child(child(key, 2), i)
+        values[i], steps[i] = climb(chain, t, radius, sweeps, policies[i], steps[i], targets[i], size, room)
+        best = max(best, values[i])
+    while values[winner] < best - TIE * abs(best):
+        winner += 1
+    copy(policies[winner], policy)
+    copy(targets[winner], target)
+    return steps[winner]
+
+
+@njit(cache=True, nogil=True)
+def search(key, t, beta, beta_search, chains, sweeps, policy, step, target, V, Z):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """ascent.ascent from a point, which becomes the answer, with its V and Vhat (Z) at beta; flat arrays all.
+
+    Returns its step, value, raw value, W, the radius searched with, the raw value at it, the sweeps, and U.
+    """
+    room = np.empty((5, max(t.n, t.A, t.m) * TILE))
+    raw, radius, used = np.zeros(policy.size), min(beta_search, beta), 0
+    while True:
+        step = _search(key, t, radius, chains, sweeps, policy, step, target, V.size, room)
+        used += chains * sweeps
+        searched = back(t, radius, 0.0, False, policy, step, target, V, V, V, Z, raw, room)
+        found = back(t, beta, 0.0, False, policy, step, target, V, V, V, Z, raw, room)
+        value = at_start(t, raw, True)
+        if value >= 1 or radius >= beta:
+            break
+        key, radius = child(key, 0), beta
+    upper = _upper(t, beta, room)
+    relaxed = _relaxed(t, beta, np.empty_like(policy), room)
+    return step, value, found, upper, radius, searched, used, relaxed
