@@ -90,6 +90,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
     hf.explore(hf.Tabular.from_table(table, horizon=3), "uniform", episodes=5, out="c", progress=False)
     for name, out in (("rf-ucrl", "d"), ("rf-express", "e")):
         hf.explore(hf.Tabular.from_table(table, horizon=3), name, episodes=5, out=out, progress=False)
+    features = hf.LinearMDP.from_features(table, horizon=3, mu=np.eye(3))
+    hf.explore(features, "wang2020", episodes=5, constants="paper", out="f", progress=False)
     text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
@@ -100,6 +102,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify c",
         "certify d --method paper",
         "certify e --method paper",
+        "certify f",
+        "certify f --method paper",
     ):
         out = shell(line)[1]
         parts = [*shell.json(line)["parts"]]

@@ -32,7 +32,7 @@ def least_squares(
     H = E.T @ (A @ E) / scale
     g = E.T @ (A @ valid.center - b) / scale
 
-    def step(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def step(_: Array | int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         y, s, z = carry
         mu = 0.1 * jnp.mean(s * z)
         dual = H @ y + g - X.T @ z  # stationarity
