@@ -25,6 +25,15 @@ jax.config.update("jax_compilation_cache_dir", str(_cache))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+# Files that take a minute begin first, so that no worker is left alone with one of them at the end.
+LONG = ("test_faults", "test_killed", "test_engines", "test_coverage", "test_oracle_bounds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first; else in the usual order."""
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_programs() -> Iterator[None]:
     """Hundreds of compiled programs in one process take gigabytes, and in the end crash it: one file's are enough."""

@@ -101,7 +101,6 @@ ARRAYS: list[tuple[str, Change, str]] = [
     *((f"initial {how.__name__}", array("model.space.initial", how), "start")
       for how in (scalar, longer, empty, typed("S8"), typed("complex128"))),
     ("initial missing", missing("model.space.initial"), "start"),
-    ("initial is sure", array("model.space.initial", lambda x: np.eye(3)[0]), "start"),
     ("reachable", array("model.space.reachable", np.logical_not), "reachable"),
     ("dense, but lists differ", array("model.space.succ", lambda x: x[..., ::-1]), "is_dense"),
     *((f"truth {x}", array("truth", entry(x)), "truth") for x in (np.nan, np.inf, -5.0, 5.0)),

@@ -22,7 +22,7 @@ from horizonfree.runs import sealed
 from tests.runs.test_faults import Child
 from tests.runs.test_store import assert_same
 
-BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20]}
+BATCH = {"episodes": 20, "seeds": 150, "checkpoints": [10, 20]}
 RUN = {"explorer": "uniform", "episodes": 150}
 
 

@@ -96,6 +96,7 @@ class Job:
         keys = jax.vmap(jax.random.key)(np.array([x.seed for x in places], np.int64))
         return shared, eqx.tree_at(lambda world: world.key, own, keys, is_leaf=lambda x: x is None)
 
+    @cached_property
     def one(self) -> tuple[World, Progress]:
         """The own part of the first member, and its state before the first episode."""
         who = self.cast[0]
@@ -109,7 +110,7 @@ class Job:
         A member takes its own part of the world, its state (read, written, and once more while it changes) and a block
         of records; side by side with others it needs workspace of its own, too.
         """
-        own, state = self.one()
+        own, state = self.one
         each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK)
         N, most = len(self.cast), MOST_MEMBERS[self.is_wide]
         if self.is_wide and min(N, most) > FEW_MEMBERS:
@@ -223,7 +224,7 @@ class Job:
 
     def progress(self, arrays: Arrays) -> Progress:
         """The states among the arrays of `run`."""
-        leaves, shape = jax.tree.flatten(self.one()[1])
+        leaves, shape = jax.tree.flatten(self.one[1])
         progress: Progress = jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
         return progress
 
