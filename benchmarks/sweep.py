@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
     "explorers": {"uniform": {}},
 }
 SECOND = TINY | {
-    "checkpoints": [12_000],
+    "checkpoints": [30_000],
     "problems": {"grid": {"name": "zoned-grid", "size": 6, "zones": 3, "horizon": 12}},
     "explorers": {"information": {}},
 }

@@ -9,6 +9,7 @@ from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp import rewards
 from horizonfree.planning import backward as planning
 from horizonfree.report.contest import draw_contest
+from tests.reference.linear_models import random_linear
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +94,10 @@ def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
         contest("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
     with pytest.raises(OptionError, match="list of names"):
         hf.compare(problem, "uniform", episodes=2)
+
+
+def test_what_was_exchanged_inside_an_algorithm_is_shown_as_it_was_chosen():
+    """RFLIN names its regret minimiser: the one that ran, whatever the row is called."""
+    explorers = {"rflin": {}, "slow": {"name": "rflin", "regmin": "force"}}
+    rows = compare(random_linear(), explorers, episodes=3, seeds=1, checkpoints=[3])
+    assert set(medians(rows, "eps")) == {"rflin (regmin lsvi-ucb)", "slow (regmin force)"}

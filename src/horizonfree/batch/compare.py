@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import closest, count, shown
+from horizonfree._inputs import count, shown
 from horizonfree.batch.explore import explore_many
-from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.registry import find, label
+from horizonfree.errors import OptionError
+from horizonfree.explorers.registry import check_options, find, label
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping
 
 CURVES = ("gap", "own_gap", "eps")
+MOST_LOOKS = 8  # checkpoints, where none are named
 Result = dict[str, Any]  # of one explorer, seed and checkpoint
 Entries = (
     Sequence[str] | Mapping[str, Mapping[str, Any]]
@@ -48,7 +49,7 @@ def compare(
     chosen = entries_of(explorers)
     if checkpoints is None:
         stopping.check(episodes, None, delta)
-        looks: Sequence[int] = sorted({max(1, int(episodes) * i // 8) for i in range(1, 9)})
+        looks: Sequence[int] = spaced(int(episodes))
     else:
         looks = checkpoints
     rows: list[Result] = []
@@ -67,12 +68,17 @@ def compare(
             **options,
         )
         seconds = time.perf_counter() - began
-        who = {"explorer": name, "algorithm": algorithm}
+        who = {"explorer": name, "algorithm": algorithm, "marks": label(algorithm, options)[len(algorithm) :]}
         for i, seed in enumerate(batch.cast.seeds):
             for c, k in enumerate(batch.checkpoints):
                 found = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
                 rows.append({**who, "seed": seed, "episodes": int(k), **found, "seconds": seconds})
     return rows
+
+
+def spaced(episodes: int) -> list[int]:
+    """The checkpoints where none are named: eight, evenly spaced."""
+    return sorted({max(1, episodes * i // MOST_LOOKS) for i in range(1, MOST_LOOKS + 1)})
 
 
 def contest(
@@ -133,18 +139,10 @@ def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
-def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that the algorithm does not have, before anything is explored."""
-    known = find(algorithm).options
-    for name in options:
-        if name not in known:
-            raise UnknownNameError(f"explorer {algorithm!r} has no option {name!r}; {closest(name, known)}")
-
-
 def shown_as(row: Result) -> str:
-    """The name of a row's explorer as tables show it; of a reconstruction it says so."""
-    name, algorithm = str(row["explorer"]), algorithm_of(row)
-    return name + label(algorithm).removeprefix(algorithm)
+    """The name of a row's explorer as tables show it; a reconstruction says so, and what was exchanged inside."""
+    algorithm = algorithm_of(row)
+    return str(row["explorer"]) + str(row.get("marks", label(algorithm)[len(algorithm) :]))
 
 
 def algorithm_of(row: Result) -> str:

@@ -79,6 +79,11 @@ def sums_of(own: Sums | None, evidence: Evidence) -> Sums:
     return Sums(evidence.gram[None], evidence.cross[None]) if own is None else own
 
 
+def learnt(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
+    """What the explorer keeps itself after one more episode; traced."""
+    return None if own is None else own.learn(model, trajectory)
+
+
 def seen_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
     """Which steps of an episode were seen; traced."""
     return (trajectory.j >= 0) & (trajectory.j < model.space.num_states)

@@ -28,6 +28,7 @@ from horizonfree.explorers.least_squares import (
     Sums,
     carry_back,
     check_choice,
+    learnt,
     norms_sq,
     own_sums,
     plan,
@@ -75,7 +76,7 @@ class LinearDesign(Explorer):
         self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Pooled, all that is learnt is in the evidence."""
-        sums = None if state.sums is None else state.sums.learn(model, trajectory)
+        sums = learnt(state.sums, model, trajectory)
         return State(state.policy, state.promise, sums), Info({"information": state.promise})
 
     def plan(

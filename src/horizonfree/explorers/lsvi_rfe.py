@@ -35,6 +35,7 @@ from horizonfree.explorers.least_squares import (
     Sums,
     carry_back,
     check_choice,
+    learnt,
     norms_sq,
     own_sums,
     plan,
@@ -93,7 +94,7 @@ class LSVIRFE(Explorer):
         h = jnp.arange(model.space.horizon)
         weight = 1 / state.sigma_sq[h, trajectory.a, trajectory.s[:-1]]
         weighted = state.weighted.learn(model, trajectory, weight)
-        sums = None if state.sums is None else state.sums.learn(model, trajectory)
+        sums = learnt(state.sums, model, trajectory)
         after = State(state.policy, state.value, state.sigma_sq, weighted, sums)
         return after, Info({"V": state.value, "weight": weight.mean()})
 

@@ -122,13 +122,19 @@ def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
     return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
 
 
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that the explorer does not have, with the closest that it has."""
+    known = find(name).options
+    for option in options:
+        if option not in known:
+            advice = closest(option, known) if known else "it has none"
+            raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
+
+
 def make_explorer(name: str, /, **options: Any) -> Explorer:
     """An explorer by name; refuses unknown names and options with the closest that exist."""
     entry = find(name)
-    for option in options:
-        if option not in entry.options:
-            advice = closest(option, entry.options) if entry.options else "it has none"
-            raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
+    check_options(name, options)
     hints = get_type_hints(entry.kind)
     typed = {option: _typed(option, value, hints[option]) for option, value in options.items()}
     try:

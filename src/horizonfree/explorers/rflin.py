@@ -44,6 +44,7 @@ from horizonfree.explorers.least_squares import (
     Sums,
     carry_back,
     check_choice,
+    learnt,
     norms_sq,
     own_sums,
     plan,
@@ -164,7 +165,7 @@ class RFLIN(Explorer):
         is_left = state.is_left & (covering(model, gram) > now.gamma_sq)
         is_left = jnp.where(is_over, is_left | (now.step != after.step), state.is_left)
         memory = self.remembered(model, state, trajectory, now, is_over)
-        sums = None if state.sums is None else state.sums.learn(model, trajectory)
+        sums = learnt(state.sums, model, trajectory)
         gram = jnp.where(is_over, 0.0, gram)
         new = State(state.policy, state.reach, sums, gram, is_left, memory, state.episode + 1)
         uncovered = state.is_left.sum(dtype=jnp.int32)

@@ -39,6 +39,7 @@ from horizonfree.explorers.least_squares import (
     Sums,
     carry_back,
     check_choice,
+    learnt,
     norms_sq,
     own_sums,
     plan,
@@ -123,7 +124,7 @@ class Wang2020(Explorer):
         self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step."""
-        sums = None if state.sums is None else state.sums.learn(model, trajectory)
+        sums = learnt(state.sums, model, trajectory)
         return State(state.policy, state.value, sums, state.episode + 1), Info({"V": state.value})
 
     def plan(

@@ -1,8 +1,9 @@
 """The page of a sweep: medians over seeds against episodes, a figure and a table for each problem and measure."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def write_sweep(found: Sweep, path: str | Path) -> Path:
             spec=spec,
             parts=parts,
             number=number,
-            names={name: _shown(name, table["name"]) for name, table in spec.explorers.items()},
+            names={name: _shown(name, table) for name, table in spec.explorers.items()},
             swatch={name: _swatch(look) for name, look in looks.items()},
             rewards=OF_REWARDS[spec.rewards] if DETAILS & set(spec.measure) else None,
             seconds=float(_once(found, "seconds").sum()),
@@ -132,9 +133,10 @@ def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Par
     return Part(measure, meaning, figure, episodes, drawn, measure in found.spec.slopes)
 
 
-def _shown(name: str, algorithm: str) -> str:
-    """The name of a setting, with its algorithm where that is another; a reconstruction says so."""
-    return label(name) if name == algorithm else f"{name}: {label(algorithm)}"
+def _shown(name: str, table: Mapping[str, Any]) -> str:
+    """The name of a setting, with its algorithm where that is another, as `label` shows it with these options."""
+    algorithm = label(table["name"], table)
+    return algorithm if name == table["name"] else f"{name}: {algorithm}"
 
 
 def _swatch(look: Look) -> str:

@@ -28,6 +28,7 @@ from typing import Any, get_type_hints
 
 from horizonfree._inputs import check_seed, closest, count, share, shown, whole
 from horizonfree.batch.cast import MOST_SEEDS
+from horizonfree.batch.compare import spaced
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 from horizonfree.sweeps.measures import MEASURES, REWARDS
 
@@ -37,7 +38,6 @@ ELSEWHERE = {
     "delta": "delta is that of the whole sweep: write it at the top of the file",
     "reward": "a reward belongs to a problem: write it there, as in reward = { stay = [3] }",
 }
-MOST_LOOKS = 8  # checkpoints, where none are named
 PER_TASK = 10  # seeds of a task, where it is not said
 Table = dict[str, Any]
 
@@ -75,7 +75,7 @@ def read(source: Any) -> Spec:
         raise OptionError(f"{shown(source)} is no sweep; give a TOML file, or a mapping") from None
     except OSError as error:
         raise OptionError(f"sweep {source}: {error.strerror}") from None
-    with _in(f"sweep {source}"):
+    with within(f"sweep {source}"):
         try:
             return spec(tomllib.loads(text))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -111,7 +111,7 @@ def _expanded(tables: Mapping[str, Any], kind: str, own: Mapping[str, type]) -> 
     """Every table under its name, and one for each combination of what varies in it."""
     found: dict[str, Table] = {}
     for label, table in tables.items():
-        with _in(f"{kind}.{label}"):
+        with within(f"{kind}.{label}"):
             if not isinstance(table, Mapping):
                 raise OptionError(f"it is {shown(table)}; it must be a table, perhaps an empty one")
             for name, wanted in own.items():
@@ -142,8 +142,7 @@ def _looks(found: Mapping[str, Any]) -> Table:
         raise OptionError("say how long to explore: episodes = 300, or checkpoints = [100, 300]")
     if looks is None:
         episodes = count(found["episodes"], "episodes")
-        spaced = {max(1, episodes * i // MOST_LOOKS) for i in range(1, MOST_LOOKS + 1)}
-        return {"episodes": episodes, "checkpoints": sorted(spaced)}
+        return {"episodes": episodes, "checkpoints": spaced(episodes)}
     if not isinstance(looks, (list, tuple)) or not looks:
         raise OptionError(f"checkpoints is {shown(looks)}; it must be a list of numbers of episodes")
     chosen = sorted({count(k, "a checkpoint") for k in looks})
@@ -183,7 +182,7 @@ def _known(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> Non
 
 
 @contextmanager
-def _in(where: str) -> Iterator[None]:
+def within(where: str) -> Iterator[None]:
     """Say where in the file something is wrong."""
     try:
         yield

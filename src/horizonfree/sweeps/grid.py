@@ -17,7 +17,7 @@ from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.explore import build_explorer
 from horizonfree.runs.until import check_countable
-from horizonfree.sweeps.file import ELSEWHERE, OF_EXPLORER, OF_PROBLEM, Spec, _in
+from horizonfree.sweeps.file import ELSEWHERE, OF_EXPLORER, OF_PROBLEM, Spec, within
 from horizonfree.sweeps.measures import rewards_of
 from horizonfree.sweeps.records import check_records
 
@@ -69,7 +69,7 @@ def digest(task: Task) -> str:
 def check(spec: Spec) -> None:
     """Refuse problems that cannot be made, explorers that cannot be built, and pairs that do not go together."""
     for label, explorer in spec.explorers.items():
-        with _in(f"explorers.{label}"):
+        with within(f"explorers.{label}"):
             find(explorer["name"])
             for name in set(ELSEWHERE) & set(explorer):
                 raise OptionError(ELSEWHERE[name])
@@ -77,14 +77,14 @@ def check(spec: Spec) -> None:
                 raise OptionError("declared = true declares each checkpoint; leave budget out")
     settings: list[tuple[Problem, Explorer]] = []
     for place, problem in spec.problems.items():
-        with _in(f"problems.{place}"):
+        with within(f"problems.{place}"):
             made = problem_of(problem)
             made.kernel()  # refuses a problem without truth
             check_countable(spec.episodes, made.horizon)
             reward_of(made, problem)
             rewards_of(made, spec.rewards)
         for label, explorer in spec.explorers.items():
-            with _in(f"explorers.{label} on problems.{place}"):
+            with within(f"explorers.{label} on problems.{place}"):
                 given = {"budget": spec.episodes, "delta": spec.delta, "reward": reward_of(made, problem)}
                 settings.append((made, build_explorer(explorer["name"], made, options_of(explorer), given)))
     check_records(spec.records, settings)

@@ -29,7 +29,7 @@ _HEX = 64
 
 
 class Writer:
-    """Puts lines at the end of the file of a folder."""
+    """Puts lines at the end of the file of a folder; `lines` are those that are there, by task."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ROWS
@@ -39,12 +39,14 @@ class Writer:
 
     def put(self, line: Mapping[str, Any]) -> None:
         """One more line, whole or not at all."""
-        body = json.dumps(_plain(line), allow_nan=False).encode()[1:]
+        plain = _plain(line)
+        body = json.dumps(plain, allow_nan=False).encode()[1:]
         seal = hashlib.sha256(body).hexdigest().encode()
         data = _HEAD + seal + _MIDDLE + body + b"\n"
         if not sealed.extend(self.path, self.size, data):
             raise RunError(f"{self.path} became shorter while it was written; somebody changed it")
         self.size += len(data)
+        self.lines[plain["task"]] = plain
 
 
 def read_lines(folder: Path) -> Iterator[tuple[Line, int]]:

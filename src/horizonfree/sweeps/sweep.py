@@ -70,7 +70,7 @@ def sweep(
                     _drive(engine, writer, Tally(tasks, done, engine.slots), show)
             finally:
                 engine.close()
-        return gathered(path, spec, Writer(path).lines)
+        return gathered(path, spec, writer.lines)
 
 
 def _begin(path: Path, spec: Spec, tasks: dict[str, Task], writer: Writer) -> None:

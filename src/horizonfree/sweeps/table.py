@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,8 @@ class Sweep:
     """
 
     folder: Path
-    spec: Spec
-    columns: Mapping[str, np.ndarray]
+    spec: Spec = field(repr=False)
+    columns: Mapping[str, np.ndarray] = field(repr=False)
     failed: Mapping[str, str]
     missing: int
 

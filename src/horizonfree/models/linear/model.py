@@ -28,7 +28,7 @@ from horizonfree.models.linear.confidence import LinearConfidence, confidence
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.tangent import reward_bounds
 from horizonfree.models.linear.widths import fit, level_of_all
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.backward import stationary_jax
 
 RIDGE = 0.1  # of the cheap estimate, and of what a direction without data counts for in `inefficiency`
 ALMOST = 1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
@@ -182,8 +182,8 @@ class LinearModel(Model):
         """K T / d, T the largest expected sum of ||x||^2 in the inverse Gram matrix: optimal design; traced."""
         x = jsl.solve_triangular(self._ridge(evidence)[0], self.phi.reshape(-1, self.dim).T, lower=True)
         promise = (x**2).sum(0).reshape(self.phi.shape[:2])
-        _, V = optimal_jax(self.estimate(evidence), jnp.broadcast_to(promise, self.space.sizes))
-        return evidence.episodes * self.space.at_start(V[0]) / self.dim
+        _, V = stationary_jax(self.estimate(evidence), promise, self.space.horizon)
+        return evidence.episodes * self.space.at_start(V) / self.dim
 
     def earlier(self, evidence: Evidence) -> list[Evidence]:
         """At the starts of the bets."""
