@@ -39,14 +39,13 @@ class Writer:
 
     def put(self, line: Mapping[str, Any]) -> None:
         """One more line, whole or not at all."""
-        plain = _plain(line)
-        body = json.dumps(plain, allow_nan=False).encode()[1:]
+        body = json.dumps(_plain(line), allow_nan=False).encode()[1:]
         seal = hashlib.sha256(body).hexdigest().encode()
         data = _HEAD + seal + _MIDDLE + body + b"\n"
         if not sealed.extend(self.path, self.size, data):
             raise RunError(f"{self.path} became shorter while it was written; somebody changed it")
         self.size += len(data)
-        self.lines[plain["task"]] = plain
+        self.lines[line["task"]] = json.loads(b"{" + body)  # as it will be read
 
 
 def read_lines(folder: Path) -> Iterator[tuple[Line, int]]:
