@@ -8,7 +8,8 @@ from horizonfree._inputs import check_seed, whole
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ShapeError
 from horizonfree.mdp import rewards
-from horizonfree.mdp.rollout import Trajectory, episodes_of, policy_table
+from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.rollout import Trajectory, episodes_of
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem

@@ -18,8 +18,8 @@ from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.certificate import Certificate, in_units
 from horizonfree.mdp import rewards
+from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import family
-from horizonfree.mdp.rollout import policy_table
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
