@@ -48,7 +48,9 @@ def rebuild(kind: type[_T], statics: Mapping[str, Any], arrays: Mapping[str, np.
     for field in dataclasses.fields(cast(Any, kind)):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
-            fields[field.name] = rebuild(cast(type, hint), statics[field.name], under(arrays, f"{field.name}."))
+            fields[field.name] = rebuild(
+                cast(type, hint), statics[field.name], under(arrays, f"{field.name}.")
+            )
         elif field.metadata.get("static"):
             fields[field.name] = statics[field.name]
         else:

@@ -20,13 +20,13 @@ from horizonfree._x64 import scope, x64
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
-from horizonfree.planning.induction import ROUNDING, Solution, backup, own_rows
+from horizonfree.planning.induction import ROUNDING, backup, best_policy, own_rows, policy_values
 from horizonfree.planning.induction import TIE as TIE
-from horizonfree.planning.induction import best_policy as optimal_jax
+from horizonfree.planning.induction import Solution as Solution
 from horizonfree.planning.induction import greedy as greedy
 from horizonfree.planning.induction import nearly_best as nearly_best
-from horizonfree.planning.induction import policy_values as evaluate_jax
 
+optimal_jax, evaluate_jax = best_policy, policy_values
 SMALL_WORK = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
 
 

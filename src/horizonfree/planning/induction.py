@@ -95,9 +95,6 @@ def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
     )
 
 
-def lost(
-    space: Space, kernel: Kernel, reward: Float[np.ndarray, "H S A"], policy: np.ndarray
-) -> Float[np.ndarray, ""]:
-    """What a policy loses against the best, at the start; on the host."""
-    best = best_policy(kernel, reward)[1][0]
-    return space.at_start(best - policy_values(kernel, reward, policy)[0])
+def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:
+    """What is lost at the start, from the best values and those of a policy; on the host."""
+    return float(space.at_start(best[0] - own[0]))
