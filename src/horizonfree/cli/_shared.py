@@ -17,6 +17,8 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Certificate, Problem, Run
+    from horizonfree.mdp.space import HasSpace
+    from horizonfree.runs.kept import Kept
 
 LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
 NO_LOSS = 1e-12  # a loss below this is one of the arithmetic, not of the plan
@@ -78,6 +80,13 @@ def open_run(folder: Path) -> "Run":
         from horizonfree import load
 
         return load(folder)
+
+
+def kept(folder: Path, delta: float) -> "Kept | None":
+    """What the folder of a run has kept of it at this confidence, which needs no JAX."""
+    from horizonfree.runs.kept import read
+
+    return read(folder, delta)
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
@@ -153,7 +162,7 @@ def number(x: Any) -> str:
 
 def bound(x: float) -> float:
     """A bound as it is shown: rounded up, so that it stays true."""
-    from horizonfree.guarantees.certificate import round_up  # it loads JAX
+    from horizonfree.guarantees.certificate import round_up
 
     return round_up(x)
 
@@ -175,7 +184,7 @@ def say_forecast(found: "Certificate") -> None:
         tell("[dim]{forecast}[/]", forecast=found.forecast)
 
 
-def reward_of(problem: "Problem", goal: list[int] | None, reward: str | Path | None) -> Any:
+def reward_of(problem: "HasSpace", goal: list[int] | None, reward: str | Path | None) -> Any:
     """The reward that --goal or --reward asks for; None without either."""
     if goal and reward:
         raise OptionError("--goal and --reward are two ways to say the same; give one of them")

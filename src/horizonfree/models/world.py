@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, node
+from horizonfree._arrays import Array, Leaf, leaf, node
 from horizonfree.mdp.space import Space
 
 # Actions [H, S], or their probabilities [H, S, A].
@@ -28,7 +28,7 @@ class Bounds:
     low: Float[Leaf, ""]
     high: Float[Leaf, ""]
     gaps: dict[str, Float[Leaf, ""]]
-    is_refuted: Bool[Leaf, ""] = field(default_factory=lambda: np.asarray(False))
+    is_refuted: Bool[Leaf, ""] = field(default_factory=lambda: leaf(np.asarray(False)))
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree._arrays import leaf
 from horizonfree.guarantees.certificate import in_units
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward
@@ -56,18 +57,16 @@ class Answers:
         a, b = (policy_table(policy, *self.space.sizes) for policy in (policy_a, policy_b))
         low, high = self.said.between(self.space, (a, b), lambda pair: self.difference(table, pair))
         found = [float(self.space.at_start(self.values(table, policy)[0])) for policy in (a, b)]
-        numbers = found[0] - found[1], low, high
-        return Comparison(*(checked.factor * x for x in numbers), self.said.delta)
+        factor = checked.factor
+        return Comparison(factor * (found[0] - found[1]), factor * low, factor * high, self.said.delta)
 
     def true_loss(self, checked: Reward, policy: np.ndarray) -> float | None:
         """What a policy really loses, in the reward's units; None where the truth is not known."""
         if self.truth is None:
             return None
-        best, own = (
-            best_policy(self.truth, checked.table)[1],
-            policy_values(self.truth, checked.table, policy),
-        )
-        return checked.factor * lost(self.space, best, own)
+        table: Any = checked.table
+        best, own = best_policy(self.truth, table)[1], policy_values(self.truth, table, leaf(policy))
+        return checked.factor * lost(self.space, np.asarray(best), np.asarray(own))
 
     def _certified(self, checked: Reward, policy: np.ndarray, value: float | None = None) -> Plan:
         """A policy with what is certified of it; its value is that in the estimate, where no other is given."""

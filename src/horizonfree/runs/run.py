@@ -1,6 +1,6 @@
 """A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
@@ -164,9 +164,13 @@ class Run:
         if start is not None or horizon is not None:
             return self.seen_from(start, horizon).plan(reward, scale=scale, delta=delta, model=model)
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
+        return self.answers(delta).plan(checked, self.solver(model))
+
+    def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
+        """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
         if not isinstance(model, str) or model not in ("likelihood", "explorer"):
             raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
-        return self.answers(delta).plan(checked, self._own_plan if model == "explorer" else None)
+        return self._own_plan if model == "explorer" else None
 
     def evaluate(
         self,
