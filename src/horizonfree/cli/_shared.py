@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,7 +70,8 @@ console = Console(highlight=False, emoji=False)
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Say on a terminal what takes a moment."""
-    with Console(stderr=True, emoji=False).status(escape(text), spinner="dots"):
+    errors = Console(stderr=True, emoji=False)
+    with errors.status(escape(text), spinner="dots") if errors.is_terminal else nullcontext():
         yield
 
 

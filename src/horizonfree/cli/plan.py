@@ -94,12 +94,11 @@ def plan(
     if out is not None:
         folder_for_output(out.parent)
     checked = resolve(space, array, scale=scale)
-    with working("planning"):
-        if mine is None:
-            found = asked.answers.plan(checked, asked.solve)
-        else:
-            found = asked.answers.evaluate(checked, mine)
-        beside = None if other is None else asked.answers.compare(checked, found.policy, other)
+    if mine is None:
+        found = asked.answers.plan(checked, asked.solve)
+    else:
+        found = asked.answers.evaluate(checked, mine)
+    beside = None if other is None else asked.answers.compare(checked, found.policy, other)
     if out is not None:
         _write(out, found.policy)
     value: dict[str, Any] = {

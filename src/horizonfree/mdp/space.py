@@ -263,13 +263,16 @@ def reachable_states(
     horizon: int,
 ) -> Bool[np.ndarray, " S"]:
     """States that some parameter and policy can be in at one of the steps 1..H."""
-    seen = starts.copy()
+    seen, last = starts.copy(), np.zeros(len(succ), np.int64)
     frontier = np.flatnonzero(seen)
     for _ in range(horizon - 1):
-        after = np.unique(succ[frontier][support[frontier]])
-        frontier = after[~seen[after]]
-        if not frontier.size:
+        after = succ[frontier][support[frontier]]
+        after = after[~seen[after]]
+        if not after.size:
             break
+        place = np.arange(len(after))
+        last[after] = place
+        frontier = after[last[after] == place]  # each of them once: np.unique would load masked arrays
         seen[frontier] = True
     return seen
 

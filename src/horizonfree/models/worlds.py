@@ -2,10 +2,9 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import numpy as np
-from jaxtyping import jaxtyped
 
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Kernel, check_space
@@ -55,7 +54,8 @@ def _kind(name: str) -> type:
 
 
 def _check_types(made: Any) -> None:
-    """Refuse a node whose fields, and those of nodes inside, are not as annotated; letters mean one size throughout."""
+    """Refuse a node whose fields, and those of nodes inside, are not as annotated; a letter is one size throughout."""
+    sizes: dict[str, int] = {}
 
     def look(node: Any) -> None:
         hints = get_type_hints(type(node))
@@ -63,8 +63,10 @@ def _check_types(made: Any) -> None:
             value, hint = getattr(node, field.name), hints[field.name]
             if dataclasses.is_dataclass(value):
                 look(value)
-            elif not isinstance(value, hint):
-                raise ShapeError(f"{field.name} is no {hint}")
+                continue
+            kind = next((x for x in get_args(hint) or (hint,) if isinstance(value, x)), None)
+            letters = getattr(kind, "dim_str", "").split()
+            if kind is None or any(sizes.setdefault(x, n) != n for x, n in zip(letters, np.shape(value))):
+                raise ShapeError(f"{field.name} is no {hint}, or is of another size than the rest")
 
-    with jaxtyped("context"):
-        look(made)
+    look(made)
