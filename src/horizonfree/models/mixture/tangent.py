@@ -21,12 +21,12 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array, Leaf, backward, library, mapped, node
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.space import Space
-from horizonfree.models.norms import length, opnorm
+from horizonfree.models.norms import length, opnorm, outer
+from horizonfree.models.norms import mean as mean_of
 from horizonfree.models.world import Bounds, Policy
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
 OPTIMAL = 1e-12  # a policy that falls short of the best action under theta_hat by no more is optimal but for rounding
-UNROLLED = 16  # successors up to which a sum is faster written out than as small matrices
 
 Choice = Int[Array, " S"] | Float[Array, "S A"]  # a policy at one step
 
@@ -102,7 +102,7 @@ class World:
 
     def sums(self, after: Values) -> tuple[Means, Slopes]:
         """Means and slopes of what comes after each (s,a): one product for all of them."""
-        (S, A, n, q), xp = self.z.shape, library(self.z, after.V)
+        (S, A, _, q), xp = self.z.shape, library(self.z, after.V)
         e = after.B.shape[1]
         carried = [after.V_star, after.kappa, after.hit]
         tilted = [after.V, after.R, after.D, after.upper, after.lower, after.higher]
@@ -115,12 +115,7 @@ class World:
             zf = xp.einsum("sanq,nm->samq", self.z, flat[:, first:last], optimize=True)
         else:
             at_slot = flat[self.space.succ]
-            pf = xp.einsum("san,sanm->sam", self.p, at_slot)
-            f = at_slot[..., first:last]
-            if n <= UNROLLED:
-                zf = xp.asarray(sum(self.z[:, :, j, None, :] * f[:, :, j, :, None] for j in range(n)))
-            else:
-                zf = xp.einsum("sanq,sanm->samq", self.z, f)
+            pf, zf = mean_of(self.p, at_slot), outer(at_slot[..., first:last], self.z)
         k, t = scalars.shape[1], len(tilted)
         J, B = pf[..., k : k + q], pf[..., k + q :].reshape(S, A, e, e)
         means = Means(*xp.moveaxis(pf[..., :k], -1, 0), J, B)  # type: ignore[call-arg]

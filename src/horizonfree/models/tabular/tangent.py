@@ -21,6 +21,8 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array, Leaf, add, backward, library, mapped, node
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Kernel, Space
+from horizonfree.models.norms import length
+from horizonfree.models.norms import mean as mean_of
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.uniform import Uniform, uniform
 from horizonfree.models.world import Bounds, Policy, apart, probabilities
@@ -104,7 +106,7 @@ class World:
         succ, prob, is_unknown = self.balls.succ, self.balls.prob, self.balls.is_unknown
         at = mapped(lambda x: x[succ], after)
         c = (self.mean * at.V).sum(-1)
-        g = (prob[..., None, None] * at.J).sum(2)
+        g = mean_of(prob, at.J)
         if len(self.pairs):
             s, a = self.pairs.T
             block = (self.chi * (at.V - c[..., None]))[s, a]
@@ -130,7 +132,7 @@ class World:
         highest, lowest = tops[0], -tops[1]
         leak = xp.where(self.balls.is_unknown, 0.0, self.balls.leak)
         # V_P' - V' centred at the mean of J'.u,
-        J_mean = xp.einsum("sac,sacxk->saxk", self.mean, at.J)
+        J_mean = mean_of(self.mean, at.J)
         apart = norm(at.J - J_mean[:, :, None])
         R_mean = (self.mean * at.R).sum(-1)
         by_slopes = self.spread(apart) + self.spread(at.R) + leak * (highest - lowest + R_mean)
@@ -208,4 +210,4 @@ class World:
 
 def norm(J: Float[Array, "*n X C"]) -> Float[Array, "*n"]:
     """||J||, of blocks that are multiplied by sqrt(eps w)."""
-    return library(J).sqrt((J**2).sum(-1)).sum(-1)
+    return length(J).sum(-1)
