@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.guarantees.certificate import round_up
-from horizonfree.report.headline import interval
+from horizonfree.guarantees.certificate import interval, round_up
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,6 +1,6 @@
 """Checks that many inputs share: what is wrong, which value it is, and what it must be."""
 
-import difflib
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,7 +72,7 @@ def numbers(x: Any, name: str) -> np.ndarray:
 
 def real(x: Any, name: str) -> np.ndarray:
     """An array of real numbers, of whatever type."""
-    if np.ma.isMaskedArray(x):
+    if "numpy.ma" in sys.modules and np.ma.isMaskedArray(x):  # it loads slowly, and nobody has one without it
         raise ShapeError(
             f"{name} is a masked array, whose hidden values would count; fill them (x.filled(...)) first"
         )
@@ -94,5 +94,7 @@ def finite_rewards(table: np.ndarray) -> None:
 
 def closest(name: str, names: Iterable[str]) -> str:
     """Advice for a name that does not exist."""
+    import difflib  # for errors only
+
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"

@@ -14,20 +14,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
+from horizonfree._arrays import Leaf as Leaf
+from horizonfree._arrays import Number as Number
+from horizonfree._arrays import leaf as leaf
+from horizonfree._arrays import tell_jax
 from horizonfree.errors import ProcessError
 
-if TYPE_CHECKING:
-    Leaf = jax.Array  # as compiled code sees it; code on the host goes through np.asarray
-    Number = jax.Array | float  # a Python number, or traced
-else:
-    Leaf = jax.Array | np.ndarray
-    Number = jax.Array | np.ndarray | np.number | float
-
+tell_jax()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
@@ -101,8 +99,3 @@ def to_device(tree: Any) -> Any:
     for i, x in zip(at, jax.device_put([leaves[i] for i in at], may_alias=False), strict=True):
         leaves[i] = x
     return jax.tree.unflatten(shape, leaves)
-
-
-def leaf(array: np.ndarray) -> Leaf:
-    """An array of the host as the field of a tree."""
-    return cast(Leaf, array)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.guarantees.certificate import interval
 from horizonfree.guarantees.meanings import MEANINGS
-from horizonfree.report.headline import interval
 from horizonfree.runs.run import Run
 from tests.shell import TINY, Shell
 

@@ -15,7 +15,7 @@ from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import audit, begin, is_due
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
-from horizonfree.mdp.rollout import policy_table
+from horizonfree.mdp.policies import policy_table
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.model import MixtureModel

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import horizonfree as hf
 from horizonfree import report
+from horizonfree.guarantees.certificate import interval
 from horizonfree.report import facts as ft
 from horizonfree.report import headline, history
-from horizonfree.report.headline import interval, of_goals
+from horizonfree.report.headline import of_goals
 from horizonfree.report.page import bound
 from horizonfree.runs.run import Run
 

@@ -11,7 +11,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed, store
+from horizonfree.runs import checkpoints, sealed, store
 from tests.runs.test_store import assert_same
 
 
@@ -70,7 +70,7 @@ def test_every_flipped_byte_of_the_records_is_noticed(saved: Path, monkeypatch: 
             sealed, "read", lambda path, data=data: whole(path) if path == checkpoint else data
         )
         with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
-            store._read(seal, checkpoint)
+            checkpoints.read_checkpoint(seal, checkpoint)
 
 
 def test_records_damaged_late_cost_the_last_checkpoint_only(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed, store
+from horizonfree.runs import checkpoints, sealed, store
 from tests.runs.test_store import assert_same
 
 MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
@@ -99,9 +99,9 @@ def test_every_bit_of_the_records_is_under_their_checksum(
         monkeypatch.setattr(sealed, "read", lambda x, data=data: data if x == path else whole(x))
         for checkpoint in (NEWEST, OLDER) if i < first else (NEWEST,):
             with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
-                store._read(seal, stored / checkpoint)
+                checkpoints.read_checkpoint(seal, stored / checkpoint)
         if i >= first:
-            assert store._read(seal, stored / OLDER)[3] == path.read_bytes()[:first]
+            assert checkpoints.read_checkpoint(seal, stored / OLDER)[3] == path.read_bytes()[:first]
 
 
 def check_whole_loads(

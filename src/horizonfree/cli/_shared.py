@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,8 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Certificate, Problem, Run
+    from horizonfree.mdp.space import HasSpace
+    from horizonfree.runs.kept import Kept
 
 LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
 NO_LOSS = 1e-12  # a loss below this is one of the arithmetic, not of the plan
@@ -68,7 +70,8 @@ console = Console(highlight=False, emoji=False)
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """Say on a terminal what takes a moment."""
-    with Console(stderr=True, emoji=False).status(escape(text), spinner="dots"):
+    errors = Console(stderr=True, emoji=False)
+    with errors.status(escape(text), spinner="dots") if errors.is_terminal else nullcontext():
         yield
 
 
@@ -78,6 +81,25 @@ def open_run(folder: Path) -> "Run":
         from horizonfree import load
 
         return load(folder)
+
+
+def kept(folder: Path, delta: float) -> "Kept | None":
+    """What the folder of a run has kept of it at this confidence, which needs no JAX."""
+    from horizonfree.runs.kept import read
+
+    found = read(folder, delta)
+    if found is not None:
+        _hold_memory()
+    return found
+
+
+def _hold_memory() -> None:
+    """Have the C library keep what is freed: NumPy asks for the same arrays at every step, and new pages cost more."""
+    import ctypes
+
+    with suppress(AttributeError, OSError, TypeError):  # GNU's alone can be told
+        for setting in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+            ctypes.CDLL(None).mallopt(setting, 2**30)
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
@@ -153,7 +175,7 @@ def number(x: Any) -> str:
 
 def bound(x: float) -> float:
     """A bound as it is shown: rounded up, so that it stays true."""
-    from horizonfree.guarantees.certificate import round_up  # it loads JAX
+    from horizonfree.guarantees.certificate import round_up
 
     return round_up(x)
 
@@ -175,7 +197,7 @@ def say_forecast(found: "Certificate") -> None:
         tell("[dim]{forecast}[/]", forecast=found.forecast)
 
 
-def reward_of(problem: "Problem", goal: list[int] | None, reward: str | Path | None) -> Any:
+def reward_of(problem: "HasSpace", goal: list[int] | None, reward: str | Path | None) -> Any:
     """The reward that --goal or --reward asks for; None without either."""
     if goal and reward:
         raise OptionError("--goal and --reward are two ways to say the same; give one of them")

@@ -18,6 +18,7 @@ from horizonfree.cli._shared import (
     console,
     expanded,
     folder_for_output,
+    kept,
     loss,
     open_run,
     plain,
@@ -59,29 +60,42 @@ def certify(
 
         horizonfree certify runs/a --rewards goals
     """
-    run = open_run(folder)
     if rewards is not None and rewards not in FAMILIES:
         raise OptionError(f"--rewards {rewards}: choose one of {', '.join(FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    with working("certifying"):
-        found = run.certificate(delta, method=method, rewards=rewards)
-    value = certificate(found) | {"episodes": run.episodes}
+    is_kept = rewards is None and method == "uniform"
+    stored, run = kept(folder, delta) if is_kept else None, None
+    if stored is not None:
+        found, episodes = stored.certificate, stored.episodes
+    else:
+        run = open_run(folder)
+        with working("certifying"):
+            found, episodes = run.certificate(delta, method=method, rewards=rewards), run.episodes
+    value = certificate(found) | {"episodes": episodes}
     meanings, what = dict(MEANINGS), "for every reward: "
-    if rewards is not None and not found.is_rejected:
+    if run is not None and rewards is not None and not found.is_rejected:
         state = value["worst_state"] = _worst_state(run, rewards, int(found.parts["worst"]))
         meanings["gap"], what = "what a plan loses at most, for each of these rewards", ""
         meanings["worst"] += f": the one of state {state}"
 
     def show() -> None:
         form = "After {episodes:,} episodes, {what}[bold]{words}[/]"
-        tell(form, episodes=run.episodes, what=what, words=found.words)
+        tell(form, episodes=episodes, what=what, words=found.words)
         say_forecast(found)
         numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
         rows = [(name, x, meanings[name]) for name, x in numbers.items()]
         console.print(table("", "", "meaning", rows=rows))
 
     answer(value, json, show)
+    if run is not None:
+        _keep(run, delta)
+
+
+def _keep(run: "Run", delta: float) -> None:
+    from horizonfree.runs.keep import keep
+
+    keep(run, delta)
 
 
 def _worst_state(run: "Run", rewards: str, index: int) -> int:

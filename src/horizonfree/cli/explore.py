@@ -143,7 +143,8 @@ def explore(
     chosen = config.merge(config.read(settings) if settings else {}, flags)
     run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags | {"settings": settings})
     with working("certifying"):
-        found = run.certificate(chosen.delta if run.until is None else run.until.delta)
+        asked = chosen.delta if run.until is None else run.until.delta
+        found = run.certificate(asked)
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
@@ -166,6 +167,9 @@ def explore(
         tell("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
 
     answer(value, json, show)
+    from horizonfree.runs.keep import keep
+
+    keep(run, asked)
 
 
 def _begin(chosen: config.Settings) -> "Run":
@@ -259,7 +263,8 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
         with _interrupt.told():
             yield
     except KeyboardInterrupt:
-        from horizonfree.runs.store import MANIFEST, load
+        from horizonfree.runs.checkpoints import MANIFEST
+        from horizonfree.runs.store import load
 
         if not (folder / MANIFEST).exists():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)

@@ -1,7 +1,8 @@
 """`horizonfree plan`: the best policy for a reward, or one of yours, with what is proved of its value and its loss."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,6 +17,7 @@ from horizonfree.cli._shared import (
     certificate,
     console,
     folder_for_output,
+    kept,
     loss,
     open_run,
     reward_of,
@@ -28,6 +30,7 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Plan
+    from horizonfree.runs.answers import Answers
     from horizonfree.runs.plan import Comparison
 
 FILES = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
@@ -74,30 +77,28 @@ def plan(
 
         horizonfree plan runs/a --goal 63 --policy mine.csv --compare theirs.csv
     """
-    run = open_run(folder)
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
     if stay and (goal or reward):
         raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
-    from horizonfree import occupancy, true_gap
+    asked = _ask(folder, delta, model, start, horizon)
+    from horizonfree import occupancy
     from horizonfree.cli.files import read_policy
-    from horizonfree.report.facts import as_known
+    from horizonfree.mdp.rewards import resolve
 
-    is_moved = start is not None or horizon is not None
-    there = run.problem.moved(start, horizon) if is_moved else run.problem
-    how: dict[str, Any] = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
-    array = occupancy(there, stay) if stay else reward_of(there, goal, reward)
+    space = asked.answers.space
+    array = occupancy(space, stay) if stay else reward_of(space, goal, reward)
     if array is None:
         raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
-    mine, other = (None if x is None else read_policy(x, there.num_states) for x in (policy, compare))
+    mine, other = (None if x is None else read_policy(x, space.num_states) for x in (policy, compare))
     if out is not None:
         folder_for_output(out.parent)
-    with working("planning"):
-        if mine is None:
-            found = run.plan(array, model=model, **how)
-        else:
-            found = run.evaluate(array, mine, **how)
-        beside = None if other is None else run.compare(array, found.policy, other, **how)
+    checked = resolve(space, array, scale=scale)
+    if mine is None:
+        found = asked.answers.plan(checked, asked.solve)
+    else:
+        found = asked.answers.evaluate(checked, mine)
+    beside = None if other is None else asked.answers.compare(checked, found.policy, other)
     if out is not None:
         _write(out, found.policy)
     value: dict[str, Any] = {
@@ -105,8 +106,9 @@ def plan(
         "certificate": certificate(found.certificate),
         "policy": found.policy,
     }
-    if as_known(run).problem.truth is not None:
-        value["true_loss"] = loss(true_gap(there, array, found.policy, scale=scale))
+    true_loss = asked.answers.true_loss(checked, found.policy)
+    if true_loss is not None:
+        value["true_loss"] = loss(true_loss)
     if beside is not None:
         value["comparison"] = {**beside._asdict(), "words": beside.words}
 
@@ -119,12 +121,35 @@ def plan(
             tell("\npolicy written to {out}", out=out)
 
     answer(value, json, show)
+    asked.keep()
+
+
+class _Asked(NamedTuple):
+    """A run that is asked: its answers, how to plan where not in the estimate, and what to do afterwards."""
+
+    answers: "Answers"
+    solve: Any
+    keep: Callable[[], None]
+
+
+def _ask(folder: Path, delta: float, model: str, start: int | None, horizon: int | None) -> _Asked:
+    """What a run answers: as it was kept in its folder, without JAX, or of the run itself, which is kept then."""
+    is_as_explored = start is None and horizon is None
+    found = kept(folder, delta) if is_as_explored and model == "likelihood" else None
+    if found is not None:
+        return _Asked(found.answers, None, lambda: None)
+    run = open_run(folder)
+    from horizonfree.runs.keep import answers, keep
+
+    solve = run.solver(model)
+    there = run if is_as_explored else run.seen_from(start, horizon)
+    with working("certifying"):
+        return _Asked(answers(there, delta), solve, lambda: keep(run, delta) if is_as_explored else None)
 
 
 def _rows(found: "Plan", true_loss: float | None) -> list[tuple[str, Any, str]]:
     """What is shown of a plan."""
-    from horizonfree.guarantees.certificate import surely_of
-    from horizonfree.report.headline import interval
+    from horizonfree.guarantees.certificate import interval, surely_of
 
     words = f"truly between {interval(found.value_low, found.value_high)}"
     proved = f"{words}, with probability {surely_of(found.certificate.delta)}"
@@ -139,8 +164,7 @@ def _rows(found: "Plan", true_loss: float | None) -> list[tuple[str, Any, str]]:
 
 def _difference(found: "Comparison", a: str, b: str) -> tuple[str, Any, str]:
     """What is shown of two policies."""
-    from horizonfree.guarantees.certificate import surely_of
-    from horizonfree.report.headline import interval
+    from horizonfree.guarantees.certificate import interval, surely_of
 
     better = a if found.low > 0 else b if found.high < 0 else None
     verdict = "either may be better" if better is None else f"{better} is better"

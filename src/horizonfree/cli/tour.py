@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from horizonfree.guarantees.certificate import Certificate, round_up
+from horizonfree.guarantees.certificate import Certificate, interval, round_up
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.planning import optimal
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
 from horizonfree.report import write_comparison, write_report
-from horizonfree.report.headline import interval, of_goals
+from horizonfree.report.headline import of_goals
 from horizonfree.runs.explore import explore
 from horizonfree.runs.run import Run
 

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+FINEST = 1e-6  # the smallest unit of an interval that is shown
+ROUNDING = 1e-9  # units by which a number may miss a round one
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -34,13 +37,21 @@ def round_up(eps: float, finest: float = 0.0) -> float:
     if eps <= 0 or not math.isfinite(eps):
         return max(0.0, eps)
     unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
-    return math.ceil(eps / unit - 1e-9) * unit
+    return math.ceil(eps / unit - ROUNDING) * unit
 
 
 def round_down(x: float) -> float:
     """A lower bound x > 0 to three digits, downwards."""
     unit = 10.0 ** (math.floor(math.log10(x)) - 2)
-    return math.floor(x / unit + 1e-9) * unit
+    return math.floor(x / unit + ROUNDING) * unit
+
+
+def interval(low: float, high: float) -> str:
+    """Two numbers that something lies between, such as "0.65 and 0.76": to two digits of its width."""
+    unit = max(FINEST, 10.0 ** (math.floor(math.log10(max(high - low, FINEST))) - 1))
+    below, above = math.floor(low / unit + ROUNDING) * unit, math.ceil(high / unit - ROUNDING) * unit
+    digits = max(0, -math.floor(math.log10(unit) + 0.5))
+    return " and ".join(f"{x + 0.0:,.{0 if x == int(x) else digits}f}" for x in (below, above))
 
 
 def rounded_up(eps: float) -> str:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf
+from horizonfree.guarantees.gap import gap as gap
 from horizonfree.mdp.space import Kernel, Space
 
 STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
@@ -104,16 +105,3 @@ def divergence(space: Space, step: Steps) -> Divergence:
 def smallest(x: Float[Array, " n"]) -> Int[Array, ""]:
     """Where the smallest number is; what could not be computed never is it; traceable."""
     return jnp.argmin(jnp.where(jnp.isnan(x), jnp.inf, x))
-
-
-def gap(
-    regret: Float[Array, "*n"], kappa: Float[Array, "*n"], kappa_plan: Float[Array, "*n"]
-) -> Float[Array, "*n"]:
-    """How much the best policy can gain on a plan whose regret under (nearly) the estimate is at most `regret`.
-
-    Two values v_best <= v_plan + regret under the estimate, w_best and w_plan under theta, kl(v_best, w_best) <= kappa,
-    kl(v_plan, w_plan) <= kappa_plan. Pinsker:  w_best - w_plan <= regret + sqrt(kappa/2) + sqrt(kappa_plan/2).
-    Hellinger, after moving one of v to the other:  <= 2 regret + sqrt(1 - exp(-kappa - kappa_plan)).  Not capped at 1.
-    """
-    pinsker = regret + jnp.sqrt(kappa / 2) + jnp.sqrt(kappa_plan / 2)
-    return jnp.minimum(pinsker, 2 * regret + jnp.sqrt(-jnp.expm1(-kappa - kappa_plan)))

@@ -8,10 +8,10 @@ gaps reach H); `resolve` brings the second to the first and remembers how to go 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from horizonfree._arrays import node
 from horizonfree._inputs import finite_rewards, integers, numbers, shown, whole
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
@@ -20,7 +20,8 @@ SLACK = 1e-9  # a total may exceed its scale by rounding only
 RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
 
 
-class Reward(eqx.Module):
+@node
+class Reward:
     """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor.
 
     `occupied`: where entries lie in [0, 1] and the map back was made for; None where it holds everywhere. Elsewhere, at

@@ -9,14 +9,11 @@ The first state is fixed (`start`), or it is drawn from a known distribution (`i
 
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array, Leaf, leaf, library, node, static
 from horizonfree._inputs import numbers, whole
-from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import KernelError, ShapeError
 
 _Array = TypeVar("_Array")  # JAX's or NumPy's
@@ -24,7 +21,8 @@ TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 LONGEST = 10**6  # steps of an episode
 
 
-class Space(eqx.Module):
+@node
+class Space:
     """States, actions and possible transitions of episodes of H steps.
 
     `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
@@ -35,9 +33,9 @@ class Space(eqx.Module):
     support: Bool[Leaf, "S A n"]
     reachable: Bool[Leaf, " S"]
     initial: Float[Leaf, " S"] | None
-    horizon: int = eqx.field(static=True)
-    start: int | None = eqx.field(static=True)
-    is_dense: bool = eqx.field(static=True)
+    horizon: int = static()
+    start: int | None = static()
+    is_dense: bool = static()
 
     @property
     def num_states(self) -> int:
@@ -82,12 +80,13 @@ class HasSpace(Protocol):
         """Where it lives."""
 
 
-class Kernel(eqx.Module):
+@node
+class Kernel:
     """Transition probabilities P(s'|s,a) on successor lists."""
 
     succ: Int[Leaf, "S A n"]
     prob: Float[Leaf, "S A n"]
-    is_dense: bool = eqx.field(static=True)
+    is_dense: bool = static()
 
     @property
     def num_states(self) -> int:
@@ -264,24 +263,22 @@ def reachable_states(
     horizon: int,
 ) -> Bool[np.ndarray, " S"]:
     """States that some parameter and policy can be in at one of the steps 1..H."""
-    seen = starts.copy()
+    seen, last = starts.copy(), np.zeros(len(succ), np.int64)
     frontier = np.flatnonzero(seen)
     for _ in range(horizon - 1):
-        after = np.unique(succ[frontier][support[frontier]])
-        frontier = after[~seen[after]]
-        if not frontier.size:
+        after = succ[frontier][support[frontier]]
+        after = after[~seen[after]]
+        if not after.size:
             break
+        place = np.arange(len(after))
+        last[after] = place
+        frontier = after[last[after] == place]  # each of them once: np.unique would load masked arrays
         seen[frontier] = True
     return seen
 
 
 def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
     return np.arange(S) == start if initial is None else np.asarray(initial) > 0
-
-
-def library(*arrays: Any) -> Any:
-    """JAX as soon as one of the arrays is JAX's, traced or not; else NumPy."""
-    return jnp if any(isinstance(x, jax.Array) for x in arrays) else np
 
 
 def values(V: Any, S: int, xp: Any) -> Any:

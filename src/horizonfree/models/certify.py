@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
-from horizonfree._x64 import leaf, to_device, to_numpy, x64
+from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, forecast, proved, round_up, target_below
-from horizonfree.mdp.space import occupied_states
+from horizonfree.guarantees.certificate import Certificate, forecast, target_below
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
+from horizonfree.models.said import Said, given
 
 TIMES = [
     1.25**k for k in range(1, 42)
@@ -54,6 +54,18 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
     return found
 
 
+def said(model: Model, confidence: Confidence) -> Said:
+    """What certificates of a confidence say beside their bounds."""
+    return Said(
+        delta=float(confidence.delta),
+        rounding=model.rounding(),
+        is_refuted=bool(confidence.is_refuted),
+        parts=confidence.parts(),
+        refutation=confidence.refutation,
+        missing=confidence.missing,
+    )
+
+
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
     """One gap for every reward, for plans that are optimal in `confidence.kernel`; `confidence` is the evidence's.
 
@@ -63,8 +75,9 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
         raise OptionError(
             f"method is {method!r}; for this class there are {', '.join(map(repr, model.methods))}"
         )
-    if confidence.is_refuted:
-        return _rejected(confidence)
+    words = said(model, confidence)
+    if words.is_refuted:
+        return words.rejected()
     eps, parts, name = float(confidence.eps), confidence.parts(), "uniform"
     if method != "uniform":
         sharper, numbers = model.sharper(evidence, confidence, method)
@@ -73,7 +86,7 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     eps = 1.0 if math.isnan(eps) else min(1.0, eps)
     target = target_below(eps)
     ahead = forecast(target, confidence.more_episodes(target * float(confidence.eps) / eps)) if target else ""
-    return Certificate(eps, float(confidence.delta), name, _words(confidence, eps), parts, forecast=ahead)
+    return Certificate(eps, words.delta, name, words.words(eps), parts, forecast=ahead)
 
 
 def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
@@ -83,6 +96,12 @@ def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
 
 
 @x64
+def bounds(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
+    """What a policy can lose for one reward; both as `said.given` makes them."""
+    found: Bounds = to_numpy(_bounds(model, confidence, reward, policy))
+    return found
+
+
 def for_reward(
     model: Model, confidence: Confidence, reward: Float[np.ndarray, "H S A"], policy: np.ndarray
 ) -> tuple[Bounds, Certificate]:
@@ -91,13 +110,7 @@ def for_reward(
     The smallest that the class proves, and what rounding may hide, since a reward in large units multiplies that, too.
     Where the class is refuted nothing is certified, and the value may be anything.
     """
-    bounds: Bounds = to_numpy(_bounds(model, confidence, *_given(reward, policy)))
-    if confidence.is_refuted or bounds.is_refuted:
-        return Bounds(bounds.value, leaf(np.zeros(())), leaf(np.ones(())), bounds.gaps), _rejected(confidence)
-    gaps, method, eps = _smallest(model, bounds)
-    parts = confidence.parts() | gaps
-    certificate = Certificate(eps, float(confidence.delta), method, _words(confidence, eps), parts)
-    return _rounded(model, bounds), certificate
+    return said(model, confidence).of(bounds(model, confidence, *given(reward, policy)))
 
 
 @x64
@@ -109,25 +122,21 @@ def for_family(
     name: str,
 ) -> Certificate:
     """The largest gap of several policies, each for its own reward: all hold together, at no cost in delta."""
-    if confidence.is_refuted:
-        return _rejected(confidence)
-    bounds: list[Bounds] = [
-        to_numpy(_bounds(model, confidence, *_given(reward, policy)))
-        for reward, policy in zip(rewards, policies)
-    ]
-    if any(x.is_refuted for x in bounds):
-        return _rejected(confidence)
-    found = [_smallest(model, x)[1:] for x in bounds]
+    words = said(model, confidence)
+    if words.is_refuted:
+        return words.rejected()
+    each = [bounds(model, confidence, *given(reward, policy)) for reward, policy in zip(rewards, policies)]
+    if any(x.is_refuted for x in each):
+        return words.rejected()
+    found = [words.smallest(x)[1:] for x in each]
     worst = max(range(len(found)), key=lambda i: found[i][1])
     method, eps = found[worst]
     median = float(np.median([eps for _, eps in found]))
     parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
-    words = f"{name}: {_words(confidence, eps)}"
-    ahead = _forecast(model, confidence, *_given(rewards[worst], policies[worst]), eps)
-    return Certificate(eps, float(confidence.delta), method, words, parts, forecast=ahead)
+    ahead = _forecast(model, confidence, *given(rewards[worst], policies[worst]), eps)
+    return Certificate(eps, words.delta, method, f"{name}: {words.words(eps)}", parts, forecast=ahead)
 
 
-@x64
 def difference(
     model: Model,
     confidence: Confidence,
@@ -135,35 +144,23 @@ def difference(
     policies: tuple[np.ndarray, np.ndarray],
 ) -> tuple[float, float]:
     """Between which numbers the value of the first policy minus that of the second lies; [-1, 1] where refuted."""
-    if confidence.is_refuted:
-        return -1.0, 1.0
-    (table, a), (_, b) = (_given(reward, policy) for policy in policies)
-    rounding = model.rounding()
-    if a.shape == b.shape and (a == b)[occupied_states(model.space)].all():
-        return -rounding, rounding  # the same policy, wherever an episode comes to
-    low, high = (float(x) for x in _difference(model, confidence, table, (a, b)))
-    low, high = (-1.0 if math.isnan(low) else low - rounding), (1.0 if math.isnan(high) else high + rounding)
-    return max(-1.0, low), min(1.0, high)
+    (_, a), (_, b) = (given(reward, policy) for policy in policies)
+    return said(model, confidence).between(
+        model.space, (a, b), lambda pair: raw_difference(model, confidence, reward, pair)
+    )
 
 
-def _given(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As the compiled calls take them."""
-    kind = np.int32 if np.ndim(policy) == 2 else np.float64
-    return np.asarray(reward, np.float64), np.asarray(policy, kind)
-
-
-def _smallest(model: Model, bounds: Bounds) -> tuple[dict[str, float], str, float]:
-    """The gaps by each proof, the proof of the smallest, and what it certifies."""
-    # What cannot be computed is no bound.
-    gaps = {name: 1.0 if math.isnan(gap) else float(gap) for name, gap in bounds.gaps.items()}
-    method = min(gaps, key=lambda name: (gaps[name], name))
-    return gaps, method, min(1.0, max(0.0, gaps[method]) + model.rounding())
-
-
-def _rounded(model: Model, bounds: Bounds) -> Bounds:
-    """The same with an interval that rounding cannot leave, within [0, 1]."""
-    low, high = np.fmax(bounds.low - model.rounding(), 0.0), np.fmin(bounds.high + model.rounding(), 1.0)
-    return Bounds(bounds.value, leaf(np.asarray(low)), leaf(np.asarray(high)), bounds.gaps)
+@x64
+def raw_difference(
+    model: Model,
+    confidence: Confidence,
+    reward: Float[np.ndarray, "H S A"],
+    policies: tuple[np.ndarray, np.ndarray],
+) -> tuple[float, float]:
+    """The same by its formula alone, before rounding and refutations."""
+    (table, a), (_, b) = (given(reward, policy) for policy in policies)
+    low, high = _difference(model, confidence, table, (a, b))
+    return float(low), float(high)
 
 
 def _forecast(
@@ -176,20 +173,9 @@ def _forecast(
 
     def is_enough(times: float) -> bool:
         later, _ = confidence.after(times)
-        return _smallest(model, to_numpy(_bounds(model, later, reward, policy)))[2] <= target
+        return said(model, later).smallest(bounds(model, later, reward, policy))[2] <= target
 
     if not is_enough(TIMES[-1]):
         return forecast(target, math.inf)
     enough = TIMES[bisect_left(TIMES, True, key=is_enough)]
     return forecast(target, confidence.after(enough)[1])
-
-
-def _rejected(confidence: Confidence) -> Certificate:
-    words = f"model rejected: {confidence.refutation()}"
-    return Certificate(1.0, float(confidence.delta), "rejected", words, confidence.parts(), is_rejected=True)
-
-
-def _words(confidence: Confidence, eps: float) -> str:
-    if round_up(eps) < 1:
-        return proved(eps, float(confidence.delta))
-    return f"vacuous: {confidence.missing()}"

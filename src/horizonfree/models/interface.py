@@ -10,34 +10,20 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
-
-# Actions [H, S], or their probabilities [H, S, A].
-Policy = Int[Array, "H S"] | Float[Array, "H S A"]
+from horizonfree.models.world import Bounds as Bounds
+from horizonfree.models.world import Policy as Policy
+from horizonfree.models.world import World
 
 # A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A], `impossible` [] (transitions that no
 # parameter explains), and `starts`, `weights` of its bets.
 Evidence = Any
-
-
-class Bounds(eqx.Module):
-    """What a policy can lose for one reward, by several proofs, and between which numbers its true value lies.
-
-    `value` is its value under the estimate. All for totals in [0, 1]; a gap may exceed 1, or be nan where its proof
-    could not be computed. `is_refuted`: the bounds contradict each other; no parameter of the class explains the data.
-    """
-
-    value: Float[Leaf, ""]
-    low: Float[Leaf, ""]
-    high: Float[Leaf, ""]
-    gaps: dict[str, Float[Leaf, ""]]
-    is_refuted: Bool[Leaf, ""] = eqx.field(default_factory=lambda: np.asarray(False))
 
 
 class Intervals(NamedTuple):
@@ -167,18 +153,18 @@ class Model(eqx.Module):
         """What the evidence says at confidence 1 - delta; traced."""
 
     @abc.abstractmethod
+    def world(self, confidence: Any) -> World:
+        """What bounds for one reward are made of; NumPy in, NumPy out, or traced."""
+
     def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """What a policy can lose for a reward; traced."""
+        return self.world(confidence).bounds(reward, policy)
 
     def difference(
         self, confidence: Any, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Between which numbers the value of the first policy minus that of the second lies; traced.
-
-        By their own intervals, where a class knows nothing better.
-        """
-        a, b = (self.bounds(confidence, reward, policy) for policy in policies)
-        return a.low - b.high, a.high - b.low
+        """Between which numbers the value of the first policy minus that of the second lies; traced."""
+        return self.world(confidence).difference(reward, policies)
 
     @abc.abstractmethod
     def sharper(self, evidence: Evidence, confidence: Any, method: str) -> tuple[float, dict[str, float]]:

@@ -1,55 +1,33 @@
-"""Backward induction, policy evaluation and visits of a kernel that is shared by all steps.
+"""Backward induction, policy evaluation and visits of a kernel that is shared by all steps, compiled.
 
-    V_{H+1} = 0,   Q_h(s,a) = r_h(s,a) + [P V_{h+1}](s,a),   V_h(s) = max_a Q_h(s,a)       (paper, section 3)
-
-Ties go to the lowest action. A policy is an integer table [H, S] or action probabilities [H, S, A].
-
-`optimal_jax`, `stationary_jax`, `evaluate_jax` and `visits_jax` are traceable, for use inside compiled calls.
-`optimal`, `evaluate` and `visits` take and return NumPy arrays, one reward or policy or a batch of them. `optimal`
-alone chooses between compiled forms: XLA on a GPU, the loops of loops.py on a CPU and for what is small.
+induction.py has the formulas. `optimal_jax`, `stationary_jax`, `evaluate_jax` and `visits_jax` are traceable, for use
+inside compiled calls. `optimal`, `evaluate` and `visits` take and return NumPy arrays, one reward or policy or a batch
+of them. `optimal` alone chooses between compiled forms: XLA on a GPU, the loops of loops.py on a CPU and for what is
+small.
 """
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from horizonfree._inputs import finite_rewards, numbers, real
 from horizonfree._x64 import scope, x64
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mdp.rollout import policy_table
+from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
+from horizonfree.planning.induction import ROUNDING, backup, best_policy, own_rows, policy_values
+from horizonfree.planning.induction import TIE as TIE
+from horizonfree.planning.induction import Solution as Solution
+from horizonfree.planning.induction import greedy as greedy
+from horizonfree.planning.induction import nearly_best as nearly_best
 
+optimal_jax, evaluate_jax = best_policy, policy_values
 SMALL_WORK = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
-TIE = 1e-10  # the slack of explorers, as a share: above rounding, below what matters
-
-
-class Solution(NamedTuple):
-    """A greedy policy and its values V_1..V_{H+1}, for one reward or a batch of them.
-
-    A tuple: to build an equinox module would take a tenth of the time of a small plan.
-    """
-
-    policy: Int[np.ndarray, "*R H S"]
-    V: Float[np.ndarray, "*R H1 S"]
-
-
-def optimal_jax(
-    kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
-) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
-    """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `nearly_best`."""
-
-    def step(V: Array, r: Array) -> tuple[Array, tuple[Array, Array]]:
-        V, a = _backup(kernel, r, V, slack)
-        return V, (a, V)
-
-    end = jnp.zeros(kernel.num_states)
-    _, (policy, V) = jax.lax.scan(step, end, reward, reverse=True)
-    return policy, jnp.concatenate([V, end[None]])
 
 
 def stationary_jax(
@@ -58,58 +36,15 @@ def stationary_jax(
     """The greedy policy and V_1 of a reward that is the same at every step, and stays as small; traceable."""
 
     def step(V: Array, _: None) -> tuple[Array, Array]:
-        return _backup(kernel, reward, V, slack)
+        return backup(kernel, reward, V, slack)
 
     first, policy = jax.lax.scan(step, jnp.zeros(kernel.num_states), length=horizon, reverse=True)
     return policy, first
 
 
-def _backup(
-    kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"], slack: float = 0.0
-) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """V_h and the greedy action from V_{h+1}."""
-    return greedy(r + kernel.expect(V), slack)
-
-
-def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """The maximum, and the lowest action that attains it, or nearly (XLA's argmax is slow); traceable."""
-    A = Q.shape[-1]
-    is_best = nearly_best(Q, -1, slack)
-    return Q.max(axis=-1), jnp.where(is_best, jnp.arange(A, dtype=jnp.int32), A).min(axis=-1)
-
-
-def nearly_best(x: Float[Array, "..."], axis: int, slack: float = TIE) -> Bool[Array, "..."]:
-    """Which entries fall short of the maximum by at most a share `slack` of it; traceable.
-
-    True ties, which symmetries and caps make, are broken by rounding. Explorers count what is nearly best as equal and
-    take the first, so that they do the same on every device.
-    """
-    best = x.max(axis=axis, keepdims=True)
-    return x >= (best - slack * jnp.abs(best) if slack else best)
-
-
 def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
     """x with zeros for what is rounding beside its largest entry along the axis; traceable."""
     return jnp.where(jnp.abs(x) > TIE * jnp.abs(x).max(axis=axis, keepdims=True), x, 0.0)
-
-
-def evaluate_jax(
-    kernel: Kernel, reward: Float[Array, "H S A"], policy: Int[Array, "H S"] | Float[Array, "H S A"]
-) -> Float[Array, "H1 S"]:
-    """V of a policy: V_h(s) = sum_a pi_h(a|s) Q_h(s,a); traceable."""
-    s = jnp.arange(kernel.num_states)
-
-    def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-        r, pi = inputs
-        if pi.ndim == 1:  # one row per state: A times cheaper than all actions
-            V = r[s, pi] + _rows(kernel, pi).expect(V)[:, 0]
-        else:
-            V = (pi * (r + kernel.expect(V))).sum(axis=-1)
-        return V, V
-
-    end = jnp.zeros(kernel.num_states)
-    _, V = jax.lax.scan(step, end, (reward, policy), reverse=True)
-    return jnp.concatenate([V, end[None]])
 
 
 def visits_jax(
@@ -121,18 +56,12 @@ def visits_jax(
     def step(mass: Array, pi: Array) -> tuple[Array, Array]:
         if pi.ndim == 1:
             d = mass[:, None] * jax.nn.one_hot(pi, A, dtype=mass.dtype)
-            return _push(_rows(kernel, pi), mass[:, None]), d
+            return _push(own_rows(kernel, pi), mass[:, None]), d
         d = mass[:, None] * pi
         return _push(kernel, d), d
 
     _, d = jax.lax.scan(step, initial, policy)
     return d
-
-
-def _rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
-    """The kernel that is left when state s always takes action pi(s)."""
-    s = jnp.arange(kernel.num_states)
-    return Kernel(kernel.succ[s, pi][:, None], kernel.prob[s, pi][:, None], kernel.is_dense)
 
 
 def _push(kernel: Kernel, d: Float[Array, "S A"]) -> Float[Array, " S"]:
@@ -147,11 +76,11 @@ def _optimal(
     kernel: Kernel, reward: Float[Array, "R T S A"], horizon: int
 ) -> tuple[Int[Array, "H R S"], Float[Array, "H1 R S"]]:
     """A batch of rewards, whose values stand in the last axis: each step is one product of matrices."""
-    backup = jax.vmap(partial(_backup, kernel), in_axes=-1, out_axes=-1)
+    backups = jax.vmap(partial(backup, kernel), in_axes=-1, out_axes=-1)
 
     def step(V: Array, h: Array) -> tuple[Array, tuple[Array, Array]]:
         r = jnp.moveaxis(reward[:, h % reward.shape[1]], 0, -1)
-        V, a = backup(r, V)
+        V, a = backups(r, V)
         return V, (a.T, V.T)
 
     end = jnp.zeros((kernel.num_states, len(reward)))
@@ -229,12 +158,15 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
 
 @jax.jit
 def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
-    return optimal_jax(kernel, reward)
+    return optimal_jax(kernel, reward, ROUNDING)
 
 
 @x64
 def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
-    """As `optimal`, for one reward that was checked before: compiled with the rest of a plan, no Numba to load."""
+    """As `optimal`, for one reward that was checked before: compiled with the rest of a plan, no Numba to load.
+
+    Actions that differ by rounding alone are tied, so that NumPy gives the same plan.
+    """
     return Solution(*(np.asarray(x) for x in _best(kernel, np.asarray(reward))))
 
 

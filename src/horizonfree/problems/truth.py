@@ -8,9 +8,11 @@ from horizonfree._inputs import check_seed, whole
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ShapeError
 from horizonfree.mdp import rewards
-from horizonfree.mdp.rollout import Trajectory, episodes_of, policy_table
+from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.rollout import Trajectory, episodes_of
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.planning import evaluate, optimal
+from horizonfree.planning.induction import lost
 from horizonfree.problems.problem import Problem
 
 MOST_BYTES = 8 * 2**30  # of simulated episodes
@@ -43,6 +45,5 @@ def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total"
     """What a policy really loses for a reward, in the reward's units; for problems whose truth is known."""
     checked = rewards.resolve(problem, reward, scale=scale)
     kernel = problem.kernel()
-    best = optimal(kernel, checked.table).V[0]
-    lost = problem.space.at_start(best - evaluate(kernel, checked.table, policy)[0])
-    return checked.factor * float(lost)
+    best, own = optimal(kernel, checked.table).V, evaluate(kernel, checked.table, policy)
+    return checked.factor * lost(problem.space, best, own)

@@ -21,37 +21,27 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
 from horizonfree._x64 import Number, x64
 from horizonfree.errors import OptionError
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.radius_hf import Parameters as Parameters
+from horizonfree.regression.radius_hf import Scalar
+from horizonfree.regression.radius_hf import Sizes as Sizes
+from horizonfree.regression.radius_hf import bernstein_2022 as bernstein_2022
+from horizonfree.regression.radius_hf import beta_hf as beta_hf
+from horizonfree.regression.radius_hf import moment_orders as moment_orders
+from horizonfree.regression.radius_hf import parameters as parameters
+from horizonfree.regression.radius_hf import per_event as per_event
 
-Scalar = Float[Array, ""]
 MOST_SCALE = 1e100  # squares of radii stay finite
 LEAST_FLOOR = 1e-100  # and so do those of weights
-
-
-class Sizes(NamedTuple):
-    """What all radii depend on: the dimension d, the horizon H, the bound B on the norm of the parameter."""
-
-    d: int
-    H: int
-    B: Number
 
 
 def sizes_of(model: MixtureModel) -> Sizes:
     """Of a class of mixtures."""
     return Sizes(model.dim, model.space.horizon, model.bound)
-
-
-class Parameters(NamedTuple):
-    """Constants of HF-UCRL-RFE++: floor alpha, weight gamma of the own uncertainty, ridge lam."""
-
-    alpha: float
-    gamma: float
-    lam: Number
 
 
 class Radii(NamedTuple):
@@ -85,22 +75,6 @@ def check_weights(constants: str, alpha: float | None, gamma: float | None) -> N
         )
 
 
-def parameters(sizes: Sizes) -> Parameters:
-    """alpha = H^{-1/2}, gamma = d^{-1/4}, lam = d / B^2.   ([paper], main theorem)"""
-    d, H, B = sizes
-    return Parameters(H**-0.5, d**-0.25, d / B**2)
-
-
-def moment_orders(K: int, H: int) -> int:
-    """M = max{2, ceil(log2(7KH))}, the number of moments HOME estimates.   ([paper], main theorem; departure 2)"""
-    return max(2, (7 * K * H - 1).bit_length())
-
-
-def per_event(delta: Number, M: int) -> Number:
-    """The failure probability of one of the 4M events, M orders in two families, regression and martingale each."""
-    return delta / (4 * M)
-
-
 @x64
 def bernstein_2021(
     t: Number, *, d: int, L: Number, lam: Number, sigma: Number, R: Number, delta: Number
@@ -112,60 +86,6 @@ def bernstein_2021(
     t = jnp.asarray(t, float)
     tau = jnp.log(4 / jnp.asarray(delta)) + 2 * jnp.log(t)
     return 8 * sigma * jnp.sqrt(d * jnp.log1p(t * L**2 / (d * lam)) * tau) + 4 * R * tau
-
-
-@x64
-def bernstein_2022(
-    t: Number,
-    *,
-    d: int,
-    L: Number,
-    lam: Number,
-    sigma: Number,
-    R: Number,
-    eps: Number,
-    peak: Number,
-    delta: Number,
-) -> Scalar:
-    """As `bernstein_2021`, with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
-
-    12 sigma sqrt(d log(1 + t L^2/(d lam)) tau) + 24 tau peak + 6 tau eps,
-    tau = log(32 (max{0, log(R/eps)} + 1) t^2/delta)                        ([ZG], Theorem 4.3; departure 1)
-    """
-    t = jnp.asarray(t, float)
-    levels = jnp.maximum(0.0, jnp.log(R / jnp.asarray(eps))) + 1
-    tau = jnp.log(32 * levels / delta) + 2 * jnp.log(t)
-    eta = jnp.log1p(t * L**2 / (d * lam))
-    return 12 * sigma * jnp.sqrt(d * eta * tau) + 24 * tau * peak + 6 * tau * eps
-
-
-@x64
-def beta_hf(
-    k: Number, sizes: Sizes, delta: Number, *, M: int | None = None, weights: Parameters | None = None
-) -> Scalar:
-    """Radius beta_k of HF-UCRL-RFE++ at episode k.   ([paper], main theorem)
-
-    beta_k = 12 sqrt(d eta tau) + 30 tau/gamma^2 + sqrt(lam) B,   eta = log(1 + kH/(alpha^2 d lam)),
-    tau = log(32 (max{0, log(gamma^2/alpha)} + 1) k^2 H^2/delta).
-
-    It is the inequality of [ZG] for kH rows x = phi/sigma_bar: HOME keeps sigma_bar >= alpha, so ||x|| and |eta| are
-    at most 1/alpha, and sigma_bar^2 >= gamma^2 ||phi||, so |eta| ||x|| <= 1/gamma^2. With M, delta is the failure
-    probability of the whole algorithm, divided among its 4M events; without, that of one event, as printed. weights:
-    alpha, gamma and lam other than the theorem's, for which the inequality holds as well.
-    """
-    alpha, gamma, lam = parameters(sizes) if weights is None else weights
-    noise = bernstein_2022(
-        sizes.H * jnp.asarray(k, float),
-        d=sizes.d,
-        L=1 / alpha,
-        lam=lam,
-        sigma=1.0,
-        R=1 / alpha,
-        eps=gamma**-2,
-        peak=gamma**-2,
-        delta=delta if M is None else per_event(delta, M),
-    )
-    return noise + jnp.sqrt(lam) * sizes.B
 
 
 @x64

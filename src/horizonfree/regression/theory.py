@@ -32,7 +32,7 @@ import math
 from typing import NamedTuple
 
 from horizonfree._inputs import share, whole
-from horizonfree.regression import radius
+from horizonfree.regression import radius_hf as radius
 from horizonfree.regression.lower_bounds import lower_bound, regret_lower_bound, why_no_lower_bound
 from horizonfree.regression.proof_sums import (
     Symbols,
@@ -43,8 +43,8 @@ from horizonfree.regression.proof_sums import (
     bound_S_tilde,
     bound_sum,
 )
-from horizonfree.regression.radius import Sizes
-from horizonfree.regression.radius import moment_orders as _moment_orders
+from horizonfree.regression.radius_hf import Sizes
+from horizonfree.regression.radius_hf import moment_orders as _moment_orders
 from horizonfree.regression.ranges import LIMITS, Line, Scale, check, in_doubles, unit_of
 from horizonfree.regression.table1 import Row, table1
 

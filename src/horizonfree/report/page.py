@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import round_up, rounded_up
+from horizonfree.guarantees.certificate import interval, round_up, rounded_up
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
 from horizonfree.report.figures import draw_all
-from horizonfree.report.headline import interval
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 

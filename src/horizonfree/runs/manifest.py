@@ -6,9 +6,7 @@ What the entries mean is checked where they are used: options by the explorer, h
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_type_hints
-
-import equinox as eqx
+from typing import Any, cast, get_type_hints
 
 from horizonfree._inputs import check_seed, shown
 from horizonfree.errors import RunError
@@ -51,13 +49,13 @@ def _entry(path: Path, header: Mapping[str, Any], where: str, kind: type = objec
     return value
 
 
-def _check_model(path: Path, header: Mapping[str, Any], where: str, kind: type[eqx.Module]) -> None:
+def _check_model(path: Path, header: Mapping[str, Any], where: str, kind: type) -> None:
     """Numbers of a model, and of the modules inside, as `models.plain.statics_of` names them."""
     _entry(path, header, where, dict)
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        if isinstance(hint, type) and issubclass(hint, eqx.Module):
-            _check_model(path, header, f"{where}.{field.name}", hint)
+        if dataclasses.is_dataclass(hint):
+            _check_model(path, header, f"{where}.{field.name}", cast(type, hint))
         elif field.metadata.get("static"):
             _entry(path, header, f"{where}.{field.name}")

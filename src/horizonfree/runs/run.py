@@ -1,7 +1,8 @@
 """A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,14 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.guarantees.certificate import Certificate, in_units
+from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import family
-from horizonfree.mdp.rollout import policy_table
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.answers import Answers
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.until import Until
 
@@ -44,6 +45,7 @@ class Run:
     is_simulated: bool = True
     until: Until | None = None
     folder: Path | None = None
+    _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
@@ -160,18 +162,15 @@ class Run:
         that is not the start of an episode. The reward is then for these steps.
         """
         if start is not None or horizon is not None:
-            there = self._from(start, horizon)
-            return there._said_where(there.plan(reward, scale=scale, delta=delta, model=model))
+            return self.seen_from(start, horizon).plan(reward, scale=scale, delta=delta, model=model)
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
-        confidence = self.confidence(delta)
+        return self.answers(delta).plan(checked, self.solver(model))
+
+    def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
+        """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
         if not isinstance(model, str) or model not in ("likelihood", "explorer"):
             raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
-        if model == "likelihood":
-            planned = best_plan(confidence.kernel, checked.table)
-        else:
-            planned = self._own_plan(checked.table)
-        value = float(self.problem.space.at_start(planned.V[0]))
-        return self._certified(checked, np.array(planned.policy, np.int32), delta, value)
+        return self._own_plan if model == "explorer" else None
 
     def evaluate(
         self,
@@ -188,10 +187,9 @@ class Run:
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step.
         """
         if start is not None or horizon is not None:
-            there = self._from(start, horizon)
-            return there._said_where(there.evaluate(reward, policy, scale=scale, delta=delta))
+            return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
-        return self._certified(checked, policy_table(policy, *self.problem.space.sizes), delta)
+        return self.answers(delta).evaluate(checked, policy)
 
     def compare(
         self,
@@ -206,51 +204,37 @@ class Run:
     ) -> Comparison:
         """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
         if start is not None or horizon is not None:
-            return self._from(start, horizon).compare(reward, policy_a, policy_b, scale=scale, delta=delta)
+            return self.seen_from(start, horizon).compare(
+                reward, policy_a, policy_b, scale=scale, delta=delta
+            )
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
-        a, b = (policy_table(policy, *self.problem.space.sizes) for policy in (policy_a, policy_b))
-        confidence, model = self.confidence(delta), self.problem.model
-        low, high = certify.difference(model, confidence, checked.table, (a, b))
-        values = (evaluate(confidence.kernel, checked.table, policy)[0] for policy in (a, b))
-        found = [float(self.problem.space.at_start(V)) for V in values]
-        return Comparison(
-            checked.factor * (found[0] - found[1]), checked.factor * low, checked.factor * high, delta
+        return self.answers(delta).compare(checked, policy_a, policy_b)
+
+    def answers(self, delta: float = 0.05) -> Answers:
+        """What the run answers at confidence 1 - delta, ready to be asked."""
+        model, confidence = self.problem.model, self.confidence(delta)
+        kernel = confidence.kernel
+        return Answers(
+            self.problem.space,
+            kernel,
+            certify.said(model, confidence),
+            partial(best_plan, kernel),
+            partial(evaluate, kernel),
+            partial(certify.bounds, model, confidence),
+            partial(certify.raw_difference, model, confidence),
+            where=self._where,
         )
 
-    def _certified(
-        self, checked: rewards.Reward, policy: np.ndarray, delta: float, value: float | None = None
-    ) -> Plan:
-        """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
-        confidence = self.confidence(delta)
-        bounds, certificate = certify.for_reward(self.problem.model, confidence, checked.table, policy)
-
-        def in_caller_units(x: Any) -> float:
-            return checked.factor * float(x) + checked.offset
-
-        return Plan(
-            policy,
-            in_caller_units(bounds.value if value is None else value),
-            in_caller_units(bounds.low),
-            in_caller_units(bounds.high),
-            checked.factor * certificate.eps,
-            in_units(certificate, checked.factor),
-            confidence.kernel,
-        )
-
-    def _from(self, start: Any, horizon: Any) -> "Run":
-        """The same evidence for episodes from elsewhere; kept, as its confidence takes time."""
+    def seen_from(self, start: Any = None, horizon: Any = None) -> "Run":
+        """The same evidence for episodes from elsewhere, or of other length; kept, as its confidence takes time."""
         problem = self.problem.moved(start, horizon)
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon
         if key not in self._views:
-            self._views[key] = replace(self, problem=problem)
+            starts = np.flatnonzero(problem.space.starts())
+            first = f"state {starts[0]}" if len(starts) == 1 else f"one of {len(starts)} states, drawn"
+            words = f"from {first}, in {problem.horizon} steps"
+            self._views[key] = replace(self, problem=problem, _where=words)
         return self._views[key]
-
-    def _said_where(self, plan: Plan) -> Plan:
-        """The plan, with words that say for which start and how many steps it is certified."""
-        starts = np.flatnonzero(self.problem.space.starts())
-        where = f"state {starts[0]}" if len(starts) == 1 else f"one of {len(starts)} states, drawn"
-        words = f"{plan.certificate.words}, from {where}, in {self.problem.horizon} steps"
-        return replace(plan, certificate=replace(plan.certificate, words=words))
 
     @x64
     def _own_plan(self, table: Float[np.ndarray, "H S A"]) -> Solution:

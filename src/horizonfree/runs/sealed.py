@@ -102,8 +102,10 @@ def read_json(path: Path) -> tuple[dict[str, Any], str]:
     return value, seal
 
 
-def write_npz(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Write named arrays and a JSON header, and return the seal."""
+def write_npz(
+    path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], aside: str = PARTIAL
+) -> str:
+    """Write named arrays and a JSON header, and return the seal; `aside` as in `replace`."""
     buffer = io.BytesIO()
     text = np.frombuffer(json.dumps(header, allow_nan=False).encode(), np.uint8)
     entries: dict[str, Any] = {HEADER: text, **arrays}
@@ -112,7 +114,7 @@ def write_npz(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.nda
         archive.comment = b"0" * _HEX
     body = buffer.getvalue()[:-_HEX]
     seal = hashlib.sha256(body).hexdigest()
-    replace(path, body + seal.encode())
+    replace(path, body + seal.encode(), aside)
     return seal
 
 
@@ -130,6 +132,11 @@ def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     if not isinstance(header, dict):
         raise damaged(path)
     return header, arrays, seal
+
+
+def seal_in(path: Path) -> str:
+    """The seal that an npz carries, whether or not it is true: `read_npz` looks."""
+    return read(path)[-_HEX:].decode(errors="replace")
 
 
 def _unpacked(data: bytes) -> dict[str, np.ndarray]:
@@ -166,9 +173,9 @@ def read(path: Path) -> bytes:
         return file.read()
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put these bytes in place of a file, at once and for good."""
-    partial = path.with_name(PARTIAL)
+def replace(path: Path, data: bytes, aside: str = PARTIAL) -> None:
+    """Put these bytes in place of a file, at once and for good; `aside`: the name they have until then."""
+    partial = path.with_name(aside)
     with told(path):
         try:
             with os.fdopen(_open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:

@@ -4,6 +4,7 @@
     arrays.npz              its arrays: what was derived of the model (all of it without a recipe), a reward
     records.jsonl           one line per episode
     checkpoint-<k>.npz      the run after k episodes, its end, and the length and CRC-32 of records.jsonl; two are kept
+    answers.npz             what the last checkpoint says at one confidence, for the shell; may be deleted (kept.py)
     lock                    held while someone explores into the folder
 
 A checkpoint is written after the records that it speaks of. Records beyond it are cut off by the next one, so a run
@@ -13,13 +14,12 @@ key, so it ends with the same bits as a run that was never stopped.
 
 import dataclasses
 import os
-import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,29 +32,30 @@ from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.guarantees.bets import Bets
 from horizonfree.models.plain import arrays_of, path_name, under
 from horizonfree.runs import recipes, sealed
+from horizonfree.runs.checkpoints import (
+    ARRAYS,
+    FORMAT,
+    MANIFEST,
+    RECORDS,
+    Mark,
+    check_format,
+    checkpoints,
+    episode_of,
+    path_of,
+    read_checkpoint,
+)
 from horizonfree.runs.manifest import check_manifest
 from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.records import from_lines, to_lines
 from horizonfree.runs.run import Run
 from horizonfree.runs.until import Until, checked
 
-FORMAT = 3
-MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
 CHECKPOINTS = 2  # that are kept
-_CHECKPOINT = re.compile(r"checkpoint-(\d{10})\.npz")
 _T = TypeVar("_T")
 
 
 class RunWarning(UserWarning):
     """A run folder was damaged but could be read up to an earlier checkpoint."""
-
-
-class Mark(NamedTuple):
-    """How far a folder has come: episodes, and the length and CRC-32 of their records."""
-
-    episode: int = 0
-    size: int = 0
-    crc: int = 0
 
 
 def create(run: Run, path: str | os.PathLike[str]) -> Run:
@@ -69,7 +70,7 @@ def create(run: Run, path: str | os.PathLike[str]) -> Run:
             _checkpoint(held, sealed.seal_of(header), run, Mark())
             sealed.write_json(held / MANIFEST, header)  # last: a folder without it holds no run
         except BaseException:
-            for file in (held / MANIFEST, held / ARRAYS, held / RECORDS, *_checkpoints(held)):
+            for file in (held / MANIFEST, held / ARRAYS, held / RECORDS, *checkpoints(held)):
                 file.unlink(missing_ok=True)
             raise
     return dataclasses.replace(run, folder=folder)
@@ -97,7 +98,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     if not (folder / MANIFEST).exists():
         raise RunError(f"{folder} holds no run: there is no {MANIFEST} in it")
     header, seal = sealed.read_json(folder / MANIFEST)
-    _check_format(folder / MANIFEST, header)
+    check_format(folder / MANIFEST, header)
     _, arrays, found = sealed.read_npz(folder / ARRAYS)
     if found != header.get("arrays"):
         raise RunError(f"{folder / ARRAYS} belongs to another run; restore the one saved with {MANIFEST}")
@@ -138,8 +139,8 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
             nonlocal mark, saved
             _check_still_there(folder, seal)
             mark, saved = _checkpoint(folder, seal, now, mark), now
-            newest = [path for path in _checkpoints(folder) if _episode(path) <= mark.episode]
-            for path in set(_checkpoints(folder)) - set(newest[:CHECKPOINTS]):
+            newest = [path for path in checkpoints(folder) if episode_of(path) <= mark.episode]
+            for path in set(checkpoints(folder)) - set(newest[:CHECKPOINTS]):
                 with sealed.told(path):
                     path.unlink()
 
@@ -163,7 +164,7 @@ def _check_still_whole(folder: Path, seal: str, arrays: str, run: Run) -> None:
     if sealed.read_npz(folder / ARRAYS)[2] != arrays:
         raise RunError(f"{folder / ARRAYS} was replaced meanwhile; restore it, then load the folder")
     try:
-        _read(seal, _path(folder, run.episodes))
+        read_checkpoint(seal, path_of(folder, run.episodes))
     except (ValueError, KeyError, TypeError):
         _checkpoint(folder, seal, run, Mark())
 
@@ -228,25 +229,8 @@ def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
         "records": {**after._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
         "versions": recipes.versions(),
     }
-    sealed.write_npz(_path(folder, run.episodes), header, arrays)
+    sealed.write_npz(path_of(folder, run.episodes), header, arrays)
     return after
-
-
-def _read(seal: str, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Mark, bytes]:
-    """A checkpoint that belongs to this run and whose records are whole."""
-    header, arrays, _ = sealed.read_npz(path)
-    _check_format(path, header)
-    if header["run"] != seal:
-        raise RunError(f"{path} belongs to another run; remove it from this folder")
-    mark = Mark(**{name: header["records"][name] for name in Mark._fields})
-    if any(type(x) is not int or x < 0 for x in mark) or mark.episode != _episode(path):
-        raise ValueError(f"it speaks of {mark}")
-    if not isinstance(header["versions"], dict):
-        raise ValueError(f"versions is {header['versions']!r}")
-    lines = sealed.read(path.with_name(RECORDS))[: mark.size]
-    if len(lines) < mark.size or zlib.crc32(lines) != mark.crc:
-        raise sealed.damaged(path.with_name(RECORDS))
-    return header, arrays, mark, lines
 
 
 def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mark]:
@@ -254,7 +238,7 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
 
     With it the versions that wrote it, and how far it has come.
     """
-    header, arrays, mark, lines = _read(seal, path)
+    header, arrays, mark, lines = read_checkpoint(seal, path)
 
     def first() -> Progress:
         model = to_device(run.problem.model)
@@ -288,7 +272,7 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
 def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
     """What the newest checkpoint that is whole says."""
     refused: list[Exception] = []
-    for path in _checkpoints(folder):
+    for path in checkpoints(folder):
         try:
             found = read(path)
         except Exception as error:  # a seal is no signature: anything may be under it
@@ -298,29 +282,7 @@ def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) 
             refused.append(error if is_clear else RunError(f"{path} is not a checkpoint of ours ({error!r})"))
             continue
         if refused and is_told:
-            words = f"{refused[0]}; read up to episode {_episode(path)}, and resuming makes the rest again"
+            words = f"{refused[0]}; read up to episode {episode_of(path)}, and resuming makes the rest again"
             warnings.warn(RunWarning(words), stacklevel=4)
         return found
     raise (refused or [RunError(f"{folder} holds no checkpoint; explore again, into a new folder")])[0]
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, newest first."""
-    with sealed.told(folder):
-        return sorted((x for x in folder.iterdir() if _CHECKPOINT.fullmatch(x.name)), reverse=True)
-
-
-def _path(folder: Path, episode: int) -> Path:
-    return folder / f"checkpoint-{episode:010d}.npz"
-
-
-def _episode(path: Path) -> int:
-    return int(path.stem.removeprefix("checkpoint-"))
-
-
-def _check_format(path: Path, header: Mapping[str, Any]) -> None:
-    if header.get("format") != FORMAT:
-        versions = header.get("versions")
-        wrote = versions.get("horizonfree", "unknown") if isinstance(versions, dict) else "unknown"
-        form = f"format {header.get('format')!r}, this library reads {FORMAT}"
-        raise RunError(f"{path} has {form}; use the version that wrote it ({wrote})")

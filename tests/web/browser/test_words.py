@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from horizonfree.guarantees.certificate import round_up
-from horizonfree.report.headline import interval
+from horizonfree.guarantees.certificate import interval, round_up
 
 from .conftest import Playground, settled, until
 from .test_playground import Picture, Visit, cell, drag, painted, plan

@@ -52,12 +52,6 @@ class LinearConfidence(Confidence):
     horizon: int = eqx.field(static=True)
 
     @property
-    def fit(self) -> Fit:
-        """The estimate of the bet; x'Mhat itself is not kept."""
-        prob = self.kernel.prob
-        return Fit(prob, prob, self.X, self.e, self.is_bad, self.logdet)
-
-    @property
     def width(self) -> Float[np.ndarray, "S A"]:
         """How far a row of the kernel may be from the truth, in total variation; on the host."""
         n = np.linalg.norm(np.asarray(self.X), axis=-1)

@@ -14,20 +14,20 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, RewardError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_space, make_space, occupied_states
-from horizonfree.models.interface import Bounds, Model, Policy, Told
+from horizonfree.models.interface import Model, Told
 from horizonfree.models.linear import evidence as ev
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
 from horizonfree.models.linear.evidence import Evidence
-from horizonfree.models.linear.tangent import reward_bounds
 from horizonfree.models.linear.widths import fit, level_of_all
+from horizonfree.models.linear.world import World
 from horizonfree.planning.backward import stationary_jax
 
 RIDGE = 0.1  # of the cheap estimate, and of what a direction without data counts for in `inefficiency`
@@ -141,11 +141,11 @@ class LinearModel(Model):
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.phi, self.white, len(self.declared), evidence, delta)
 
-    def bounds(self, confidence: LinearConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
-        """By tangents and bands, by intervals, and by the gap for every reward; traced."""
-        beta = jnp.where(self._is_declared(reward), confidence.beta_declared, confidence.beta_all)
-        radii = beta, confidence.beta_all
-        return reward_bounds(self.space, confidence.fit, reward, policy, *radii, confidence.eps)
+    def world(self, confidence: LinearConfidence) -> World:
+        """By tangents and bands, by intervals, and by the gap for every reward."""
+        c = confidence
+        radii = c.logdet, c.beta_all, c.beta_declared, c.eps
+        return World(self.space, c.kernel.prob, c.X, c.e, c.is_bad, *radii, self.declared)
 
     def sharper(
         self, evidence: Evidence, confidence: LinearConfidence, method: str
@@ -204,12 +204,6 @@ class LinearModel(Model):
     def _ridge(self, evidence: Evidence) -> tuple[Float[Array, "d d"], bool]:
         """The Cholesky factor of gram + ridge."""
         return jnp.linalg.cholesky(evidence.gram + RIDGE * jnp.eye(self.dim)), True
-
-    def _is_declared(self, reward: Float[Array, "H S A"]) -> Bool[Array, ""]:
-        """Whether the reward is one of those, bit by bit, after the first step: the first value meets no transition."""
-        if self.declared.shape[1:] != reward.shape:
-            return jnp.asarray(False)
-        return (self.declared[:, 1:] == reward[1:]).all((1, 2, 3)).any()
 
 
 def linear_model(phi: Any, *, horizon: Any, start: Any) -> LinearModel:

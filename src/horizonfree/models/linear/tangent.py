@@ -17,18 +17,17 @@ V at once. [lo, up] holds V*: by P~ lo - w and P~ up + w, w = c (beta n + e), an
 
 The policy's own value is V^pi = Vh + J.g^pi + eta^pi, g^pi of V^pi, which no one fixed beforehand: with beta of all V.
 A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy may take one has J = 0, E = 1, rho = 0.
+Written for NumPy and for JAX alike.
 """
 
 import dataclasses
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array, backward, library, node, put
 from horizonfree.mdp.space import Space
-from horizonfree.models.interface import Bounds, Policy
-from horizonfree.models.linear.widths import Fit
+from horizonfree.models.linear.estimate import Fit
+from horizonfree.models.world import Bounds, Policy, probabilities
 
 MOST_WORK = (
     2**34
@@ -36,7 +35,8 @@ MOST_WORK = (
 ROUNDING = 1e-9  # by which lo may exceed up
 
 
-class Values(eqx.Module):
+@node
+class Values:
     """What is carried back from step to step, for each state."""
 
     V_star: Float[Array, " S"]  # the best value in the estimate
@@ -55,7 +55,8 @@ class Values(eqx.Module):
     is_refuted: Bool[Array, " S"]  # lo > up from here on: the event has failed
 
 
-class Means(eqx.Module):
+@node
+class Means:
     """P~ of the next values; psi with X at this step."""
 
     V_star: Float[Array, "S A"]
@@ -71,7 +72,8 @@ class Means(eqx.Module):
     psi: Float[Array, "S A h d"]
 
 
-class Choice(eqx.Module):
+@node
+class Choice:
     """The policy in one step; `is_lost` where it may take a pair of which nothing is known; `is_open`: or that pair."""
 
     pi: Float[Array, "S A"]
@@ -80,7 +82,7 @@ class Choice(eqx.Module):
 
     def mean(self, x: Float[Array, "S A *n"]) -> Float[Array, "S *n"]:
         """Over the actions."""
-        return jnp.einsum("sa,sa...->s...", self.pi, x)
+        return library(self.pi, x).einsum("sa,sa...->s...", self.pi, x)
 
     def both(self, x: Float[Array, "S A"]) -> Float[Array, "S A"]:
         """Of an action and of the policy, without what they share: (1 - pi) x + sum over the others of pi x."""
@@ -91,7 +93,8 @@ class Choice(eqx.Module):
         return (1 - self.pi) * gain - self.mean(loss)[:, None] + self.pi * loss
 
 
-class Expansion(eqx.Module):
+@node
+class Expansion:
     """Of the best value around the policy's value in the estimate, in one step."""
 
     Q: Float[Array, "S A"]
@@ -103,7 +106,8 @@ class Expansion(eqx.Module):
     half: Float[Array, " S"]  # how far V* - rho may be from V
 
 
-class World(eqx.Module):
+@node
+class Pass:
     """The estimate, its radii for this reward (`beta`) and for all V, and the widths of the latter, `b`."""
 
     fit: Fit
@@ -116,31 +120,31 @@ class World(eqx.Module):
         self, after: Values, inputs: tuple[Array, Float[Array, "S A"], Float[Array, "S A"]]
     ) -> tuple[Values, None]:
         """One step back; inputs: which step it is, reward, policy."""
-        h, r, pi = inputs
+        (h, r, pi), xp = inputs, library(self.n, inputs[1])
         is_taken = self.fit.is_bad & (pi > 0)
         choice = Choice(pi, is_taken.any(-1), self.fit.is_bad | is_taken.any(-1, keepdims=True))
         mean = self.means(after, h)
         c, c_pi = after.up.max() - after.lo.min(), after.up_pi.max() - after.lo_pi.min()
-        ranges = [x.at[h].set(y) if len(x) else x for x, y in ((after.c, c), (after.c_pi, c_pi))]
+        ranges = [put(x, h, y) if len(x) else x for x, y in ((after.c, c), (after.c_pi, c_pi))]
         w = self.width(c, self.beta)
-        Q_up, Q_lo = jnp.minimum(1.0, r + mean.up + w), jnp.maximum(0.0, r + mean.lo - w)
+        Q_up, Q_lo = xp.minimum(1.0, r + mean.up + w), xp.maximum(0.0, r + mean.lo - w)
         around = self.expansion(choice, r, mean, c, ranges[0])
         V, half = around.V, around.half
         top, rho = self.losses(
             choice, r, mean, around, ranges[0], (Q_up, Q_lo), self.bands(choice, r, after, c)
         )
-        up = jnp.minimum(jnp.minimum(1.0, Q_up.max(-1)), V + half + rho)
-        lo = jnp.maximum(Q_lo.max(-1), V - half)
-        D = top + choice.mean(jnp.minimum(after.D.max(), mean.D + self.b * (after.D.max() - after.D.min())))
+        up = xp.minimum(xp.minimum(1.0, Q_up.max(-1)), V + half + rho)
+        lo = xp.maximum(Q_lo.max(-1), V - half)
+        D = top + choice.mean(xp.minimum(after.D.max(), mean.D + self.b * (after.D.max() - after.D.min())))
         up_pi, lo_pi, E_pi = self.own(choice, r, mean, around, c_pi, ranges[1])
         here = Values(
             V_star=(r + mean.V_star).max(-1),
             V=V,
             up=up,
-            lo=jnp.minimum(up, lo),
+            lo=xp.minimum(up, lo),
             up_pi=up_pi,
-            lo_pi=jnp.minimum(lo_pi, up_pi),
-            D=jnp.minimum(jnp.minimum(1.0, up), D),
+            lo_pi=xp.minimum(lo_pi, up_pi),
+            D=xp.minimum(xp.minimum(1.0, up), D),
             rho=rho,
             E=around.E,
             E_pi=E_pi,
@@ -153,34 +157,36 @@ class World(eqx.Module):
 
     def means(self, after: Values, h: Array) -> Means:
         """All of them by one product of matrices."""
+        xp = library(self.n, after.V)
         (S, A), (steps, d) = self.n.shape, after.J.shape[1:]
         numbers = {x.name: getattr(after, x.name) for x in dataclasses.fields(Means) if x.name != "psi"}
-        table = jnp.concatenate([after.J.reshape(S, steps * d), jnp.stack(list(numbers.values()), 1)], axis=1)
-        found = jnp.tensordot(self.fit.prob, table, 1)
+        table = xp.concatenate([after.J.reshape(S, steps * d), xp.stack(list(numbers.values()), 1)], axis=1)
+        found = xp.tensordot(self.fit.prob, table, 1)
         psi = found[..., : steps * d].reshape(S, A, steps, d)
-        psi = psi.at[:, :, h].set(self.fit.X) if steps else psi
-        psi = jnp.where(self.fit.is_bad[..., None, None], 0.0, psi)
+        psi = put(psi, (slice(None), slice(None), h), self.fit.X) if steps else psi
+        psi = xp.where(self.fit.is_bad[..., None, None], 0.0, psi)
         return Means(**{name: found[..., steps * d + i] for i, name in enumerate(numbers)}, psi=psi)
 
     def width(self, c: Float[Array, ""], beta: Float[Array, ""]) -> Float[Array, "S A"]:
         """By how much P~ V may differ from P V, V of range c."""
-        return jnp.where(self.fit.is_bad, c, jnp.minimum(c, c * (beta * self.n + self.fit.e)))
+        xp = library(self.n, c)
+        return xp.where(self.fit.is_bad, c, xp.minimum(c, c * (beta * self.n + self.fit.e)))
 
     def blur(
         self, c: Float[Array, ""], beta: Float[Array, ""], P_E: Float[Array, "S A"], has_slopes: bool
     ) -> Float[Array, "S A"]:
         """Ea; where there are no gradients, what would be in them is blur."""
         own = self.fit.e if has_slopes else beta * self.n + self.fit.e
-        return jnp.where(self.fit.is_bad, 1.0, c * own + P_E)
+        return library(self.n, c).where(self.fit.is_bad, 1.0, c * own + P_E)
 
     def expansion(
         self, choice: Choice, r: Float[Array, "S A"], mean: Means, c: Float[Array, ""], cs: Float[Array, " h"]
     ) -> Expansion:
         """V* = V + J.g + eta + rho."""
-        Q = r + mean.V
-        J = jnp.where(choice.is_lost[:, None, None], 0.0, choice.mean(mean.psi))
+        Q, xp = r + mean.V, library(self.n, r)
+        J = xp.where(choice.is_lost[:, None, None], 0.0, choice.mean(mean.psi))
         Ea = self.blur(c, self.beta, mean.E, len(cs) > 0)
-        E = jnp.where(choice.is_lost, 1.0, choice.mean(Ea))
+        E = xp.where(choice.is_lost, 1.0, choice.mean(Ea))
         return Expansion(Q, choice.mean(Q), mean.psi, J, Ea, E, self.beta * (_norm(J) @ cs) + E)
 
     def losses(
@@ -194,28 +200,28 @@ class World(eqx.Module):
         bands: Float[Array, "S A"],
     ) -> tuple[Float[Array, " S"], Float[Array, " S"]]:
         """What the policy loses in this step at most, and rho."""
-        Q_up, Q_lo = interval
+        (Q_up, Q_lo), xp = interval, library(self.n, r)
         V, half = around.V[:, None], around.half[:, None]
         turned = self.beta * (_norm(around.psi - around.J[:, None]) @ cs)
         tangent = around.Q - V + turned + choice.both(around.Ea) + mean.rho
-        gain = jnp.where(choice.is_open, 1.0, tangent - choice.pi * mean.rho)
-        gain = jnp.minimum(jnp.minimum(gain, bands), choice.beside(Q_up, Q_lo))
-        top = jnp.maximum(0.0, jnp.where(choice.pi == 1, 0.0, gain).max(-1))
+        gain = xp.where(choice.is_open, 1.0, tangent - choice.pi * mean.rho)
+        gain = xp.minimum(xp.minimum(gain, bands), choice.beside(Q_up, Q_lo))
+        top = xp.maximum(0.0, xp.where(choice.pi == 1, 0.0, gain).max(-1))
         highest = Q_up - V + half
-        rho = jnp.maximum(0.0, jnp.where(self.fit.is_bad, highest, tangent).max(-1))
-        rho = jnp.minimum(jnp.minimum(rho, jnp.maximum(0.0, highest.max(-1))), top + choice.mean(mean.rho))
-        return top, jnp.where(choice.is_lost, 0.0, rho)
+        rho = xp.maximum(0.0, xp.where(self.fit.is_bad, highest, tangent).max(-1))
+        rho = xp.minimum(xp.minimum(rho, xp.maximum(0.0, highest.max(-1))), top + choice.mean(mean.rho))
+        return top, xp.where(choice.is_lost, 0.0, rho)
 
     def bands(
         self, choice: Choice, r: Float[Array, "S A"], after: Values, c: Float[Array, ""]
     ) -> Float[Array, "S A"]:
         """What an action can gain on the policy, by the range of V* in the next step."""
-        prob, X = self.fit.prob, self.fit.X
+        prob, X, xp = self.fit.prob, self.fit.X, library(self.n, r)
         moved = prob - choice.mean(prob)[:, None]
-        most = moved @ after.lo + jnp.maximum(moved, 0.0) @ (after.up - after.lo)
-        turned = jnp.sqrt(((X - choice.mean(X)[:, None]) ** 2).sum(-1))
-        wide = jnp.minimum(2 * c, c * (self.beta * turned + choice.both(self.fit.e)))
-        return r - choice.mean(r)[:, None] + most + jnp.where(choice.is_open, 2 * c, wide)
+        most = moved @ after.lo + xp.maximum(moved, 0.0) @ (after.up - after.lo)
+        turned = xp.sqrt(((X - choice.mean(X)[:, None]) ** 2).sum(-1))
+        wide = xp.minimum(2 * c, c * (self.beta * turned + choice.both(self.fit.e)))
+        return r - choice.mean(r)[:, None] + most + xp.where(choice.is_open, 2 * c, wide)
 
     def own(
         self,
@@ -227,17 +233,17 @@ class World(eqx.Module):
         cs: Float[Array, " h"],
     ) -> tuple[Float[Array, " S"], Float[Array, " S"], Float[Array, " S"]]:
         """The interval of the policy's own value, and the blur of its expansion."""
-        w = self.width(c, self.beta_all)
+        w, xp = self.width(c, self.beta_all), library(self.n, r)
         Ea = self.blur(c, self.beta_all, mean.E_pi, len(cs) > 0)
-        E = jnp.where(choice.is_lost, 1.0, choice.mean(Ea))
+        E = xp.where(choice.is_lost, 1.0, choice.mean(Ea))
         half = self.beta_all * (_norm(around.J) @ cs) + E
-        high = choice.mean(jnp.minimum(1.0, r + mean.up_pi + w))
-        low = choice.mean(jnp.maximum(0.0, r + mean.lo_pi - w))
-        return jnp.minimum(high, around.V + half), jnp.maximum(low, around.V - half), E
+        high = choice.mean(xp.minimum(1.0, r + mean.up_pi + w))
+        low = choice.mean(xp.maximum(0.0, r + mean.lo_pi - w))
+        return xp.minimum(high, around.V + half), xp.maximum(low, around.V - half), E
 
 
 def _norm(J: Float[Array, "*n h d"]) -> Float[Array, "*n h"]:
-    return jnp.sqrt((J**2).sum(-1))
+    return library(J).sqrt((J**2).sum(-1))
 
 
 def values(
@@ -247,17 +253,15 @@ def values(
     beta: Float[Array, ""],
     beta_all: Float[Array, ""],
 ) -> Values:
-    """The pass from the last step to the first; traceable. beta: of V* of this reward, beta_all: of all V."""
-    H, S, A = reward.shape
+    """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
+    (H, S, A), xp = reward.shape, library(fit.prob, reward)
     d = fit.X.shape[-1]
     steps = H if S * A * S * H * d * H <= MOST_WORK else 0
-    world = World(fit, fit.n, fit.width(beta_all), beta, beta_all)
-    o, later = jnp.zeros(S), jnp.zeros(steps)
+    world = Pass(fit, fit.n, fit.width(beta_all), beta, beta_all)
+    o, later = xp.zeros(S), xp.zeros(steps)
     numbers = {x.name: o for x in dataclasses.fields(Means) if x.name != "psi"}
-    end = Values(**numbers, J=jnp.zeros((S, steps, d)), c=later, c_pi=later, is_refuted=o > 0)
-    pi = jax.nn.one_hot(policy, A, dtype=jnp.float64) if policy.ndim == 2 else policy
-    inputs = jnp.arange(H), reward, pi
-    first, _ = jax.lax.scan(lambda after, x: world.step(after, x), end, inputs, reverse=True)
+    end = Values(**numbers, J=xp.zeros((S, steps, d)), c=later, c_pi=later, is_refuted=o > 0)
+    first, _ = backward(world.step, end, (xp.arange(H), reward, probabilities(policy, A)))
     return first
 
 
@@ -270,15 +274,16 @@ def reward_bounds(
     beta_all: Float[Array, ""],
     eps: Float[Array, ""],
 ) -> Bounds:
-    """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward; traceable."""
+    """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward."""
+    xp = library(fit.prob, reward)
     first = values(fit, reward, policy, beta, beta_all)
     names = "V_star", "V", "up", "lo", "up_pi", "lo_pi", "D"
     at = {name: space.at_start(getattr(first, name)) for name in names}
-    is_refuted = space.at_start(first.is_refuted.astype(jnp.float64)) > 0
-    low = jnp.maximum(at["lo_pi"], at["lo"] - at["D"])
+    is_refuted = space.at_start(first.is_refuted.astype(float)) > 0
+    low = xp.maximum(at["lo_pi"], at["lo"] - at["D"])
     gaps = {
-        "uniform": eps + jnp.maximum(at["V_star"] - at["V"], 0.0),
+        "uniform": eps + xp.maximum(at["V_star"] - at["V"], 0.0),
         "interval": at["up"] - low,
         "tangent": at["D"],
     }
-    return Bounds(at["V"], low, jnp.minimum(at["up_pi"], at["up"]), gaps, is_refuted)
+    return Bounds(at["V"], low, xp.minimum(at["up_pi"], at["up"]), gaps, is_refuted)

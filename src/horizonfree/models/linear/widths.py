@@ -17,11 +17,11 @@ which G is I/(SA). So features in other units, each in its own, give the same bo
 
 import math
 
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from horizonfree._x64 import Number
+from horizonfree.models.linear.estimate import Fit as Fit
 
 RHO, LAM = 0.25, 1.0
 RATIO = 9.0  # of the episodes in a bet to those before it, as R expects them
@@ -29,30 +29,6 @@ SPAN = 1e-9  # how far from the span of V1 a feature may be
 KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
 NOISE = 1e-13  # by which entries of short sums may err, as a share
 UNIT = 2.0**-53  # by which one more addition may
-
-
-class Fit(eqx.Module):
-    """The estimate of one bet, and how sure of it we are."""
-
-    raw: Float[Array, "S A S"]  # x'Mhat
-    prob: Float[Array, "S A S"]  # P~
-    X: Float[Array, "S A d"]
-    e: Float[Array, "S A"]
-    is_bad: Bool[Array, "S A"]
-    logdet: Float[Array, ""]
-
-    @property
-    def n(self) -> Float[Array, "S A"]:
-        """|X|."""
-        return jnp.sqrt((self.X**2).sum(-1))
-
-    def beta(self, L: Float[Array, ""]) -> Float[Array, ""]:
-        """beta(L); traceable."""
-        return jnp.sqrt((self.logdet / 2 + L) / 2)
-
-    def width(self, beta: Float[Array, ""]) -> Float[Array, "S A"]:
-        """By how much P~ V may differ from P V, for V in [0,1]^S; traceable."""
-        return jnp.where(self.is_bad, 1.0, jnp.minimum(1.0, beta * self.n + self.e))
 
 
 def fit(

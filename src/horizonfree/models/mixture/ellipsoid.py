@@ -110,14 +110,3 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
         jnp.where(free, above, 0.0),
         slack,
     )
-
-
-def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
-    """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
-    if M.shape[-1] == 0:
-        return jnp.zeros(M.shape[:-2])
-    scale = jnp.abs(M).max(axis=(-2, -1))
-    power = M / jnp.where(scale > 0, scale, 1.0)[..., None, None]
-    for _ in range(3):
-        power = power @ power
-    return scale * jnp.sqrt((power**2).sum(axis=(-2, -1))) ** (1 / 8)

@@ -25,10 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._x64 import Leaf
+from horizonfree._arrays import Leaf, library
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
-from horizonfree.mdp.space import library
 from horizonfree.models.mixture.likelihood import HALF, log_loss, predict
 from horizonfree.models.mixture.valid import ValidSet
 

@@ -17,13 +17,13 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from horizonfree._arrays import Leaf, leaf, library
 from horizonfree._inputs import shown
-from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
-from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, library, make_space, values
-from horizonfree.models.interface import Bounds, Intervals, Model, Policy, Told
+from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
+from horizonfree.models.interface import Intervals, Model, Told
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
@@ -31,7 +31,8 @@ from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
-from horizonfree.models.mixture.tangent import reward_bounds, reward_difference
+from horizonfree.models.mixture.steps import tilts
+from horizonfree.models.mixture.tangent import World
 from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
@@ -137,15 +138,12 @@ class MixtureModel(Model):
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.valid, self.phi, evidence, delta)
 
-    def bounds(self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
-        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories; traced."""
-        return reward_bounds(self.space, self.valid, confidence, reward, policy)
-
-    def difference(
-        self, confidence: MixtureConfidence, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """By the difference of their expansions: what both have in common cancels; traced."""
-        return reward_difference(self.space, self.valid, confidence, reward, policies)
+    def world(self, confidence: MixtureConfidence) -> World:
+        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
+        step, worst = confidence.step, confidence.divergence
+        z = tilts(self.space, self.valid, confidence.ball)
+        most = worst.stop, worst.kappa, worst.hit, confidence.eps
+        return World(self.space, step.kernel.prob, z, step.cost, step.leak, *most)
 
     def sharper(
         self, evidence: Evidence, confidence: MixtureConfidence, method: str

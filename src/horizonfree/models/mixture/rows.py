@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from horizonfree._arrays import library
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.models.norms import length
 
 
 class Coordinates(eqx.Module):
@@ -41,8 +43,9 @@ def coordinates(valid: ValidSet) -> Coordinates:
 
 
 def at_slots(x: Float[Array, "R *q"], row_of: Array) -> Float[Array, "S A n *q"]:
-    """Each slot's entry of an array over rows; zero for padding."""
-    return jnp.concatenate([x, jnp.zeros_like(x[:1])])[row_of]
+    """Each slot's entry of an array over rows; zero for padding; NumPy in, NumPy out, or traced."""
+    xp = library(x)
+    return xp.concatenate([x, xp.zeros_like(x[:1])])[row_of]
 
 
 def gram(z: Float[Array, "R q"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
@@ -68,7 +71,7 @@ def solve(matrix: Float[Array, "q q"], b: Float[Array, " q"]) -> Float[Array, " 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def norm(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Euclidean norm along one axis; its slope at 0 is 0."""
-    return jnp.sqrt((x * x).sum(axis))
+    return length(x, axis)
 
 
 @norm.defjvp

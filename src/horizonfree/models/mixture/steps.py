@@ -24,9 +24,10 @@ from jaxtyping import Array, Bool, Float
 from horizonfree.guarantees.psi import curvature, psi
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, opnorm
+from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.rows import at_slots, norm
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.models.norms import opnorm
 
 CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
 THRESHOLDS = (

@@ -18,12 +18,12 @@ from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
-from horizonfree.models.interface import Bounds, Model, Policy, Told
+from horizonfree.models.interface import Model, Told
 from horizonfree.models.tabular import evidence as ev
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import Evidence, Seen
-from horizonfree.models.tabular.tangent import reward_bounds
+from horizonfree.models.tabular.tangent import World
 from horizonfree.planning.backward import stationary_jax
 
 MOST_ENTRIES = 2**28  # of the successor lists
@@ -127,9 +127,9 @@ class TabularModel(Model):
         seen = evidence if isinstance(evidence, Seen) else ev.in_full(self.space, evidence)
         return confidence(self.space, self.pairs, seen, delta, self.is_support_known)
 
-    def bounds(self, confidence: TabularConfidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
-        """By tangents, by optimism and pessimism, and by the gap for every reward; traced."""
-        return reward_bounds(self.space, confidence.balls, self.pairs, reward, policy)
+    def world(self, confidence: TabularConfidence) -> World:
+        """By tangents, by intervals, and by the divergence of trajectories."""
+        return World.of(self.space, confidence.balls, self.pairs)
 
     def sharper(
         self, evidence: Evidence, confidence: TabularConfidence, method: str

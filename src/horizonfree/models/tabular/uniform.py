@@ -9,20 +9,18 @@ where the minimum leaves exactly where that is cheaper; and gap <= sqrt(1 - exp(
 transition touches no reward.
 """
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from horizonfree._x64 import Leaf
+from horizonfree._arrays import Array, Leaf, each, library, node, repeat
 from horizonfree.mdp.space import Kernel, Space
 
 ETAS = tuple(np.geomspace(2e-3, 0.6, 30).tolist())
 ENORMOUS = 1e200  # in place of infinity, which zero probabilities would turn into no number
 
 
-class Uniform(eqx.Module):
+@node
+class Uniform:
     """Two bounds on the loss of a plan that is optimal in the centre, and kappa; enormous where too little is known."""
 
     pinsker: Float[Leaf, ""]
@@ -30,20 +28,22 @@ class Uniform(eqx.Module):
     kappa: Float[Leaf, ""]
 
     def gap(self, regret: Float[Array, ""] | float = 0.0) -> Float[Array, ""]:
-        """The smaller, for a plan with this regret in the centre; not capped at 1; traceable."""
-        return jnp.minimum(self.pinsker + regret, self.hellinger + 2 * regret)
+        """The smaller, for a plan with this regret in the centre; not capped at 1."""
+        return library(self.pinsker, regret).minimum(self.pinsker + regret, self.hellinger + 2 * regret)
 
 
 def uniform(space: Space, kernel: Kernel, eps: Float[Array, "S A"]) -> Uniform:
-    """The gap for every reward; traceable."""
-    scales = jnp.asarray([1 / (4 * eta) for eta in ETAS] + [1.0])
-    caps = jnp.asarray([1.0] * len(ETAS) + [ENORMOUS])
-    cost = jnp.minimum(eps, ENORMOUS / space.horizon) * scales[:, None, None]
+    """The gap for every reward; NumPy in, NumPy out, or traced."""
+    xp = library(kernel.prob, eps)
+    scales = xp.asarray([1 / (4 * eta) for eta in ETAS] + [1.0])
+    caps = xp.asarray([1.0] * len(ETAS) + [ENORMOUS])
+    cost = xp.minimum(eps, ENORMOUS / space.horizon) * scales[:, None, None]
 
-    def back(after: Array, _: None) -> tuple[Array, None]:
-        return jnp.minimum(cost + jax.vmap(kernel.expect)(after), caps[:, None, None]).max(-1), None
+    def back(after: Array) -> Array:
+        following: Array = xp.minimum(cost + each(kernel.expect, after), caps[:, None, None]).max(-1)
+        return following
 
-    first = jax.lax.scan(back, jnp.zeros((len(scales), space.num_states)), length=space.horizon - 1)[0]
+    first = repeat(space.horizon - 1, back, xp.zeros((len(scales), space.num_states)), cost)
     at = space.at_start(first)
     kappa = at[-1]
-    return Uniform((jnp.asarray(ETAS) + 2 * at[:-1]).min(), jnp.sqrt(-jnp.expm1(-2 * kappa)), kappa)
+    return Uniform((xp.asarray(ETAS) + 2 * at[:-1]).min(), xp.sqrt(-xp.expm1(-2 * kappa)), kappa)

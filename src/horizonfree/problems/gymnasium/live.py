@@ -9,7 +9,8 @@ from jaxtyping import Int
 from horizonfree._inputs import shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import ModelError, OptionError, ShapeError
-from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory, policy_table
+from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
 
 if TYPE_CHECKING:

@@ -1,0 +1,80 @@
+"""From bounds to certificates and their words, on the host: what every class of models shares."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from horizonfree._arrays import leaf
+from horizonfree.guarantees.certificate import Certificate, proved, round_up
+from horizonfree.mdp.space import Space, occupied_states
+from horizonfree.models.world import Bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What one confidence says beside the bounds: numbers and words of `Confidence`, and `Model.rounding`.
+
+    The words are asked for where they are needed.
+    """
+
+    delta: float
+    rounding: float
+    is_refuted: bool
+    parts: Mapping[str, float]
+    refutation: Callable[[], str]
+    missing: Callable[[], str]
+
+    def rejected(self) -> Certificate:
+        """Nothing is certified: the data refute the class."""
+        words = f"model rejected: {self.refutation()}"
+        return Certificate(1.0, self.delta, "rejected", words, dict(self.parts), is_rejected=True)
+
+    def words(self, eps: float) -> str:
+        """What a gap says."""
+        return proved(eps, self.delta) if round_up(eps) < 1 else f"vacuous: {self.missing()}"
+
+    def smallest(self, bounds: Bounds) -> tuple[dict[str, float], str, float]:
+        """The gaps by each proof, the proof of the smallest, and what it certifies."""
+        # What cannot be computed is no bound.
+        gaps = {name: 1.0 if math.isnan(gap) else float(gap) for name, gap in bounds.gaps.items()}
+        method = min(gaps, key=lambda name: (gaps[name], name))
+        return gaps, method, min(1.0, max(0.0, gaps[method]) + self.rounding)
+
+    def of(self, bounds: Bounds) -> tuple[Bounds, Certificate]:
+        """The bounds with an interval that rounding cannot leave, within [0, 1], and their certificate.
+
+        Where the class is refuted nothing is certified, and the value may be anything.
+        """
+        if self.is_refuted or bounds.is_refuted:
+            anything = leaf(np.zeros(())), leaf(np.ones(()))
+            return Bounds(bounds.value, *anything, bounds.gaps), self.rejected()
+        gaps, method, eps = self.smallest(bounds)
+        certificate = Certificate(eps, self.delta, method, self.words(eps), dict(self.parts) | gaps)
+        low, high = np.fmax(bounds.low - self.rounding, 0.0), np.fmin(bounds.high + self.rounding, 1.0)
+        interval = leaf(np.asarray(low)), leaf(np.asarray(high))
+        return Bounds(bounds.value, *interval, bounds.gaps), certificate
+
+    def between(
+        self,
+        space: Space,
+        policies: tuple[np.ndarray, np.ndarray],
+        difference: Callable[[tuple[np.ndarray, np.ndarray]], tuple[float, float]],
+    ) -> tuple[float, float]:
+        """Between which numbers the value of the first policy minus that of the second lies; [-1, 1] where refuted."""
+        a, b = policies
+        if self.is_refuted:
+            return -1.0, 1.0
+        if a.shape == b.shape and (a == b)[occupied_states(space)].all():
+            return -self.rounding, self.rounding  # the same policy, wherever an episode comes to
+        low, high = difference(policies)
+        low = -1.0 if math.isnan(low) else low - self.rounding
+        high = 1.0 if math.isnan(high) else high + self.rounding
+        return max(-1.0, low), min(1.0, high)
+
+
+def given(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A reward and a policy as bounds take them."""
+    kind = np.int32 if np.ndim(policy) == 2 else np.float64
+    return np.asarray(reward, np.float64), np.asarray(policy, kind)

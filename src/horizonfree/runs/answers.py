@@ -1,0 +1,89 @@
+"""What a run answers at one confidence: plans, values and comparisons of policies, for checked rewards.
+
+A run in memory computes with compiled calls, one that was kept in its folder with NumPy (kept.py): the same formulas.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._arrays import leaf
+from horizonfree.guarantees.certificate import in_units
+from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.rewards import Reward
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.models.said import Said, given
+from horizonfree.models.world import Bounds
+from horizonfree.planning.induction import Solution, best_policy, lost, policy_values
+from horizonfree.runs.plan import Comparison, Plan
+
+Table = Float[np.ndarray, "H S A"]
+Policies = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One confidence, ready to be asked: the estimate, what is said of it, and how plans and bounds are computed.
+
+    `truth` is the true kernel, where it is known. `where` says where episodes start, where that is not as usual.
+    """
+
+    space: Space
+    kernel: Kernel
+    said: Said
+    solve: Callable[[Table], Solution]
+    values: Callable[[Table, np.ndarray], Float[np.ndarray, "H1 S"]]
+    bounds: Callable[[np.ndarray, np.ndarray], Bounds]
+    difference: Callable[[np.ndarray, Policies], tuple[float, float]]
+    truth: Kernel | None = None
+    where: str = ""
+
+    def plan(self, checked: Reward, solve: Callable[[Table], Solution] | None = None) -> Plan:
+        """The best policy for a reward; solve: another way to plan than in the estimate."""
+        planned = (solve or self.solve)(checked.table)
+        value = float(self.space.at_start(planned.V[0]))
+        return self._certified(checked, np.array(planned.policy, np.int32), value)
+
+    def evaluate(self, checked: Reward, policy: Any) -> Plan:
+        """A policy as a plan."""
+        return self._certified(checked, policy_table(policy, *self.space.sizes))
+
+    def compare(self, checked: Reward, policy_a: Any, policy_b: Any) -> Comparison:
+        """By how much policy a is better than policy b."""
+        table = checked.table
+        a, b = (policy_table(policy, *self.space.sizes) for policy in (policy_a, policy_b))
+        low, high = self.said.between(self.space, (a, b), lambda pair: self.difference(table, pair))
+        found = [float(self.space.at_start(self.values(table, policy)[0])) for policy in (a, b)]
+        factor = checked.factor
+        return Comparison(factor * (found[0] - found[1]), factor * low, factor * high, self.said.delta)
+
+    def true_loss(self, checked: Reward, policy: np.ndarray) -> float | None:
+        """What a policy really loses, in the reward's units; None where the truth is not known."""
+        if self.truth is None:
+            return None
+        table: Any = checked.table
+        best, own = best_policy(self.truth, table)[1], policy_values(self.truth, table, leaf(policy))
+        return checked.factor * lost(self.space, np.asarray(best), np.asarray(own))
+
+    def _certified(self, checked: Reward, policy: np.ndarray, value: float | None = None) -> Plan:
+        """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
+        bounds, certificate = self.said.of(self.bounds(*given(checked.table, policy)))
+        certificate = in_units(certificate, checked.factor)
+        if self.where:
+            certificate = replace(certificate, words=f"{certificate.words}, {self.where}")
+
+        def in_caller_units(x: Any) -> float:
+            return checked.factor * float(x) + checked.offset
+
+        return Plan(
+            policy,
+            in_caller_units(bounds.value if value is None else value),
+            in_caller_units(bounds.low),
+            in_caller_units(bounds.high),
+            checked.factor * certificate.eps,
+            certificate,
+            self.kernel,
+        )
