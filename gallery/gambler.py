@@ -36,7 +36,11 @@ def stakes(rich: int) -> np.ndarray:
 def study(small: bool = False) -> dict[str, Any]:
     """Games until the plan is proved to be the best, for a bad and a good coin."""
     rich, looks = (20, [10, 20]) if small else (100, [6, 10, 14, 18, 22, 26, 30, 40, 60, 100, 200])
-    return {"rich": rich, "looks": looks, "coins": {coin: games(rich, coin, looks) for coin in COINS}}
+    return {
+        "rich": rich,
+        "looks": looks,
+        "coins": {coin: games(rich, coin, looks) for coin in COINS[: 1 if small else 2]},
+    }
 
 
 def games(rich: int, coin: float, looks: list[int]) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def games(rich: int, coin: float, looks: list[int]) -> dict[str, Any]:
                 "coin_low": low,
                 "coin_high": high,
                 "lost": hf.true_gap(problem, reward, plan.policy),
-            }  # fmt: skip
+            }
         )
     first = plan.policy[0]
     return {"looks": found, "stakes": stakes(rich)[np.arange(rich + 1), first].tolist()}
@@ -71,8 +75,8 @@ def words(found: dict[str, Any]) -> str:
     parts = []
     for coin, one in found["coins"].items():
         rows = [
-            [str(k), between(x["coin_low"], x["coin_high"]), between(x["low"], x["high"]), up(x["gap"]), lost(x["lost"])]
-            for k, x in zip(found["looks"], one["looks"])
+            [str(k), between(x["coin_low"], x["coin_high"]), between(x["low"], x["high"]), up(x["gap"]),
+             lost(x["lost"])] for k, x in zip(found["looks"], one["looks"])
         ]  # fmt: skip
         titles = [
             "games",

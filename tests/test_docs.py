@@ -68,6 +68,20 @@ def test_the_page_on_numbers_runs(capsys):
     assert printed[-1].startswith("a is better by at least")
 
 
+@pytest.mark.parametrize(
+    "name", ["tutorial", "how-to/logs", "how-to/costs", "how-to/stop", "how-to/policies"]
+)
+def test_pages_that_teach_print_what_they_say(name, capsys):
+    """Every `print(...)  # output` of the page, in order."""
+    scope: dict = {}
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{name}.md").read_text(), re.DOTALL)
+    for example in examples:
+        exec(example, scope)
+    said = re.findall(r"^print\(.*\) +# (.*)$", "\n".join(examples), re.MULTILINE)
+    assert len(said) >= 2
+    assert capsys.readouterr().out.splitlines() == said
+
+
 def test_the_table_of_problems_is_right():
     """Every name, its sizes at the defaults, and no year that its source does not have."""
     text = (ROOT / "docs" / "problems.md").read_text()
