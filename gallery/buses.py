@@ -147,8 +147,8 @@ def words(found: dict[str, Any]) -> str:
             f"{up(found['file_order'])} at most.",
             f"On {check['fleets']} fleets of {found['buses']} buses drawn from the estimated law, where the true loss "
             f"can be computed: {check['failed']} of {check['plans']} plans lost more than was certified (for each "
-            f"fleet, all are promised to hold with probability 0.95); the nearest lost {100 * check['closest']:.0f} % of "
-            "it.",
+            f"fleet, all are promised to hold with probability 0.95); the nearest lost "
+            f"{100 * check['closest']:.0f} % of it.",
         ]
     )
 
@@ -174,7 +174,7 @@ def draw(found: dict[str, Any]) -> Figure:
     left.axhline(1, color="black", lw=0.8, ls="--")
     left.text(8, 1.1, "1 %", fontsize=8)
     left.set(yscale="log", xlabel="buses seen", ylabel="certified loss, % of the plan's cost")
-    left.legend(fontsize=7, frameon=False, loc="center right")
+    left.legend(fontsize=7, frameon=False, loc=(0.38, 0.1))
     months = np.arange(MONTHS)
     limit = np.array(found["thresholds"], float) * MILES / 1000
     right.plot(

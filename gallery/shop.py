@@ -150,7 +150,9 @@ def draw(found: dict[str, Any]) -> Figure:
             color=color,
             label=f"{name}: largest true loss",
         )
-    axis.set(xscale="log", yscale="log", xlabel="weeks seen", ylabel="loss, in units of the cost")
+    axis.set(
+        xscale="log", yscale="log", xlabel="weeks seen", ylabel="loss (0.001: at most that)", ylim=(5e-4, 900)
+    )
     axis.legend(fontsize=7, frameon=False)
     return fig
 

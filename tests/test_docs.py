@@ -12,6 +12,7 @@ from horizonfree.guarantees.certificate import round_up
 from horizonfree.report.headline import interval
 
 ROOT = Path(__file__).parent.parent
+HOW_TO = [page.stem for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
