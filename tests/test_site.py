@@ -82,7 +82,12 @@ def formulas(source):
     """Pieces of running text that emphasis, links or HTML could swallow, and the LaTeX of a page."""
     fence = re.compile(r"^```math\n(.*?)\n```$|^ *\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
     latex = [(one or two).strip() for one, two in fence.findall(source)]
-    text = re.sub(r"^( *)```.*?^\1```$", "", fence.sub("", source), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^( *)```.*?^\1```$",
+        "",
+        fence.sub("", re.sub(r"<!--.*?-->", "", source)),
+        flags=re.DOTALL | re.MULTILINE,
+    )
     text = re.sub(r"^(?: {4}|#|:::).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", " ", text, flags=re.DOTALL)
     latex += re.findall(r"\$(?=\S)([^$\n]+?)(?<=\S)\$", text)
