@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install tour test test-all soak check lint bench browser constraints clean
+.PHONY: install tour test test-all soak check lint bench browser docs constraints clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -43,9 +43,12 @@ bench: $(STAMP)  ## speed, side by side with peers
 	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev,bench]'
 	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
+docs: $(STAMP)  ## the site, into site/: open site/index.html, or `python -m http.server -d site` for its search
+	PYTHONPATH=docs $(BIN)/zensical build --clean --strict
+
 constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url --generate-hashes \
 	  pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis out
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache out site

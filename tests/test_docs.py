@@ -11,7 +11,8 @@ import horizonfree as hf
 from horizonfree.guarantees.certificate import interval, round_up
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOW_TO = [page.stem for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_example_of_the_readme_runs(capsys):
@@ -67,6 +68,20 @@ def test_the_page_on_numbers_runs(capsys):
     assert printed[-1].startswith("a is better by at least")
 
 
+@pytest.mark.parametrize(
+    "name", ["tutorial", "how-to/logs", "how-to/costs", "how-to/stop", "how-to/policies"]
+)
+def test_pages_that_teach_print_what_they_say(name, capsys):
+    """Every `print(...)  # output` of the page, in order."""
+    scope: dict = {}
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{name}.md").read_text(), re.DOTALL)
+    for example in examples:
+        exec(example, scope)
+    said = re.findall(r"^print\(.*\) +# (.*)$", "\n".join(examples), re.MULTILINE)
+    assert len(said) >= 2
+    assert capsys.readouterr().out.splitlines() == said
+
+
 def test_the_table_of_problems_is_right():
     """Every name, its sizes at the defaults, and no year that its source does not have."""
     text = (ROOT / "docs" / "problems.md").read_text()
@@ -88,16 +103,19 @@ def test_the_table_of_problems_is_right():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
-    for target in re.findall(r"\]\((?!https?:)([^)#\s]+\.[a-z]+)", page.read_text()):
+    """Also those that are none: [PV](s,a) is a link to Markdown."""
+    text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"(?<!\\)\]\((?!https?:)([^)#]*)[^)]*\)", text):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_page_is_in_the_index():
-    index = (ROOT / "docs" / "index.md").read_text()
-    missing = [
-        p.name for p in (ROOT / "docs").glob("*.md") if p.name != "index.md" and f"({p.name})" not in index
-    ]
-    assert not missing
+def test_every_page_is_in_the_index_and_in_the_navigation():
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"}
+    index = (docs / "index.md").read_text()
+    assert not [name for name in pages if f"({name})" not in index]
+    shown = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(shown) == sorted([*pages, "index.md"])
 
 
 def test_every_function_of_the_paper_map_exists():

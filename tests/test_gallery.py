@@ -1,0 +1,71 @@
+"""Every case study of the gallery still runs, says what is stored, and its page shows what is stored."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NAMES = ["buses", "gambler", "shop", "car"]
+
+
+@pytest.fixture
+def study(request, monkeypatch):
+    """The script, as a module."""
+    monkeypatch.syspath_prepend(str(ROOT / "gallery"))
+    yield importlib.import_module(request.param)
+    for name in ("shared", request.param):
+        sys.modules.pop(name, None)
+
+
+def same(found, stored, where="study"):
+    """Equal words and whole numbers; other numbers to a thousandth."""
+    assert type(found) is type(stored), where
+    if isinstance(found, dict):
+        assert sorted(found) == sorted(stored), where
+        for key in found:
+            same(found[key], stored[key], f"{where}.{key}")
+    elif isinstance(found, list):
+        assert len(found) == len(stored), where
+        for k, (one, other) in enumerate(zip(found, stored)):
+            same(one, other, f"{where}[{k}]")
+    elif isinstance(found, float):
+        np.testing.assert_allclose(found, stored, rtol=1e-3, atol=1e-6, err_msg=where)
+    else:
+        assert found == stored, where
+
+
+@pytest.mark.parametrize("study", NAMES, indirect=True)
+def test_a_small_version_runs_and_says_what_is_stored(study):
+    shared = importlib.import_module("shared")
+    stored = shared.stored(study.__name__)["small"]
+    same(shared.rounded(study.study(small=True)), stored)
+
+
+@pytest.mark.parametrize("study", NAMES, indirect=True)
+def test_the_page_shows_what_is_stored(study):
+    shared = importlib.import_module("shared")
+    full = shared.stored(study.__name__)["full"]
+    page = (ROOT / "docs" / "gallery" / f"{study.__name__}.md").read_text()
+    assert shared.page_with(study.__name__, study.words(full)) == page
+    assert (ROOT / "docs" / "images" / f"gallery-{study.__name__}.svg").exists()
+    assert study.draw(full).axes
+
+
+def test_the_sayings_of_the_pages_follow_from_what_is_stored(monkeypatch):
+    """What stands in sentences, not in tables: no promise of the buses fails, those of the wrong classes do."""
+    monkeypatch.syspath_prepend(str(ROOT / "gallery"))
+    shared = importlib.import_module("shared")
+    found = {name: shared.stored(name)["full"] for name in NAMES}
+    assert found["buses"]["check"]["failed"] == 0
+    assert max(x["percent"] for x in found["buses"]["costs"].values()) < 0.5
+    games = found["gambler"]["looks"].index(30)
+    assert found["gambler"]["coins"]["0.4"]["looks"][games]["gap"] < 1e-4
+    real = [x for x in found["shop"]["rows"] if x["world"] == "real days"]
+    assert all(x["rejected"] == 0 for x in found["shop"]["rows"])
+    assert all((x["exceeded"] > 0) == (x["class"] == "two Poissons") for x in real)
+    cars = found["car"]["cars"]
+    assert all(x["low"] <= x["driven"] <= x["high"] for x in cars["of the class"]["rows"])
+    assert not any(x["low"] <= x["driven"] <= x["high"] for x in cars["weaker than any simulator"]["rows"])

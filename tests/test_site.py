@@ -1,0 +1,141 @@
+"""The built site: every page is there, nothing is asked of other hosts, and no formula is lost on the way."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import horizonfree as hf
+
+ROOT = Path(__file__).parent.parent
+ASCII = {
+    "∑": "sum",
+    "⟨": "<",
+    "⟩": ">",
+    "∗": "*",
+    "·": "*",
+    "\u0302": "hat",
+    "\u0304": "bar",
+    "\u0303": "tilde",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built from a copy of its sources."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    builder = shutil.which("zensical", path=path)
+    if builder is None:
+        pytest.skip("zensical is not installed; the extra docs has it")
+    folder = tmp_path_factory.mktemp("site")
+    for name in ("docs", "src"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    told = subprocess.run(
+        [builder, "build", "--strict"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": "docs"},
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    return folder / "site"
+
+
+class Words(HTMLParser):
+    """Text outside code, the LaTeX of formulas, and everything that a browser would load."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.depth, self.text, self.latex, self.loads, self.ids = 0, [], [], [], set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.depth += tag in ("code", "pre", "math", "script", "style")
+        self.latex += [named["data-latex"]] if "data-latex" in named else []
+        self.ids |= {named["id"]} if "id" in named else set()
+        if tag in ("script", "img", "iframe") or (tag == "link" and named.get("rel") != "canonical"):
+            self.loads.append(named.get("src") or named.get("href") or "")
+
+    def handle_endtag(self, tag):
+        self.depth -= tag in ("code", "pre", "math", "script", "style")
+
+    def handle_data(self, data):
+        if not self.depth:
+            self.text.append(data)
+
+
+def bare(text, names):
+    """A formula without its marks: what ASCII and typeset text have in common."""
+    for sign, word in names.items():
+        text = text.replace(sign, word)
+    return re.sub(r"[_^{}()\s\\]|tilde|~", "", text.replace("star", "*"))
+
+
+def formulas(source):
+    """Pieces of running text that emphasis, links or HTML could swallow, and the LaTeX of a page."""
+    fence = re.compile(r"^```math\n(.*?)\n```$|^ *\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
+    latex = [(one or two).strip() for one, two in fence.findall(source)]
+    text = re.sub(
+        r"^( *)```.*?^\1```$",
+        "",
+        fence.sub("", re.sub(r"<!--.*?-->", "", source)),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    text = re.sub(r"^(?: {4}|#|:::).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", " ", text, flags=re.DOTALL)
+    latex += re.findall(r"\$(?=\S)([^$\n]+?)(?<=\S)\$", text)
+    text = re.sub(r"\$[^$\n]+\$", "x", text)
+    text = re.sub(r"(?<!\\)\]\([^)]*\)|!?\[", " ", text)
+    text = re.sub(r"\*\*(.+?)\*\*", r"\1", text, flags=re.DOTALL)
+    text = re.sub(r"(?<!\w)\*(?=\w)([^*]*[\w.:?)])\*(?!\w)", r"\1", text)
+    return latex, [word for word in re.findall(r"\S*[_^<>|*]\S*", text) if set(word) - set("|-:*<>")]
+
+
+def test_no_formula_is_lost(site):
+    """Every formula of every page is on the built page, letter by letter, and all LaTeX became MathML."""
+    table = (ROOT / "docs" / "typeset.py").read_text()
+    greek = re.findall(r'\b([A-Za-z]+)="(\w)"', table)
+    signs = re.findall(r'"([<>!|sqrt(+=-]+)": "(.{1,2})"', table)
+    assert len(greek) == 28
+    assert len(signs) == 6
+    names = {sign: word for word, sign in [*greek, *signs]} | ASCII
+    counted = 0
+    for source in sorted((ROOT / "docs").rglob("*.md")):
+        built = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+        page = Words(built.read_text())
+        latex, words = formulas(source.read_text())
+        assert sorted(page.latex) == sorted(latex), source.name
+        text = bare("".join(page.text), names)
+        assert not [word for word in words if bare(word, names) not in text], source.name
+        counted += len(latex) + len(words)
+    assert counted > 1500
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    for built in site.rglob("*.html"):
+        foreign = [target for target in Words(built.read_text()).loads if "//" in target]
+        assert not foreign, built.name
+
+
+def test_links_to_parts_of_pages_lead_somewhere(site):
+    ids = {built.relative_to(site).as_posix(): Words(built.read_text()).ids for built in site.rglob("*.html")}
+    for source in (ROOT / "docs").rglob("*.md"):
+        for target, part in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", source.read_text()):
+            there = (source.parent / target if target else source).resolve().relative_to(ROOT / "docs")
+            assert part in ids[there.with_suffix(".html").as_posix()], (
+                f"{source.name} links to {target}#{part}"
+            )
+
+
+def test_the_reference_has_every_public_name(site):
+    ids = Words((site / "api.html").read_text()).ids
+    homes = {f"horizonfree.{home}.{name}" for name, home in hf._HOME.items()}
+    assert homes <= ids
+    assert "search.json" in {file.name for file in site.iterdir()}
