@@ -8,7 +8,7 @@ interval comes from the same draws: a curve that falls as K^-1/2 has slope -0.5.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from horizonfree.sweeps.table import Sweep
 
@@ -74,9 +74,9 @@ def resampled(values: Float[np.ndarray, "S C"]) -> Float[np.ndarray, "R C"]:
 
 
 def slope(
-    looks: Int[np.ndarray, " C"], median: Float[np.ndarray, " C"], drawn: Float[np.ndarray, "R C"]
+    looks: Real[np.ndarray, " C"], median: Float[np.ndarray, " C"], drawn: Float[np.ndarray, "R C"]
 ) -> Middle:
-    """Of log(median) against log(episodes)."""
+    """Of log(median) against log(episodes), or against that of any other size."""
     if len(looks) < 2 or not (median > 0).all():
         return Middle(np.nan, np.nan, np.nan)
     x = np.log(looks) - np.log(looks).mean()

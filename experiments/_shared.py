@@ -1,0 +1,54 @@
+"""What the figures of several experiments share: rows of JSON lines, and exponents with their intervals."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from horizonfree.sweeps.summary import Middle, resampled, slope
+
+
+def load(path: Path) -> list[dict]:
+    """One row for each line."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def values(rows: list[dict], field: str) -> list:
+    """What a field is, in the order in which it came."""
+    return list(dict.fromkeys(row[field] for row in rows))
+
+
+def chosen(rows: list[dict], **where: object) -> list[dict]:
+    """The rows whose fields are these."""
+    return [row for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def median(rows: list[dict], field: str) -> float:
+    """Of a field over rows; nan where there is no number."""
+    found = [row[field] for row in rows if row.get(field) is not None]
+    return float(np.median(found)) if found else np.nan
+
+
+def exponent(sizes: list[float], samples: list[list[float]]) -> Middle:
+    """The slope of log(median) against log(size), with its bootstrap interval over seeds.
+
+    samples: for each size a number of every seed, in the same order; sizes at which one is missing do not count.
+    """
+    usable = [i for i, x in enumerate(samples) if x and all(y is not None and np.isfinite(y) for y in x)]
+    if len(usable) < 2:
+        return Middle(np.nan, np.nan, np.nan)
+    number = min(len(samples[i]) for i in usable)
+    table = np.array([samples[i][:number] for i in usable], float).T
+    at = np.array([sizes[i] for i in usable], float)
+    return slope(at, np.median(table, axis=0), resampled(table))
+
+
+def folded(rows: list[dict]) -> dict[str, list]:
+    """Rows as columns: as they are stored."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def unfolded(columns: dict[str, list]) -> list[dict]:
+    """Columns as rows."""
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]

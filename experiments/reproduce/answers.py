@@ -1,0 +1,89 @@
+"""One task: its rows. Each has the numbers of one seed at one checkpoint, with those of the explorer's own records."""
+
+import time
+
+import minimax
+import monitor
+import numpy as np
+from _shared import folded
+from look import Look
+
+import horizonfree as hf
+from horizonfree.explorers.registry import find
+from horizonfree.runs.recipes import versions
+from horizonfree.sweeps.grid import options_of, problem_of, reward_of
+
+KEPT = ("V_hat", "V", "relaxed", "upper", "E", "oracle_calls", "balls_violated", "ball_ratio")
+DIGITS = 4
+
+
+def answer(task: dict) -> dict:
+    """The rows of a task, with what they took and what they were made by."""
+    began, spent = time.perf_counter(), time.process_time()
+    rows = {"E4": minimax.rows, "E7": monitor.rows}.get(task["experiment"], swept)(task)
+    return {
+        "experiment": task["experiment"],
+        "problem": task["problem"],
+        "explorer": task["explorer"],
+        "who": task["who"],
+        "cpu": round(time.process_time() - spent, 2),
+        "seconds": round(time.perf_counter() - began, 2),
+        "versions": versions(),
+        "rows": folded([{key: plain(x) for key, x in row.items()} for row in rows]),
+    }
+
+
+def plain(x):
+    """As JSON holds it, to a few digits."""
+    if isinstance(x, (str, type(None))):
+        return x
+    x = float(x)
+    return None if np.isnan(x) else int(x) if x.is_integer() else float(f"{x:.{DIGITS}g}")
+
+
+def swept(task: dict) -> list[dict]:
+    """The rows of a setting: seed by seed, checkpoint by checkpoint; with several scales, one after the other."""
+    problem, name = problem_of(task["world"]), task["who"]["name"]
+    needs_reward = "reward" in find(name).options
+    given = {
+        "episodes": task["episodes"],
+        "seeds": task["seeds"],
+        "budget": task["budget"] or task["episodes"],
+        "delta": task["delta"],
+        "reward": reward_of(problem, task["world"]) if needs_reward else None,
+        "progress": False,
+    }
+    looks = task["checkpoints"]
+    began = time.process_time()
+    batch = hf.explore_many(
+        problem,
+        name,
+        checkpoints=looks,
+        curves=["eps", "excess"],
+        measure=Look(problem, task["look"], looks[-1], task["delta"]),
+        over=task["over"],
+        **given,
+        **options_of(task["who"]),
+    )
+    spent = time.process_time() - began
+    scales = next(iter(task["over"].values())) if task["over"] else [None]
+    tried = [x for x in scales for _ in task["seeds"]]
+    out = []
+    for i, (scale, seed) in enumerate(zip(tried, task["seeds"] * len(scales))):
+        for c, k in enumerate(batch.checkpoints.tolist()):
+            row = {"seed": seed, "episodes": k, "scale": scale}
+            row |= {key: x[i, c] for key, x in batch.curves.items()}
+            row |= recorded({key: x[i, :k].astype(float) for key, x in batch.records.items()})
+            out.append(row)
+    return [row | {"cpu_per_run": spent / len(tried)} for row in out]
+
+
+def recorded(records: dict[str, np.ndarray]) -> dict[str, float]:
+    """The records as they are now; of V_hat also the sum, and where it was smallest (the latest of equals)."""
+    found = {key: records[key][-1] for key in KEPT if key in records}
+    if "truth_ratio" in records:
+        found["worst_ratio"] = records["truth_ratio"].max()
+    if "V_hat" in records:
+        V_hat = records["V_hat"]
+        found |= {"V_hat_sum": V_hat.sum(), "k_star": len(V_hat) - V_hat[::-1].argmin()}
+    return found

@@ -1,0 +1,83 @@
+"""E4: the hard instances of the lower bound, an exact oracle, and what is left of the signs of mu.
+
+An instance of dimension d is made for K0 = 3 d^2 episodes: Delta = 1/sqrt(192 K0). With so many no algorithm is, for
+all mu, better than eps_0 = D (1 - t - 2 delta)/((1 - delta) sqrt(192 K0)) with probability 1 - delta (docs/theory.md),
+and on average over mu every sign is wrong with probability (1 - t)/2 = 0.346 at least. A run goes on to multiples of
+K0, that is to K = c d^2/eps_0^2. Its plan for the reward "1/H in x_3" loses 2 Delta (H-1)/H for each wrong sign.
+"""
+
+import math
+
+import numpy as np
+
+import horizonfree as hf
+from horizonfree.problems.named.lower_bounds import sign_vectors
+from horizonfree.regression.lower_bounds import DISTANCE
+from horizonfree.sweeps.file import spec
+from horizonfree.sweeps.grid import options_of
+
+ABSORBING = 2  # x_3
+
+
+def tasks(given: dict, lines: list[dict]) -> list[dict]:
+    """A task is a dimension and an explorer: every truth with every seed."""
+    multiples, truths = given.pop("multiples"), given.pop("truths")
+    found = spec({**given, "checkpoints": [1]})
+    common = {"multiples": multiples, "truths": truths, "seeds": found.seeds, "delta": found.delta}
+    return [
+        {"problem": place, "explorer": label, "world": world, "who": who, **common}
+        for place, world in found.problems.items()
+        for label, who in found.explorers.items()
+    ]
+
+
+def least_eps(K: int, d: int, H: int, delta: float) -> float:
+    """eps_0: `theory.lower_bound` solved for eps."""
+    D = (d - 1) * (H - 1) / H
+    return D * (1 - DISTANCE - 2 * delta) / ((1 - delta) * math.sqrt(192 * K))
+
+
+def rows(task: dict) -> list[dict]:
+    """Wrong signs of every member at every multiple of K0."""
+    d, H = task["world"]["dim"], task["world"]["horizon"]
+    K0 = 3 * d**2
+    worlds = [hf.make("hard-instance", dim=d, horizon=H, episodes=K0, seed=i) for i in range(task["truths"])]
+    unit = 2 * (H - 1) / H / math.sqrt(192 * K0)
+    reward = hf.occupancy(worlds[0], ABSORBING)
+    looks = [K0 * m for m in task["multiples"]]
+
+    def signs(run) -> dict[str, float]:
+        is_up = sign_vectors(d) > 0  # of every action
+        mu = run.problem.truth[1:] > 0
+        models = {"wrong": "likelihood", "own_wrong": "explorer"}
+        return {
+            name: (is_up[run.plan(reward, model=x).policy[0, 0]] != mu).sum() for name, x in models.items()
+        }
+
+    batch = hf.explore_many(
+        worlds,
+        task["who"]["name"],
+        episodes=looks[-1],
+        budget=looks[-1],
+        seeds=task["seeds"],
+        delta=task["delta"],
+        checkpoints=looks,
+        curves=["eps"],
+        measure=signs,
+        progress=False,
+        **options_of(task["who"]),
+    )
+    out, count = [], len(task["seeds"])
+    for i in range(len(batch)):
+        for c, m in enumerate(task["multiples"]):
+            row = {"truth": i // count, "seed": task["seeds"][i % count], "multiple": m, "episodes": looks[c]}
+            row |= {name: x[i, c] for name, x in batch.curves.items()}
+            if "V_hat" in batch.records:
+                row |= {name: batch.records[name][i, looks[c] - 1] for name in ("V_hat", "relaxed")}
+            out.append(row | {"eps_0": least_eps(K0, d, H, task["delta"]), "unit": unit})
+    return out
+
+
+def failures(rows: list[dict], field: str = "wrong") -> float:
+    """How often the plan lost more than eps_0."""
+    return float(np.mean([row[field] * row["unit"] > row["eps_0"] for row in rows]))

@@ -1,0 +1,100 @@
+"""The rows of the experiments for tables and figures: one dictionary per row, and what they say of a setting."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # for _shared.py
+
+from _shared import chosen, exponent, unfolded, values
+from run import stored
+from scales import split
+
+from horizonfree.explorers.registry import label
+from horizonfree.sweeps.summary import Middle
+
+__all__ = ["chosen", "exponent", "values"]
+
+
+def read(experiment: str, folder: Path = HERE / "results") -> list[dict]:
+    """Every row with its problem, the kind and the sizes of it, and its explorer."""
+    out = []
+    for line in stored(folder):
+        if line["experiment"] == experiment:
+            kind, sizes = split(line["problem"])
+            shared = {"problem": line["problem"], "kind": kind, "explorer": line["explorer"]}
+            out += [shared | sizes | row for row in unfolded(line["rows"])]
+    return sorted(out, key=lambda row: row["seed"])
+
+
+def per_seed(rows: list[dict], field: str, size: str) -> tuple[list[float], list[list[float]]]:
+    """The sizes, and for each a number of every seed."""
+    sizes = sorted(values(rows, size))
+    return sizes, [[row.get(field) for row in chosen(rows, **{size: x})] for x in sizes]
+
+
+def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
+    """For each seed: after how many episodes a number was at most the target, and stayed so; nan: never.
+
+    Between two checkpoints the logarithms are joined by a line.
+    """
+    out = []
+    for seed in values(rows, "seed"):
+        mine = sorted(chosen(rows, seed=seed), key=lambda row: row["episodes"])
+        K = np.array([row["episodes"] for row in mine], float)
+        y = np.maximum([row[field] for row in mine], 1e-9)
+        above = np.flatnonzero(y > target)
+        first = 0 if not len(above) else above[-1] + 1
+        if first == len(y):
+            found = np.nan
+        elif first == 0:
+            found = K[0]
+        else:
+            low, high = np.log(y[first - 1]), np.log(y[first])
+            share = (low - np.log(target)) / (low - high)
+            found = float(np.exp(np.log(K[first - 1]) + share * (np.log(K[first]) - np.log(K[first - 1]))))
+        out.append(mine[-1] | {"needed": found})
+    return out
+
+
+def violations(rows: list[dict]) -> str:
+    """In how many runs the truth was outside a ball at some time."""
+    last = max((row["episodes"] for row in rows), default=0)
+    known = [
+        row["worst_ratio"] for row in rows if row["episodes"] == last and row.get("worst_ratio") is not None
+    ]
+    return f"{sum(x > 1 for x in known)}/{len(known)}" if known else ""
+
+
+def own_scale(rows: list[dict]) -> list[dict]:
+    """Rows of a grid of scales: seeds below 10 choose the smallest that covers, the others are kept at it."""
+    known = [row for row in rows if row["scale"] is not None]
+    if not known:
+        return [row for row in rows if row["seed"] >= 10]
+    first = [row for row in known if row["seed"] < 10] or known
+    tried = sorted(values(first, "scale"))
+    kept = tried[-1]
+    for x in reversed(tried):
+        if max(row["worst_ratio"] for row in chosen(first, scale=x)) > 1:
+            break
+        kept = x
+    rest = [row for row in known if row["seed"] >= 10] or known
+    return chosen(rest, scale=kept)
+
+
+def said(x: Middle) -> str:
+    """An exponent with its interval."""
+    return "" if np.isnan(x.value) else f"{x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}]"
+
+
+def table(heads: list[str], lines: list[list[str]]) -> str:
+    """As Markdown."""
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+def shown(name: str) -> str:
+    """An explorer's name; reconstructions say so."""
+    return label(name)

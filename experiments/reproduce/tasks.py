@@ -1,0 +1,89 @@
+"""The experiments as tasks: plain data. One is a setting with a few seeds, called by the digest of all it depends on.
+
+A file of an experiment is that of a sweep (docs/sweeps.md) with three keys more:
+
+    look = ["gap", "claim"]     what is asked of the runs (look.py)
+    scale = [0.5, 1.0]          every explorer that has such a number is run with each of these ("scale" in the rows)
+    scale = "covering"          ... with the one of tuning.toml for which the truth stayed inside (scales.py)
+    scale = "tuned"             ... with the one of tuning.toml whose certificate was smallest
+
+E4 and E7 are no sweeps: minimax.py and monitor.py make their tasks.
+"""
+
+import tomllib
+from pathlib import Path
+
+import minimax
+import monitor
+import scales
+
+from horizonfree.explorers.registry import find
+from horizonfree.sweeps.file import spec
+from horizonfree.sweeps.grid import digest, tasks_of
+
+HERE = Path(__file__).parent
+TABLE = HERE.parent / "table1"
+FILES = {  # the most important first
+    "tuning": [HERE / "tuning.toml", HERE / "tuning_tables.toml", HERE / "tuning_linear.toml"],
+    "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
+    "table1": [TABLE / "mixture.toml", TABLE / "tables.toml", TABLE / "linear.toml"],
+    "E3": [HERE / "E3.toml"],
+    "E2": [HERE / "E2.toml"],
+    "E4": [HERE / "E4.toml"],
+    "E5": [HERE / "E5.toml"],
+    "E7": [HERE / "E7.toml"],
+    "E6": [HERE / "E6.toml"],
+}
+OWN = {"look": [], "scale": None}
+KNOBS = ("scale", "bonus_scale", "beta")  # what multiplies an explorer's radius or bonus
+FEWER = 5  # times fewer episodes in the reduced version
+
+
+def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
+    """The tasks of an experiment by their digests. lines: what was made so far, for the scales of the tuning."""
+    found: dict[str, dict] = {}
+    for path in FILES[name]:
+        given = tomllib.loads(path.read_text())
+        if small:
+            given = reduced(given)
+        for task in {"E4": minimax.tasks, "E7": monitor.tasks}.get(name, swept)(given, lines):
+            task = {"experiment": name, **task}
+            found[digest(task)] = task
+    return found
+
+
+def swept(given: dict, lines: list[dict]) -> list[dict]:
+    """The tasks of one file."""
+    own = {key: given.pop(key, default) for key, default in OWN.items()}
+    out = []
+    for task in tasks_of(spec(given)).values():
+        knob = knob_of(task["who"])
+        if knob is not None and isinstance(own["scale"], str):
+            value = scales.scale(lines, own["scale"], task["problem"], task["who"]["name"])
+            task = task | {"who": task["who"] | ({} if value is None else {knob: value})}
+        over = {knob: own["scale"]} if knob is not None and isinstance(own["scale"], list) else None
+        out.append({**task, "look": own["look"], "over": over})
+    return out
+
+
+def knob_of(who: dict) -> str | None:
+    """The number that scales an explorer's radius, unless the file settles it."""
+    options = find(who["name"]).options
+    return next((knob for knob in KNOBS if knob in options and knob not in who), None)
+
+
+def reduced(given: dict) -> dict:
+    """The same, smaller: the first problem, two values of what varies, four seeds, a fifth of the episodes."""
+    found = dict(given)
+    found["problems"] = dict([next(iter(given["problems"].items()))])
+    for label, table in found["problems"].items():
+        varied = {key: values[:2] for key, values in table.get("vary", {}).items()}
+        found["problems"][label] = table | ({"vary": varied} if varied else {})
+    found |= {"seeds": 4, "seeds_per_task": 4}
+    if "checkpoints" in given:
+        found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:4]
+    if "multiples" in given:
+        found |= {"multiples": given["multiples"][:2], "truths": 4}
+    if isinstance(given.get("scale"), list):
+        found["scale"] = given["scale"][1:4:2]
+    return found

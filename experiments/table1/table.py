@@ -1,0 +1,169 @@
+"""Table 1, measured: `python experiments/table1/table.py [FOLDER]` writes it as Markdown, as HTML and as a figure.
+
+Exponents are slopes of log(episodes) against the log of a size, by medians over seeds, with bootstrap intervals.
+Episodes: until the worst true gap of 2 S + 32 rewards of total 1 is at most eps, and stays so (rewards per step: add 2
+to the exponent of H, as the paper's rates for them count it). 1/eps: minus the inverse of the exponent of the gap in K.
+"""
+
+import html
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "reproduce"))
+
+from read import chosen, episodes_to, exponent, per_seed, read, said, shown, table, values
+
+from horizonfree import theory
+from horizonfree.explorers.registry import find
+
+EPS = {"mixture": 0.01, "tabular": 0.05, "linear": 0.05}  # of the true gap
+KINDS = {  # class: the problems on which each size varies
+    "mixture": {"H": ("mixture", "horizon"), "d": ("dimension", "dim")},
+    "tabular": {"H": ("tables-H", "horizon"), "S": ("tables-S", "states"), "A": ("tables-A", "actions")},
+    "linear": {"H": ("linear-H", "horizon"), "d": ("linear-d", "blocks")},
+}
+OURS = {"mixture": ("ucrl-rfe", "information", "uniform"), "tabular": ("tabular-design", "uniform")}
+OURS |= {"linear": ("lsvi-rfe", "linear-design", "uniform")}
+HEADS = [
+    "row of the paper",
+    "its rate",
+    "explorer",
+    "H",
+    "d (or S; A)",
+    "1/eps",
+    "episodes to eps",
+    "certified at the end",
+]
+HEADS += ["CPU s per 1,000 episodes", "constants"]
+NOT = "not measured"
+
+
+def printed(row) -> str:
+    kind = "" if row.kind == "upper" else ", lower bound"
+    return f"{row.order} ({row.scale}{kind})"
+
+
+def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
+    """The measured cells of an explorer."""
+    sizes = KINDS[model]
+    found = {}
+    for name, (kind, size) in sizes.items():
+        mine = chosen(rows, kind=kind, explorer=explorer)
+        at = sorted(values(mine, size)) if mine else []
+        needed = [
+            [x["needed"] for x in episodes_to(chosen(mine, **{size: n}), EPS[model], "gap")] for n in at
+        ]
+        found[name] = said(exponent(at, needed)) or NOT
+    kind, size = sizes["H"]
+    mine = chosen(rows, kind=kind, explorer=explorer)
+    if not mine:
+        return [NOT] * 7
+    first = chosen(mine, **{size: sorted(values(mine, size))[1]})
+    in_K = exponent(*per_seed([row for row in first if row["gap"] > 0], "gap", "episodes"))
+    inverse = (
+        "" if not in_K.high < 0 else f"{-1 / in_K.value:.2f} [{-1 / in_K.low:.2f}, {-1 / in_K.high:.2f}]"
+    )
+    needed = [x["needed"] for x in episodes_to(first, EPS[model], "gap")]
+    reached = [x for x in needed if np.isfinite(x)]
+    last = chosen(first, episodes=max(row["episodes"] for row in first))
+    rest = "; ".join(found[name] for name in sizes if name != "H")
+    cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in last])
+    return [
+        found["H"],
+        rest,
+        inverse or NOT,
+        f"{np.median(reached):.0f}" if len(reached) > len(needed) / 2 else f"> {last[0]['episodes']}",
+        f"{np.median([row['eps'] for row in last]):.3f}",
+        f"{cost:.2g}",
+        constants(explorer),
+    ]
+
+
+def constants(explorer: str) -> str:
+    options = find(explorer).options
+    knob = next((x for x in ("scale", "bonus_scale", "beta") if x in options), None)
+    return "none" if knob is None else f"{knob}, tuned on other problems"
+
+
+def lines(folder: Path) -> list[list[str]]:
+    """Every row of the paper's table, then what it does not have."""
+    rows, out = read("table1", folder), []
+    for row in theory.table1():
+        has = row.explorer is not None and chosen(rows, explorer=row.explorer)
+        cells = measured(rows, row.model, row.explorer) if has else [NOT] * 7
+        name = "none" if row.explorer is None else shown(row.explorer)
+        out.append([f"{row.algorithm} ({row.model})", printed(row), name, *cells])
+    for model, names in OURS.items():
+        for name in names:
+            if chosen(rows, kind=KINDS[model]["H"][0], explorer=name):
+                out.append([f"not in the table ({model})", "", shown(name), *measured(rows, model, name)])
+    return out
+
+
+def page(found: list[list[str]]) -> str:
+    """As HTML, in one file."""
+    head = "".join(f"<th>{html.escape(x)}</th>" for x in HEADS)
+    body = "\n".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in line) + "</tr>" for line in found)
+    style = (
+        "body{font:14px sans-serif;margin:2em}td,th{border:1px solid #ccc;padding:4px 8px;text-align:left}"
+    )
+    style += "table{border-collapse:collapse}th{background:#f3f4f6}"
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Table 1, measured</title>'
+        f"<style>{style}</style><h1>Table 1, measured</h1>"
+        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></html>\n"
+    )
+
+
+def draw(folder: Path, path: Path) -> None:
+    """Exponents of H: the paper's (rewards of total 1), and the measured ones with their intervals."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "table1"
+    import matplotlib.pyplot as plt
+
+    rows = read("table1", folder)
+    drawn = []
+    for row in theory.table1():
+        mine = chosen(rows, kind=KINDS[row.model]["H"][0], explorer=row.explorer) if row.explorer else []
+        if not mine or row.scale == "total H":
+            continue
+        size = KINDS[row.model]["H"][1]
+        at = sorted(values(mine, size))
+        needed = [
+            [x["needed"] for x in episodes_to(chosen(mine, **{size: n}), EPS[row.model], "gap")] for n in at
+        ]
+        paper = max(term[0] for term in row.terms) - (2 if row.scale == "per-step" else 0)
+        drawn.append((shown(row.explorer), paper, exponent(at, needed)))
+    figure, axis = plt.subplots(figsize=(7, 0.45 * len(drawn) + 1.6), layout="constrained")
+    for i, (_, paper, found) in enumerate(reversed(drawn)):
+        axis.plot(
+            paper,
+            i,
+            "x",
+            color="#d1570a",
+            label="the paper's upper bound, rewards of total 1" if i == 0 else None,
+        )
+        if np.isfinite(found.value):
+            axis.plot([found.low, found.high], [i, i], color="#1f6feb")
+            axis.plot(found.value, i, "o", color="#1f6feb", label="measured, 95 %" if i == 0 else None)
+    axis.set_yticks(range(len(drawn)), [name for name, _, _ in reversed(drawn)])
+    axis.set_xlabel("exponent of H in the episodes to eps")
+    axis.axvline(0, color="0.7", linewidth=0.8)
+    axis.grid(alpha=0.25, linewidth=0.5)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "reproduce" / "results"
+    target = where if len(sys.argv) > 1 else HERE / "results"
+    found = lines(where)
+    (target / "table1.md").write_text(table(HEADS, found) + "\n")
+    (target / "table1.html").write_text(page(found))
+    print(table(HEADS, found))
+    draw(where, target / "table1.svg")
