@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install tour test test-all soak check lint bench browser docs constraints clean
+.PHONY: install tour test test-all soak check lint bench reproduce-small browser docs constraints clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -45,6 +45,11 @@ bench: $(STAMP)  ## speed, side by side with peers
 
 docs: $(STAMP)  ## the site, into site/: open site/index.html, or `python -m http.server -d site` for its search
 	PYTHONPATH=docs $(BIN)/zensical build --clean --strict
+
+reproduce-small: $(STAMP)  ## the paper's claims, measured in a reduced form: ten minutes, tables into out/reproduce-small
+	$(BIN)/python experiments/reproduce/run.py --small --workers 2
+	$(BIN)/python experiments/reproduce/figure.py out/reproduce-small
+	$(BIN)/python experiments/table1/table.py out/reproduce-small
 
 constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url --generate-hashes \

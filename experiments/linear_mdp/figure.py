@@ -1,11 +1,15 @@
 """Tables and the figure of the README from the rows: `python experiments/linear_mdp/figure.py`."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "shared"))
+
+from shared import chosen, load, median, values
+
 KINDS = ("goals", "sets", "dense", "linear")
 NAMES = {
     "lock": "linear-lock (S = 80, d = 8, H = 10)",
@@ -26,22 +30,6 @@ TITLES = {
     "dense": "dense",
     "linear": "linear in phi",
 }
-
-
-def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
-
-
-def values(rows: list[dict], field: str) -> list:
-    return list(dict.fromkeys(row[field] for row in rows))
-
-
-def chosen(rows: list[dict], **where: object) -> list[dict]:
-    return [row for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def median(rows: list[dict], field: str) -> float:
-    return float(np.median([row[field] for row in rows]))
 
 
 def number(x: float) -> str:
@@ -136,7 +124,7 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
+    found = load(HERE / "results" / "rows.jsonl")
     tables = [gaps_table(found, problem) for problem in values(chosen(found, part="gaps"), "problem")]
     tables += [certificates_table(found, p) for p in values(chosen(found, part="certificates"), "problem")]
     print(*tables, design_line(found), sep="\n\n")

@@ -5,8 +5,8 @@ import time
 import minimax
 import monitor
 import numpy as np
-from _shared import folded
 from look import Look
+from shared import folded
 
 import horizonfree as hf
 from horizonfree.explorers.registry import find

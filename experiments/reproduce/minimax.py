@@ -8,9 +8,12 @@ K0, that is to K = c d^2/eps_0^2. Its plan for the reward "1/H in x_3" loses 2 D
 
 import math
 
+import equinox as eqx
 import numpy as np
 
 import horizonfree as hf
+from horizonfree._x64 import to_device, x64
+from horizonfree.planning.backward import optimal_jax
 from horizonfree.problems.named.lower_bounds import sign_vectors
 from horizonfree.regression.lower_bounds import DISTANCE
 from horizonfree.sweeps.file import spec
@@ -37,6 +40,21 @@ def least_eps(K: int, d: int, H: int, delta: float) -> float:
     return D * (1 - DISTANCE - 2 * delta) / ((1 - delta) * math.sqrt(192 * K))
 
 
+def wrong_signs(problem, policy: np.ndarray) -> int:
+    """In how many signs the action in x_1 differs from mu."""
+    return int(((sign_vectors(problem.model.dim)[policy[0, 0]] > 0) != (problem.truth[1:] > 0)).sum())
+
+
+@eqx.filter_jit
+def planned(kernel, reward):
+    return optimal_jax(kernel, reward)[0]
+
+
+@eqx.filter_jit
+def own_plan(explorer, model, now, reward):
+    return explorer.plan(model, now.state, now.evidence, reward).policy
+
+
 def rows(task: dict) -> list[dict]:
     """Wrong signs of every member at every multiple of K0."""
     d, H = task["world"]["dim"], task["world"]["horizon"]
@@ -46,13 +64,12 @@ def rows(task: dict) -> list[dict]:
     reward = hf.occupancy(worlds[0], ABSORBING)
     looks = [K0 * m for m in task["multiples"]]
 
+    @x64
     def signs(run) -> dict[str, float]:
-        is_up = sign_vectors(d) > 0  # of every action
-        mu = run.problem.truth[1:] > 0
-        models = {"wrong": "likelihood", "own_wrong": "explorer"}
-        return {
-            name: (is_up[run.plan(reward, model=x).policy[0, 0]] != mu).sum() for name, x in models.items()
-        }
+        model, now, table = to_device((run.problem.model, run.progress, reward))
+        kernel = to_device(run.confidence(task["delta"]).kernel)
+        plans = {"wrong": planned(kernel, table), "own_wrong": own_plan(run.explorer, model, now, table)}
+        return {name: wrong_signs(run.problem, np.asarray(policy)) for name, policy in plans.items()}
 
     batch = hf.explore_many(
         worlds,

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))  # for _shared.py
+sys.path.append(str(HERE.parent / "shared"))
 
-from _shared import chosen, exponent, unfolded, values
 from run import stored
 from scales import split
+from shared import chosen, exponent, unfolded, values
 
 from horizonfree.explorers.registry import label
 from horizonfree.sweeps.summary import Middle

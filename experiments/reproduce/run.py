@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))  # for _shared.py
+sys.path.append(str(HERE.parent / "shared"))
 ROWS = "rows.jsonl"
 LOOK = 2.0  # seconds between two looks at the clock
 

@@ -6,7 +6,7 @@ Between two sizes that were tried the logarithm is interpolated in that of the s
 """
 
 import numpy as np
-from _shared import unfolded
+from shared import unfolded
 
 NEAR = 0.005
 

@@ -1,11 +1,15 @@
 """Tables and the figure of the README from the rows: `python experiments/rf_express_rooms/figure.py`."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "shared"))
+
+from shared import load
+
 COLOURS = {
     "RF-Express": "#d1570a",
     "RF-UCRL": "#1f6feb",
@@ -15,10 +19,6 @@ COLOURS = {
     "random actions": "#8b949e",
 }
 SHOWN = (100, 500, 1_000, 2_000, 5_000, 10_000, 20_000)  # episodes, in the tables
-
-
-def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
 
 
 def numbers(rows: list[dict], field: str, explorer: str) -> dict[int, np.ndarray]:
@@ -69,7 +69,7 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
+    found = load(HERE / "results" / "rows.jsonl")
     print(table(found, "states", "states visited, median of seeds (range)", ".0f"), end="\n\n")
     print(table(found, "entropy", "entropy of the visits in bits", ".2f"))
     draw(found, HERE / "results" / "rooms.svg")

@@ -1,25 +1,21 @@
 """Tables and the figure of the README from the rows: `python experiments/rf_ucrl_double_chain/figure.py`."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "shared"))
+
+from shared import load, values
+
 COLOURS = {
     "RF-UCRL": "#d1570a",
     "RF-UCRL, steps pooled": "#1f6feb",
     "random actions": "#8b949e",
     "generative model": "#2da44e",
 }
-
-
-def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
-
-
-def values(rows: list[dict], field: str) -> list:
-    return list(dict.fromkeys(row[field] for row in rows))
 
 
 def numbers(rows: list[dict], field: str, sampler: str, episodes: int) -> np.ndarray:
@@ -83,7 +79,7 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
+    found = load(HERE / "results" / "rows.jsonl")
     print(error_table(found, "suite_error", "largest error of 62 rewards, median of seeds"), end="\n\n")
     print(error_table(found, "suite_loss", "largest true loss of their plans"), end="\n\n")
     print(error_table(found, "paper_error", "error for the reward of the paper, V* = 1.947"), end="\n\n")

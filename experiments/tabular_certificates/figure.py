@@ -1,27 +1,14 @@
 """Tables and the figure of the README from the rows: `python experiments/tabular_certificates/figure.py`."""
 
-import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "shared"))
 
-
-def load() -> list[dict]:
-    return [json.loads(line) for line in (HERE / "results" / "rows.jsonl").read_text().splitlines()]
-
-
-def values(rows: list[dict], field: str) -> list:
-    return list(dict.fromkeys(row[field] for row in rows))
-
-
-def chosen(rows: list[dict], **where: object) -> list[dict]:
-    return [row for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def median(rows: list[dict], field: str) -> float:
-    return float(np.median([row[field] for row in rows]))
+from shared import chosen, load, median, values
 
 
 def small(x: float) -> str:
@@ -116,6 +103,6 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
+    found = load(HERE / "results" / "rows.jsonl")
     print(design_table(found), papers_table(found), sep="\n\n")
     draw(found, HERE / "results" / "gaps.svg")

@@ -1,0 +1,209 @@
+"""The experiments that reproduce the paper: their files, the scales they choose, tiny pieces of them, their tables."""
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._x64 import to_device, x64
+from tests.reference import backward_induction
+
+PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reproduce", "table1", "shared")]
+MODULES = (
+    "shared",
+    "answers",
+    "figure",
+    "look",
+    "minimax",
+    "monitor",
+    "read",
+    "run",
+    "scales",
+    "table",
+    "tasks",
+)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """The modules of the experiments by name."""
+    before, known = list(sys.path), set(sys.modules)
+    sys.path[:0] = map(str, PLACES)
+    import answers
+    import figure
+    import look
+    import minimax
+    import read
+    import run
+    import scales
+    import table
+    import tasks
+
+    found = {x.__name__: x for x in (answers, figure, look, minimax, read, run, scales, table, tasks)}
+    yield found
+    sys.path[:] = before
+    for name in set(MODULES) - known:
+        sys.modules.pop(name, None)
+
+
+def tuning_line(
+    made, problem: str, explorer: str, worst: dict[float, float], eps: dict[float, float]
+) -> dict:
+    """A line of the tuning: for each scale the largest distance of the truth, and the certificate."""
+    from shared import folded
+
+    rows = [
+        {"seed": 0, "episodes": 300, "scale": x, "worst_ratio": worst[x], "eps": eps[x], "gap": x}
+        for x in worst
+    ]
+    line = {"task": problem + explorer, "experiment": "tuning", "problem": problem, "explorer": explorer}
+    return line | {"rows": folded(rows)}
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_every_file_gives_tasks_with_names_of_their_own(made, small):
+    files, tasks = made["tasks"].FILES, made["tasks"].tasks
+    found = [tasks(name, [], small) for name in files]
+    assert all(found)
+    assert len(set().union(*found)) == sum(map(len, found))
+    assert {task["experiment"] for some in found for task in some.values()} == set(files)
+    if not small:
+        seeds = {seed for task in tasks("E1", []).values() for seed in task["seeds"]}
+        assert len(seeds) >= 20
+
+
+def test_scales_cover_or_certify_most_and_are_interpolated(made):
+    ratio = {
+        0.5: 0.9,
+        1.0: 1.2,
+        2.0: 0.8,
+        4.0: 0.3,
+    }  # at 0.5 nothing was outside, at 1 something was: 2 it is
+    eps = {0.5: 0.503, 1.0: 0.501, 2.0: 0.6, 4.0: 0.7}  # within 0.005 the gap decides: 0.5
+    lines = [
+        tuning_line(made, "river horizon=8", "ucrl-rfe", ratio, eps),
+        tuning_line(made, "river horizon=512", "ucrl-rfe", ratio | {2.0: 1.1}, eps),
+    ]
+    scale = made["scales"].scale
+    assert scale(lines, "covering", "river horizon=8", "ucrl-rfe") == 2.0
+    assert scale(lines, "covering", "river horizon=512", "ucrl-rfe") == pytest.approx(4.0)
+    assert scale(lines, "covering", "river horizon=64", "ucrl-rfe") == pytest.approx(np.sqrt(8.0))
+    assert scale(lines, "tuned", "river horizon=16", "ucrl-rfe") == 0.5
+    assert scale(lines, "tuned", "grid horizon=16", "ucrl-rfe") is None
+    found = [task for task in made["tasks"].tasks("E1", lines).values() if task["explorer"] == "ucrl-rfe"]
+    assert {task["who"]["scale"] for task in found if task["problem"] == "river horizon=8"} == {2.0}
+
+
+@pytest.fixture(scope="module")
+def tiny(made):
+    """A task of a sweep on a river of three states, and its rows."""
+    given = {
+        "seeds": 2,
+        "checkpoints": [2, 6],
+        "measure": ["eps"],
+        "look": ["gap", "own_gap", "adversary", "claim", "families"],
+        "problems": {"river": {"name": "river-swim", "states": 3, "vary": {"horizon": [3]}}},
+        "explorers": {"uniform": {}},
+    }
+    (task,) = made["tasks"].swept(given, [])
+    return task, made["answers"].answer({"experiment": "E1", **task})
+
+
+def test_rows_have_the_numbers_of_every_seed_and_checkpoint(made, tiny):
+    from shared import unfolded
+
+    rows = unfolded(tiny[1]["rows"])
+    assert [(row["seed"], row["episodes"]) for row in rows] == [(0, 2), (0, 6), (1, 2), (1, 6)]
+    for row in rows:
+        kinds = [row[f"gap_{kind}"] for kind in ("goals", "occupancies", "dense", "sparse")]
+        assert row["gap"] == max(kinds)
+        assert (row["gap_adversary"] is None) == (row["episodes"] == 2)
+        assert row["claim"] is None
+
+
+@x64
+def test_gaps_are_what_plans_lose_and_the_adversary_plays_by_its_rules(made):
+    problem = hf.make("river-swim", states=3, horizon=3)
+    kernel = problem.model.kernel(np.array([0.2, 0.5, 0.3]) / problem.model.unit)
+    P, P_hat = problem.kernel().dense(), kernel.dense()
+    look = made["look"]
+    tables = np.concatenate(list(look.suite(problem).values()))
+    given = to_device((problem.space, problem.kernel(), kernel))
+
+    def loss(reward: np.ndarray) -> float:
+        policy, _ = backward_induction.optimal(P_hat, reward)
+        best = backward_induction.optimal(P, reward)[1]
+        return float(
+            (best[0] - backward_induction.evaluate(P, reward, np.eye(2)[policy])[0])[problem.space.start]
+        )
+
+    np.testing.assert_allclose(look._losses(*given, tables), [loss(x) for x in tables], atol=1e-9)
+    sets = [np.array(x, float) for x in product([0, 1], repeat=3)]
+    weights = [*np.eye(3), np.full(3, 1 / 3)]
+    allowed = [loss(w[:, None, None] * np.broadcast_to(x[:, None], (3, 2))) for w in weights for x in sets]
+    climbed = float(look._climb(jax.random.key(0), *given))
+    assert min(abs(climbed - x) for x in allowed) < 1e-9
+
+
+def test_a_plan_on_a_hard_instance_loses_the_same_for_every_wrong_sign(made):
+    problem, minimax = hf.make("hard-instance", dim=3, horizon=4, episodes=27, seed=1), made["minimax"]
+    unit = 2 * 3 / 4 / np.sqrt(192 * 27)
+    reward = hf.occupancy(problem, minimax.ABSORBING)
+    for a in range(4):
+        policy = np.full((4, 3), a)
+        lost = hf.true_gap(problem, reward, policy)
+        assert lost == pytest.approx(unit * minimax.wrong_signs(problem, policy), abs=1e-9)
+    eps = minimax.least_eps(27, 3, 4, 0.05)
+    assert hf.theory.lower_bound(eps * (1 - 1e-9), 0.05, 3, 4, 1.1) in (27, 28)  # rounded up
+
+
+def test_hard_instances_are_run_to_multiples_of_their_episodes(made):
+    given = {
+        "seeds": 1,
+        "truths": 2,
+        "multiples": [1, 2],
+        "problems": {"hard": {"name": "hard-instance", "dim": 2, "horizon": 2}},
+        "explorers": {"uniform": {}},
+    }
+    (task,) = made["minimax"].tasks(given, [])
+    rows = made["minimax"].rows(task)
+    assert [(row["truth"], row["episodes"]) for row in rows] == [(0, 12), (0, 24), (1, 12), (1, 24)]
+    assert all(row["wrong"] in (0, 1) and 0 < row["eps"] <= 1 for row in rows)
+    assert made["minimax"].failures(rows) == np.mean([row["wrong"] for row in rows])
+
+
+def test_episodes_to_a_target_follow_a_power_law(made):
+    read = made["read"]
+    rows = [{"seed": s, "episodes": k, "eps": (1 + s) * k**-0.5} for s in (0, 1) for k in (10, 40, 160, 640)]
+    found = [row["needed"] for row in read.episodes_to(rows, 0.1, "eps")]
+    np.testing.assert_allclose(found, [100, 400], rtol=1e-9)
+    assert np.isnan(read.episodes_to(rows, 0.01, "eps")[0]["needed"])
+    slope = read.exponent([1, 2, 4], [[1.0, 1.1, 0.9], [4.0, 3.6, 4.9], [16.0, 19.6, 14.4]])
+    assert slope.value == pytest.approx(2)
+    assert slope.low <= 2 < slope.high
+
+
+def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):
+    import json
+
+    line = json.dumps({"task": "x", **tiny[1]})
+    (tmp_path / "rows.jsonl").write_text(line + "\n" + line[:50])
+    assert [found["task"] for found in made["run"].stored(tmp_path)] == ["x"]
+    assert made["read"].read("E1", tmp_path)[0]["horizon"] == 3
+    text = made["figure"].horizon(tmp_path)
+    assert "uniform" in text
+
+
+def test_the_table_says_what_is_not_measured(made, tmp_path, tiny):
+    import json
+
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"task": "x", **tiny[1], "experiment": "table1"}) + "\n")
+    lines = made["table"].lines(tmp_path)
+    assert len(lines) == len(hf.theory.table1())
+    assert all("not measured" in line for line in lines)
+    assert any("sstp (reconstruction)" in line for line in lines)
+    assert "<td>not measured</td>" in made["table"].page(lines)
