@@ -36,6 +36,7 @@ FILES = {  # the most important first
 }
 OWN = {"look": [], "scale": None}
 KNOBS = ("scale", "bonus_scale", "beta")  # what multiplies an explorer's radius or bonus
+SLOW = ("hf-ucrl-rfe++", "chen2022")
 FEWER = 5  # times fewer episodes in the reduced version
 
 
@@ -49,7 +50,14 @@ def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
         for task in {"E4": minimax.tasks, "E7": monitor.tasks}.get(name, swept)(given, lines):
             task = {"experiment": name, **task}
             found[digest(task)] = task
-    return found
+    return dict(sorted(found.items(), key=lambda item: -work(item[1])))
+
+
+def work(task: dict) -> float:
+    """About how long a task takes, so that long ones begin first: steps, those of the slow ones ten times."""
+    members = len(task["seeds"]) * (len(next(iter(task["over"].values()))) if task.get("over") else 1)
+    steps = members * task.get("episodes", 1000) * task["world"].get("horizon", 10)
+    return steps * (10 if task["who"]["name"] in SLOW else 1)
 
 
 def swept(given: dict, lines: list[dict]) -> list[dict]:
@@ -73,15 +81,15 @@ def knob_of(who: dict) -> str | None:
 
 
 def reduced(given: dict) -> dict:
-    """The same, smaller: the first problem, two values of what varies, four seeds, a fifth of the episodes."""
+    """The same, smaller: one problem, two values of what varies, four explorers and seeds, a fifth of the episodes."""
     found = dict(given)
     found["problems"] = dict([next(iter(given["problems"].items()))])
     for label, table in found["problems"].items():
         varied = {key: values[:2] for key, values in table.get("vary", {}).items()}
         found["problems"][label] = table | ({"vary": varied} if varied else {})
-    found |= {"seeds": 4, "seeds_per_task": 4}
+    found |= {"seeds": 4, "seeds_per_task": 4, "explorers": dict(list(given["explorers"].items())[:4])}
     if "checkpoints" in given:
-        found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:4]
+        found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:3]
     if "multiples" in given:
         found |= {"multiples": given["multiples"][:2], "truths": 4}
     if isinstance(given.get("scale"), list):
