@@ -3,6 +3,7 @@
 import sys
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
+from horizonfree.explorers.audit import Audited
 from tests.reference import backward_induction
 
 PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reproduce", "table1", "shared")]
@@ -174,6 +176,17 @@ def test_hard_instances_are_run_to_multiples_of_their_episodes(made):
     assert [(row["truth"], row["episodes"]) for row in rows] == [(0, 12), (0, 24), (1, 12), (1, 24)]
     assert all(row["wrong"] in (0, 1) and 0 < row["eps"] <= 1 for row in rows)
     assert made["minimax"].failures(rows) == np.mean([row["wrong"] for row in rows])
+
+
+def test_the_monitor_keeps_order_0_and_the_order_nearest_to_its_bound(made, monkeypatch):
+    monitor = sys.modules["monitor"]
+    sums = [Audited("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
+    monkeypatch.setattr(monitor, "audit", lambda run: [*sums, Audited("G", None, 0.0, 3.0)])
+    monkeypatch.setattr(monitor.hf, "explore_many", lambda *_, **__: [SimpleNamespace(seed=4)])
+    task = next(iter(made["tasks"].tasks("E7", [], True).values()))
+    rows = monitor.rows(task)
+    found = [(row["seed"], row["sum"], row["order"], row["share"]) for row in rows]
+    assert found == [(4, "R_hat", 0, 0.1), (4, "R_hat", 1, 0.5), (4, "G", -1, 0.0)]
 
 
 def test_episodes_to_a_target_follow_a_power_law(made):

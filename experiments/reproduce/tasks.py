@@ -24,7 +24,12 @@ from horizonfree.sweeps.grid import digest, tasks_of
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "table1"
 FILES = {  # the most important first
-    "tuning": [HERE / "tuning.toml", HERE / "tuning_tables.toml", HERE / "tuning_linear.toml"],
+    "tuning": [
+        HERE / "tuning.toml",
+        HERE / "tuning_tables.toml",
+        HERE / "tuning_jin.toml",
+        HERE / "tuning_linear.toml",
+    ],
     "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
     "table1": [TABLE / "mixture.toml", TABLE / "tables.toml", TABLE / "linear.toml"],
     "E3": [HERE / "E3.toml"],
