@@ -4,12 +4,13 @@
 
 A line of rows.jsonl is a task that was finished, whole. What stands in results/ or in FOLDER is not made again; new
 lines go to FOLDER (by default results/). The tuning comes first: E1, E2, E3 and table1 take their scales from it, and
-wait for a later call as long as it is not finished. --small: a reduced version of everything, into out/reproduce-small.
+what needs a part of it that is not done waits for a later call. --small: all of it reduced, into out/reproduce-small.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -19,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 ROWS = "rows.jsonl"
+TUNED = ("E1", "E2", "E3", "table1")  # their scales come from the tuning
 LOOK = 2.0  # seconds between two looks at the clock
 
 
@@ -57,46 +59,50 @@ def answered(task: dict) -> dict:
 
 
 def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]:
-    """What is left to do, in order; nothing that waits for the tuning while that is not done."""
+    """What is left to do, in order; nothing whose scale waits for a task of the tuning that is not done."""
+    from scales import split
     from tasks import tasks
 
-    done = {line["task"] for line in lines}
-    tuning = {key: task for key, task in tasks("tuning", lines, small).items() if key not in done}
-    waiting = ("E1", "E2", "E3", "table1") if tuning else ()
-    for name in set(names) & set(waiting):
-        print(f"{name} waits: {len(tuning)} tasks of the tuning are not done", flush=True)
-    found: dict[str, dict] = {}
+    def tuned_by(task: dict) -> tuple[str, str]:
+        return split(task["problem"])[0].split("-")[0], task["who"]["name"]
+
+    done, found, waiting = {line["task"] for line in lines}, {}, 0
+    undone = {tuned_by(task) for key, task in tasks("tuning", lines, small).items() if key not in done}
     for name in names:
-        if name not in waiting:
-            made = tasks(name, lines, small)
-            found |= {key: task for key, task in made.items() if key not in done}
+        for key, task in tasks(name, lines, small).items():
+            is_early = name in TUNED and tuned_by(task) in undone
+            waiting += is_early
+            if key not in done and not is_early:
+                found[key] = task
+    if waiting:
+        print(f"{waiting} tasks wait for the tuning of {sorted(undone)}", flush=True)
     return found
 
 
-def perform(todo: dict[str, dict], out: Path, workers: int, deadline: float) -> None:
-    """Run the tasks until they are done or the time is up; what runs then is lost, and made by the next call."""
+def perform(todo: dict[str, dict], out: Path, workers: int, deadline: float) -> int:
+    """Run tasks until they are done or the time is up, and count failures; what runs then is made by the next call."""
     pool = ProcessPoolExecutor(workers, get_context("spawn"))
     running = {pool.submit(answered, task): key for key, task in todo.items()}
     count, failed, spent = 0, 0, 0.0
-    with (out / ROWS).open("a") as file:
+    try:
         while running and time.time() < deadline:
             for future in wait(running, LOOK, FIRST_COMPLETED).done:
                 key = running.pop(future)
                 line, task = future.result(), todo[key]
                 if "error" in line:
                     failed += 1
-                    print(
-                        f"{task['experiment']} {task['problem']} {task['explorer']}: {line['error']}",
-                        flush=True,
-                    )
+                    where = f"{task['experiment']} {task['problem']} {task['explorer']}"
+                    print(f"{where}: {line['error']}", flush=True)
                     continue
-                file.write(json.dumps({"task": key, **line}) + "\n")
-                file.flush()
+                with (out / ROWS).open("a") as file:
+                    file.write(json.dumps({"task": key, **line}) + "\n")
                 count, spent = count + 1, spent + line["cpu"]
-    for process in list(pool._processes.values()):
-        process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
-    print(f"{count} of {len(todo)} tasks done, {failed} failed, {spent:.0f} s of CPU time", flush=True)
+    finally:
+        for process in list(pool._processes.values()):
+            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+        print(f"{count} of {len(todo)} tasks done, {failed} failed, {spent:.0f} s of CPU time", flush=True)
+    return failed
 
 
 def main() -> None:
@@ -109,7 +115,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--small", action="store_true")
     args = parser.parse_args()
-    deadline = time.time() + args.seconds
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    deadline, failed = time.time() + args.seconds, 0
     results = Path("out/reproduce-small") if args.small else HERE / "results"
     out = args.out or results
     out.mkdir(parents=True, exist_ok=True)
@@ -117,8 +124,8 @@ def main() -> None:
     for names in (["tuning"], [name for name in args.only if name != "tuning"]):
         todo = pending(names, stored(results, out), args.small) if set(names) & set(args.only) else {}
         if todo and time.time() < deadline:
-            perform(todo, out, args.workers, deadline)
-    sys.exit(0)
+            failed += perform(todo, out, args.workers, deadline)
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
