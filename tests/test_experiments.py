@@ -1,5 +1,6 @@
 """The experiments that reproduce the paper: their files, the scales they choose, tiny pieces of them, their tables."""
 
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -194,15 +195,73 @@ def test_episodes_to_a_target_follow_a_power_law(made):
     rows = [{"seed": s, "episodes": k, "eps": (1 + s) * k**-0.5} for s in (0, 1) for k in (10, 40, 160, 640)]
     found = [row["needed"] for row in read.episodes_to(rows, 0.1, "eps")]
     np.testing.assert_allclose(found, [100, 400], rtol=1e-9)
-    assert np.isnan(read.episodes_to(rows, 0.01, "eps")[0]["needed"])
+    assert read.episodes_to(rows, 0.01, "eps")[0]["needed"] == np.inf
+    assert read.told(rows, 0.01, "eps") == "> 640"
+    assert read.told(rows, 1.0, "eps") == "< 10"
+    assert np.isnan(read.exponent([1, 2, 4], [[1.0, 1.0], [np.inf, 4.0], [0.0, 0.0]]).value)
     slope = read.exponent([1, 2, 4], [[1.0, 1.1, 0.9], [4.0, 3.6, 4.9], [16.0, 19.6, 14.4]])
     assert slope.value == pytest.approx(2)
     assert slope.low <= 2 < slope.high
 
 
-def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):
-    import json
+def pretended(task: dict) -> dict:
+    """A line of a task that was not run: every number is a power law, 1.1 times larger at every second seed."""
+    from shared import folded
 
+    rows = []
+    scales = next(iter(task["over"].values())) if task.get("over") else [None]
+    sizes = {"horizon": task["world"].get("horizon", 8), "dim": task["world"].get("dim", 2)}
+    for seed in task["seeds"]:
+        noise = 1.1 if seed % 2 else 1.0
+        if task["experiment"] == "E7":
+            rows.append({"seed": seed, "sum": "G", "order": -1, "value": 1, "bound": 4, "share": 0.25})
+        elif task["experiment"] == "E4":
+            row = {"seed": seed, "truth": 0, "wrong": seed % 2, "own_wrong": 0, "unit": 1.0, "eps_0": 0.5}
+            rows += [row | {"multiple": m, "episodes": 12 * m} for m in task["multiples"]]
+        else:
+            for scale in scales:
+                for K in task["checkpoints"]:
+                    y = noise * (sizes["horizon"] / 8) ** 0.25 * sizes["dim"] / 2
+                    y *= (
+                        0.5 * (1.5 * task["checkpoints"][0] / K) ** 0.5
+                    )  # the target is met soon after the first look
+                    names = ("eps", "own_gap", "gap_any", "V_hat", "relaxed", "V_hat_best", "U_best", "claim")
+                    names += ("total_variance", "gap_tilde", "gap_hat", "gap_both", "cpu_per_run")
+                    row = {"seed": seed, "episodes": K, "scale": scale, **dict.fromkeys(names, y)}
+                    row |= {"gap": y / 50, "worst_ratio": 0.5, "V_hat_sum": y * K, "k_star": K}
+                    rows.append(row)
+    keys = ("experiment", "problem", "explorer", "who")
+    return {key: task[key] for key in keys} | {"cpu": 1.0, "rows": folded(rows)}
+
+
+def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
+    lines: list[dict] = []
+    for name in made["tasks"].FILES:
+        found = made["tasks"].tasks(name, lines, small=name not in ("E2", "E6"))
+        lines += [{"task": key, **pretended(task)} for key, task in found.items()]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    said = {name: part(tmp_path) for name, part in made["figure"].PARTS.items()}
+    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| information")][:1]
+    assert line.count("+0.25 [") == 7  # V_hat, U, T, the claim, the certificate and two gaps
+    assert "+0.50 [" in line.split("|")[-3]  # episodes to a certificate: the square of that
+    assert "0/8" in said["E1"]  # four seeds at each of two horizons
+    assert "+2.00 [" in said["E2"]
+    assert "-0.50 [" in said["E3"]
+    assert "+0.50 [" in said["E3"]
+    assert "0.500, 0.50" in said["E4"]  # every second seed
+    assert "0.25 |" in said["E7"]
+    assert "+2.50 [" in said["E6"]  # H times H^0.25, squared
+    assert "| lock | full | 0.5 |" in said["E5"]
+    (measured,) = [x for x in made["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
+    assert measured[3].startswith("+0.50 [")
+    assert measured[4] == "not measured"  # small: no problems of other dimensions
+    assert measured[5].startswith("2.00 [")
+    made["figure"].draw(tmp_path, tmp_path / "horizon.svg")
+    made["table"].draw(tmp_path, tmp_path / "table.svg")
+    assert "</svg>" in (tmp_path / "horizon.svg").read_text()
+
+
+def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):
     line = json.dumps({"task": "x", **tiny[1]})
     (tmp_path / "rows.jsonl").write_text(line + "\n" + line[:50])
     assert [found["task"] for found in made["run"].stored(tmp_path)] == ["x"]
@@ -212,8 +271,6 @@ def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):
 
 
 def test_the_table_says_what_is_not_measured(made, tmp_path, tiny):
-    import json
-
     (tmp_path / "rows.jsonl").write_text(json.dumps({"task": "x", **tiny[1], "experiment": "table1"}) + "\n")
     lines = made["table"].lines(tmp_path)
     assert len(lines) == len(hf.theory.table1())

@@ -16,6 +16,7 @@ from read import (
     said,
     shown,
     table,
+    told,
     values,
     violations,
 )
@@ -81,7 +82,7 @@ def dimension(folder: Path) -> str:
     for explorer in values(rows, "explorer"):
         mine = chosen(rows, explorer=explorer)
         sizes, samples = needed(mine, "dim", TARGET)
-        cells = [number(middle(x)) for x in samples]
+        cells = [told(chosen(mine, dim=x), TARGET, "eps") for x in sizes]
         lines.append([shown(explorer), *cells, said(exponent(sizes, samples)), violations(mine)])
     heads = [f"episodes to {TARGET} certified", *(f"d = {x:.0f}" for x in sorted(values(rows, "dim")))]
     return table([*heads, "exponent", "truth outside"], lines)
@@ -168,7 +169,7 @@ def per_step(folder: Path) -> str:
             kept = [row for H in values(mine, "horizon") for row in own_scale(chosen(mine, horizon=H))]
             for field, target in (("step_eps", 4.0), ("step_gap", 0.1)):
                 sizes, samples = needed(kept, "horizon", target, field)
-                cells = [number(middle(x)) for x in samples]
+                cells = [told(chosen(kept, horizon=x), target, field) for x in sizes]
                 lines.append(
                     [kind, shown(explorer), f"{field} <= {target}", *cells, said(exponent(sizes, samples))]
                 )

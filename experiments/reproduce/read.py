@@ -36,9 +36,9 @@ def per_seed(rows: list[dict], field: str, size: str) -> tuple[list[float], list
 
 
 def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
-    """For each seed: after how many episodes a number was at most the target, and stayed so; nan: never.
+    """For each seed: after how many episodes a number was at most the target, and stayed so.
 
-    Between two checkpoints the logarithms are joined by a line.
+    Between two checkpoints the logarithms are joined by a line. 0: at the first one already; infinity: never.
     """
     out = []
     for seed in values(rows, "seed"):
@@ -48,15 +48,22 @@ def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
         above = np.flatnonzero(y > target)
         first = 0 if not len(above) else above[-1] + 1
         if first == len(y):
-            found = np.nan
+            found = np.inf
         elif first == 0:
-            found = K[0]
+            found = 0.0
         else:
             low, high = np.log(y[first - 1]), np.log(y[first])
             share = (low - np.log(target)) / (low - high)
             found = float(np.exp(np.log(K[first - 1]) + share * (np.log(K[first]) - np.log(K[first - 1]))))
         out.append(mine[-1] | {"needed": found})
     return out
+
+
+def told(rows: list[dict], target: float, field: str) -> str:
+    """The median of the episodes to a target; where it is not known, on which side of the checkpoints it lies."""
+    looks = values(rows, "episodes")
+    found = float(np.median([row["needed"] for row in episodes_to(rows, target, field)]))
+    return f"< {min(looks)}" if found == 0 else f"> {max(looks)}" if np.isinf(found) else f"{found:.0f}"
 
 
 def violations(rows: list[dict]) -> str:

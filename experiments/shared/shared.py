@@ -32,15 +32,18 @@ def median(rows: list[dict], field: str) -> float:
 def exponent(sizes: list[float], samples: list[list[float]]) -> Middle:
     """The slope of log(median) against log(size), with its bootstrap interval over seeds.
 
-    samples: for each size a number of every seed, in the same order; sizes at which one is missing do not count.
+    samples: for each size a number of every seed, in the same order. Sizes at which the median is not a positive number
+    do not count: 0 and infinity stand for what was too early and too late to be measured.
     """
-    usable = [i for i, x in enumerate(samples) if x and all(y is not None and np.isfinite(y) for y in x)]
+    full = [i for i, x in enumerate(samples) if x and None not in x]
+    usable = [i for i in full if 0 < np.median(samples[i]) < np.inf]
     if len(usable) < 2:
         return Middle(np.nan, np.nan, np.nan)
     number = min(len(samples[i]) for i in usable)
     table = np.array([samples[i][:number] for i in usable], float).T
     at = np.array([sizes[i] for i in usable], float)
-    return slope(at, np.median(table, axis=0), resampled(table))
+    with np.errstate(invalid="ignore"):  # draws without a number are left out
+        return slope(at, np.median(table, axis=0), resampled(table))
 
 
 def folded(rows: list[dict]) -> dict[str, list]:

@@ -14,7 +14,7 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "reproduce"))
 
-from read import chosen, episodes_to, exponent, per_seed, read, said, shown, table, values
+from read import chosen, episodes_to, exponent, per_seed, read, said, shown, table, told, values
 
 from horizonfree import theory
 from horizonfree.explorers.registry import find
@@ -66,8 +66,6 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
     inverse = (
         "" if not in_K.high < 0 else f"{-1 / in_K.value:.2f} [{-1 / in_K.low:.2f}, {-1 / in_K.high:.2f}]"
     )
-    needed = [x["needed"] for x in episodes_to(first, EPS[model], "gap")]
-    reached = [x for x in needed if np.isfinite(x)]
     last = chosen(first, episodes=max(row["episodes"] for row in first))
     rest = "; ".join(found[name] for name in sizes if name != "H")
     cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in last])
@@ -75,7 +73,7 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
         found["H"],
         rest,
         inverse or NOT,
-        f"{np.median(reached):.0f}" if len(reached) > len(needed) / 2 else f"> {last[0]['episodes']}",
+        told(first, EPS[model], "gap"),
         f"{np.median([row['eps'] for row in last]):.3f}",
         f"{cost:.2g}",
         constants(explorer),
