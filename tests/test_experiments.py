@@ -210,7 +210,8 @@ def pretended(task: dict) -> dict:
 
     rows = []
     scales = next(iter(task["over"].values())) if task.get("over") else [None]
-    sizes = {"horizon": task["world"].get("horizon", 8), "dim": task["world"].get("dim", 2)}
+    dim = 2 if task["experiment"] == "table1" else task["world"].get("dim", 2)
+    sizes = {"horizon": task["world"].get("horizon", 8), "dim": dim}
     for seed in task["seeds"]:
         noise = 1.1 if seed % 2 else 1.0
         if task["experiment"] == "E7":
