@@ -46,7 +46,7 @@ bench: $(STAMP)  ## speed, side by side with peers
 docs: $(STAMP)  ## the site, into site/: open site/index.html, or `python -m http.server -d site` for its search
 	PYTHONPATH=docs $(BIN)/zensical build --clean --strict
 
-reproduce-small: $(STAMP)  ## the paper's claims, measured in a reduced form: ten minutes, tables into out/reproduce-small
+reproduce-small: $(STAMP)  ## the paper's claims, measured in a reduced form, tables into out/reproduce-small
 	$(BIN)/python experiments/reproduce/run.py --small --workers 2
 	$(BIN)/python experiments/reproduce/figure.py out/reproduce-small
 	$(BIN)/python experiments/table1/table.py out/reproduce-small

@@ -160,6 +160,7 @@ def draw(folder: Path, path: Path) -> None:
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "reproduce" / "results"
     target = where if len(sys.argv) > 1 else HERE / "results"
+    target.mkdir(parents=True, exist_ok=True)
     found = lines(where)
     (target / "table1.md").write_text(table(HEADS, found) + "\n")
     (target / "table1.html").write_text(page(found))
