@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 
@@ -68,7 +68,8 @@ def _check_types(made: Any) -> None:
             if dataclasses.is_dataclass(value):
                 look(value)
                 continue
-            kind = next((x for x in get_args(hint) or (hint,) if isinstance(value, x)), None)
+            kinds = getattr(hint, "__args__", None) or (hint,)
+            kind = next((x for x in kinds if isinstance(value, x)), None)
             letters = getattr(kind, "dim_str", "").split()
             if kind is None or any(sizes.setdefault(x, n) != n for x, n in zip(letters, np.shape(value))):
                 raise ShapeError(f"{field.name} is no {hint}, or is of another size than the rest")
