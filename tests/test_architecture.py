@@ -17,7 +17,15 @@ drawing = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(drawing)
 ROOMS, MODULES, ARROWS = drawing.ROOMS, drawing.modules(), drawing.arrows()
 
-BASE = {"__init__", "__main__", "_arrays", "_inputs", "_x64", "errors"}  # all that stands outside the rooms
+BASE = {
+    "__init__",
+    "__main__",
+    "_arrays",
+    "_inputs",
+    "_shapes",
+    "_x64",
+    "errors",
+}  # all that stands outside the rooms
 # Methods of an object that lead to a module made for that object: the only imports against the way of the data.
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()

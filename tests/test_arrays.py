@@ -114,3 +114,18 @@ def test_nodes_that_were_made_before_jax_are_trees_when_it_is_there():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "2"
+
+
+def test_without_jaxtyping_labels_say_the_same_of_what_a_file_holds():
+    code = """
+import sys, numpy as np
+from horizonfree._shapes import Bool, Float
+assert "jaxtyping" not in sys.modules
+either = Float[np.ndarray, "S A"] | None
+fits = lambda x, hint: any(isinstance(x, y) for y in hint.__args__)
+for x in (np.ones((2, 3)), None, np.ones(2), np.ones((2, 3), int), 1.0):
+    print(fits(x, either))
+print(fits(np.ones(2, bool), Bool[np.ndarray, " S"]), fits(np.float64(1), Float[np.ndarray, ""]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "False", "False", "False", "True", "True"]

@@ -1,8 +1,7 @@
 """From the divergence of trajectories to what a plan can lose: NumPy in, NumPy out, or traced."""
 
-from jaxtyping import Float
-
 from horizonfree._arrays import Array, library
+from horizonfree._shapes import Float
 
 
 def gap(

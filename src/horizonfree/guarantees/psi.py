@@ -5,9 +5,8 @@
 k decreases, from infinity at -1 through 1/2 at 0, so psi(x) >= k(b) x^2 for x <= b.
 """
 
-from jaxtyping import Float
-
 from horizonfree._arrays import Array, library, repeat
+from horizonfree._shapes import Float
 
 NEWTON = 4  # steps to the inverse: exact to 12 digits by then
 

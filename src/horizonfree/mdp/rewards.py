@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from horizonfree._arrays import node
 from horizonfree._inputs import finite_rewards, integers, numbers, shown, whole
+from horizonfree._shapes import Bool, Float
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 

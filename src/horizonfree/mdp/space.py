@@ -10,10 +10,10 @@ The first state is fixed (`start`), or it is drawn from a known distribution (`i
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, leaf, library, node, static
 from horizonfree._inputs import numbers, whole
+from horizonfree._shapes import Bool, Float, Int
 from horizonfree.errors import KernelError, ShapeError
 
 _Array = TypeVar("_Array")  # JAX's or NumPy's

@@ -5,9 +5,9 @@ matrices.
 """
 
 import numpy as np
-from jaxtyping import Float
 
 from horizonfree._arrays import Array, library
+from horizonfree._shapes import Float
 
 UNROLLED = 16  # successors up to which XLA is faster with a sum written out than with small matrices
 

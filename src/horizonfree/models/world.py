@@ -7,9 +7,9 @@ from dataclasses import field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, leaf, node
+from horizonfree._shapes import Bool, Float, Int
 from horizonfree.mdp.space import Space
 
 # Actions [H, S], or their probabilities [H, S, A].

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 
 from horizonfree.errors import ShapeError
-from horizonfree.mdp.space import Kernel, check_space
+from horizonfree.mdp.space import TOLERANCE, Kernel, check_space
 from horizonfree.models.plain import rebuild
 from horizonfree.models.world import World
 
@@ -25,7 +25,7 @@ def kernel_of(world: World, statics: Mapping[str, Any], arrays: Mapping[str, np.
     """A kernel on the states and actions of a world; refuses successors that are none."""
     kernel = rebuild(Kernel, statics, arrays)
     _check_types(kernel)
-    succ, (_, S, A) = np.asarray(kernel.succ), world.space.sizes
+    succ, prob, (_, S, A) = np.asarray(kernel.succ), np.asarray(kernel.prob), world.space.sizes
     if (
         succ.shape[:2] != (S, A)
         or succ.min() < 0
@@ -33,6 +33,10 @@ def kernel_of(world: World, statics: Mapping[str, Any], arrays: Mapping[str, np.
         or (kernel.is_dense and succ.shape[2] != S)
     ):
         raise ShapeError(f"the kernel's lists {succ.shape} are not those of {S} states and {A} actions")
+    if not ((prob >= -TOLERANCE).all() and (prob.sum(-1) <= 1 + TOLERANCE).all()):
+        raise ShapeError(
+            "the kernel has probabilities that are none; rows of which nothing is known are zero"
+        )
     return kernel
 
 
@@ -64,7 +68,8 @@ def _check_types(made: Any) -> None:
             if dataclasses.is_dataclass(value):
                 look(value)
                 continue
-            kind = next((x for x in get_args(hint) or (hint,) if isinstance(value, x)), None)
+            kinds = getattr(hint, "__args__", None) or (hint,)
+            kind = next((x for x in kinds if isinstance(value, x)), None)
             letters = getattr(kind, "dim_str", "").split()
             if kind is None or any(sizes.setdefault(x, n) != n for x, n in zip(letters, np.shape(value))):
                 raise ShapeError(f"{field.name} is no {hint}, or is of another size than the rest")

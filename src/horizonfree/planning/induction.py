@@ -8,9 +8,9 @@ Ties go to the lowest action. A policy is an integer table [H, S] or action prob
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, backward, library
+from horizonfree._shapes import Bool, Float, Int
 from horizonfree.mdp.space import Kernel, Space
 
 TIE = 1e-10  # the slack of explorers, as a share: above rounding, below what matters

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from horizonfree._arrays import leaf
+from horizonfree._shapes import Float
 from horizonfree.guarantees.certificate import in_units
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward

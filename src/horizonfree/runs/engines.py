@@ -14,6 +14,7 @@ from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
 from horizonfree.explorers.on_host import chooser
 from horizonfree.mdp.rollout import UNSEEN, Sampler
+from horizonfree.mdp.space import Kernel
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.run import Run
 
@@ -27,10 +28,16 @@ _block = eqx.filter_jit(simulate_block)
 _absorb = eqx.filter_jit(absorb)
 
 
+@jax.jit
+def _sampler(kernel: Kernel) -> Sampler:
+    """At once: operation by operation, each would be compiled, or loaded, by itself."""
+    return Sampler.of(kernel)
+
+
 def simulated(run: Run, explorer: Explorer) -> Engine:
     """Compiled blocks of a problem that simulates itself."""
     model, truth = to_device((run.problem.model, run.problem.truth))
-    sampler = Sampler.of(to_device(run.problem.kernel()))
+    sampler = _sampler(run.problem.kernel())
     key = jax.random.key(run.seed)
     choose_here = chooser(explorer, run.problem.model)
 

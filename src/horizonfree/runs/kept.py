@@ -71,7 +71,6 @@ def read(path: Any, delta: float) -> Kept | None:
 def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     world = world_of(header["class"], header["world"], under(arrays, "world."))
     kernel = kernel_of(world, header["kernel"], under(arrays, "kernel."))
-    check_kernel(kernel)
     words, (S, A, n) = header["said"], world.space.succ.shape
     said = Said(
         delta=float(words["delta"]),

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from horizonfree._inputs import whole
+from horizonfree._shapes import Float, Int
 from horizonfree.errors import ShapeError
 from horizonfree.guarantees.certificate import Certificate, round_down, round_up, surely_of
 from horizonfree.mdp.space import Kernel

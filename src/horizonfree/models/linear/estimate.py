@@ -1,8 +1,7 @@
 """The estimate of one bet and how sure of it we are: NumPy in, NumPy out, or traced. widths.py computes it."""
 
-from jaxtyping import Bool, Float
-
 from horizonfree._arrays import Array, Leaf, library, node
+from horizonfree._shapes import Bool, Float
 
 
 @node

@@ -22,9 +22,8 @@ Written for NumPy and for JAX alike.
 
 import dataclasses
 
-from jaxtyping import Bool, Float
-
 from horizonfree._arrays import Array, backward, library, node, put
+from horizonfree._shapes import Bool, Float
 from horizonfree.mdp.space import Space
 from horizonfree.models.linear.estimate import Fit
 from horizonfree.models.world import Bounds, Policy, probabilities

@@ -1,8 +1,7 @@
 """What bounds for one reward are made of, in a linear MDP: the estimate, and its radii for all rewards and for some."""
 
-from jaxtyping import Bool, Float
-
 from horizonfree._arrays import Array, Leaf, library, node
+from horizonfree._shapes import Bool, Float
 from horizonfree.mdp.space import Space
 from horizonfree.models.linear.estimate import Fit
 from horizonfree.models.linear.tangent import reward_bounds

@@ -16,9 +16,8 @@ difference of their values: what they have in common cancels. docs/certificates.
 A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Written for NumPy and for JAX alike.
 """
 
-from jaxtyping import Bool, Float, Int
-
 from horizonfree._arrays import Array, Leaf, backward, library, mapped, node
+from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.space import Space
 from horizonfree.models.norms import length, opnorm, outer

@@ -3,9 +3,8 @@
 NumPy in, NumPy out, or traced.
 """
 
-from jaxtyping import Bool, Float, Int
-
 from horizonfree._arrays import Array, Leaf, library, node, static
+from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.psi import curvature, psi_inverse
 from horizonfree.mdp.space import Space
 from horizonfree.models.tabular.support import highest_mean

@@ -11,9 +11,8 @@ kept. With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log
 no digits.
 """
 
-from jaxtyping import Float
-
 from horizonfree._arrays import Array, library, repeat
+from horizonfree._shapes import Float
 
 NEWTON = 5  # lams that are tried: exact to 12 digits by then
 NEAR = 1e-12  # lam stays so far above the top, as a share of the way there

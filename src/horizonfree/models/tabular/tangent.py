@@ -16,9 +16,9 @@ Written for NumPy and for JAX alike.
 """
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array, Leaf, add, backward, library, mapped, node
+from horizonfree._shapes import Float, Int
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.norms import length

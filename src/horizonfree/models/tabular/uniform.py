@@ -10,9 +10,9 @@ transition touches no reward.
 """
 
 import numpy as np
-from jaxtyping import Float
 
 from horizonfree._arrays import Array, Leaf, each, library, node, repeat
+from horizonfree._shapes import Float
 from horizonfree.mdp.space import Kernel, Space
 
 ETAS = tuple(np.geomspace(2e-3, 0.6, 30).tolist())
