@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 LONG = 12  # entries of a list that is written out
-CHANCE = 0.2  # seeds of one explorer differ by so much (a deviation of 4 to 8 % each, experiments/certificates)
+CHANCE = (
+    0.2  # seeds of one explorer differ by so much (a deviation of 4 to 8 % each, experiments/certificates)
+)
 
 
 def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
