@@ -84,8 +84,9 @@ export function makeBoard(canvas, problem, events) {
     context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
     const move = ARROWS[name];
     if (!move) {
-      const text = size > 52 ? name : name.split(" ").pop().slice(0, size > 34 ? 4 : 2);
       context.font = `${Math.min(14, Math.round(size * 0.32))}px system-ui, sans-serif`;
+      const isWide = context.measureText(name).width > 0.7 * size; // it must fit into the ring of a start
+      const text = isWide ? name.split(" ").pop().slice(0, size > 34 ? 4 : 2) : name;
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillText(text, cx, cy);

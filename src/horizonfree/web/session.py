@@ -141,7 +141,7 @@ class Session:
         """The share of its steps that the plan spends in each state, in the estimated world."""
         problem = self.run.problem
         spent = visits(plan.kernel, plan.policy, _beginning(problem.space, start).initial)
-        return spent.sum(axis=(0, 2)) / problem.horizon
+        return np.asarray(spent.sum(axis=(0, 2)) / problem.horizon)
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""
