@@ -8,7 +8,7 @@ import pytest
 from horizonfree import report
 from horizonfree.errors import OptionError
 from horizonfree.report import facts as ft
-from horizonfree.report import history
+from horizonfree.report import history, page
 from horizonfree.report.page import summary
 from horizonfree.runs.run import Run
 
@@ -28,8 +28,23 @@ def test_a_comparison_ranks_by_what_is_proved(tmp_path: Path, pair: dict[str, Ru
         assert row["certified_gap"] == pair[row["run"]].certificate().eps
     best = min(rows, key=lambda row: row["certified_gap"])["run"]
     page = stands_alone(report.write_comparison(pair, tmp_path / "c.html").read_text(encoding="utf-8"))
+    smallest, other = sorted(row["certified_gap"] for row in rows)
+    assert other > 1.2 * smallest
     assert f"{best} has the smallest" in page.text
+    assert "One run each, seeds 0, 0" in page.text
     assert "different problems" not in page.text
+
+
+def test_runs_that_chance_may_order_have_no_winner(tmp_path: Path, run: Run) -> None:
+    """The same run twice, and gaps that differ by 19 and by 21 percent."""
+    text = report.write_comparison({"one": run, "two": run}, tmp_path / "c.html").read_text(encoding="utf-8")
+    assert "one, two have the smallest" in stands_alone(text).text
+    assert 'class="best"' not in text
+    found = {name: ft.facts(run) for name in ("one", "two")}
+    eps = found["one"].certificate.eps
+    for times, ahead in ((1.19, ["one", "two"]), (1.21, ["one"])):
+        certificate = replace(found["two"].certificate, eps=times * eps)
+        assert page._ahead(found | {"two": replace(found["two"], certificate=certificate)}) == ahead
 
 
 def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) -> None:

@@ -1,5 +1,6 @@
 """The page of a report: it says what matters and stands alone."""
 
+import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.page import bound, number
 from horizonfree.runs.run import Run
@@ -67,6 +69,42 @@ def test_a_report_says_what_matters_and_stands_alone(
         assert "without a reward" not in page.text
         assert "never saw" not in page.text
         assert "known while exploring" not in page.text
+
+
+def test_every_figure_says_what_is_seen(tmp_path: Path, run: Run) -> None:
+    """Its alternative text has the numbers that it shows."""
+    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+    told = [html.unescape(label) for label in re.findall(r'<svg role="img" aria-label="([^"]*)"', text)]
+    assert len(told) == len(report.figures(run))
+    for shown in (
+        f"{run.certificate().eps:.3g} after {run.episodes:,}",
+        f"{run.weights[0]:.3g}, from",
+        "Visits of",
+    ):
+        assert sum(shown in label for label in told) == 1
+    assert sum("First action at the start" in label for label in told) == 3
+
+
+def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run) -> None:
+    drawn, found = report.figures(run), ft.facts(run)
+    for i, example in enumerate(found.examples):
+        bar = drawn[f"plan-{i + 1}"].axes[1]
+        low, high = (float(label.get_text()) for label in bar.get_xticklabels())
+        assert low == pytest.approx(example.V.min(), rel=5e-3)
+        assert high == pytest.approx(example.V.max(), rel=5e-3)
+        (mesh,) = drawn[f"plan-{i + 1}"].axes[0].collections
+        assert mesh.get_array().min() == 0
+        assert mesh.get_array().max() == 1
+
+
+def test_both_charts_of_losses_have_one_scale(run: Run) -> None:
+    left, right = report.figures(run)["gap"].axes
+    assert left.get_ylim() == right.get_ylim()
+    assert left.get_yscale() == right.get_yscale() == "log"
+    assert left.get_ylabel() == "loss, of a total of 1"
+    for axis in (left, right):
+        for line in axis.lines:
+            assert axis.get_ylim()[0] < min(line.get_ydata()) <= max(line.get_ydata()) < axis.get_ylim()[1]
 
 
 def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:

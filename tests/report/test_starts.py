@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.patches import Circle
 
 import horizonfree as hf
 from horizonfree import report
@@ -33,8 +34,8 @@ def page_of(run: Run, folder: Path) -> Page:
 
 def rings(run: Run, name: str) -> list[list[float]]:
     """The cells with a ring in the first map of a figure."""
-    (marks,) = (x for x in report.figures(run)[name].axes[0].lines if x.get_marker() == "o")
-    return np.asarray(marks.get_xydata()).tolist()
+    patches = report.figures(run)[name].axes[0].patches
+    return [list(ring.center) for ring in patches if isinstance(ring, Circle)]
 
 
 @pytest.mark.parametrize("name", ["states", "plan-1"])

@@ -17,7 +17,7 @@ import horizonfree as hf
 from horizonfree import web
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import make_explorer
-from horizonfree.planning import evaluate
+from horizonfree.planning import evaluate, visits
 from horizonfree.runs.run import Run
 from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
 from horizonfree.web.session import PLANS, Painting, Session, drawing
@@ -57,6 +57,8 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
     V = evaluate(plan.kernel, reward, plan.policy)
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
+    spent = visits(plan.kernel, plan.policy, run.problem.start).sum(axis=(0, 2)) / 8
+    np.testing.assert_allclose(answer["occupancy"], spent, atol=1e-6)
 
 
 def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, run: Run) -> None:

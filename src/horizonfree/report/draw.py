@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree.problems.problem import Problem
 from horizonfree.report.facts import Example, Facts, is_wide, ringed
@@ -23,6 +23,7 @@ MOST_ARROWS = 1600  # cells; beyond, arrows are specks
 MOST_WEIGHTS = 24  # intervals that one figure can hold
 SMALLEST = 1e-6  # gaps below this are drawn there
 WIDTH = 7.2  # inches
+BAR = 0.45  # inches for the bar below a map
 
 
 def figure(height: float, columns: int = 1, rows: int = 1, width: float = WIDTH) -> tuple["Figure", Any]:
@@ -39,7 +40,7 @@ def gaps(
     worst_goal: str,
     ahead: Sequence[tuple[float, float]] = (),
 ) -> "Figure":
-    """The certified gap against episodes, and beside it the true one where it is known; one line per run.
+    """The certified gap against episodes, and beside it the true one where it is known, on one scale; one line per run.
 
     `worst_goal` says what the true one is the loss at. `ahead`: a forecast, in place of the true gap.
     """
@@ -60,11 +61,15 @@ def gaps(
     for ax in axes.flat:
         ax.set(xscale="log", xlabel="episodes")
         plain(ax.xaxis, spread(ticks))
-    axes[0, 0].set(title="proved: at most this is lost, any reward", ylim=(0, 1.06))
-    axes[0, 0].axhline(1, color=MUTED, linewidth=0.8, zorder=0)
+    lowest = min(line.get_ydata().min() for ax in axes.flat for line in ax.lines)
+    bottom = math.floor(math.log10(max(lowest, SMALLEST)))
+    for ax in axes.flat:
+        ax.axhline(1, color=MUTED, linewidth=0.8, zorder=0)
+        ax.set(yscale="log", ylim=(10.0 ** min(bottom, -1) / 1.5, 1.5))
+        plain(ax.yaxis, [10.0**power for power in range(min(bottom, -1), 1)])
+    axes[0, 0].set(title="proved: at most this is lost, any reward", ylabel="loss, of a total of 1")
     if has_truth:
-        axes[0, 1].set(title=f"really lost, at the {worst_goal}", yscale="log", ylim=(SMALLEST / 2, 1.5))
-        plain(axes[0, 1].yaxis, [10.0**power for power in range(-6, 1)])
+        axes[0, 1].set(title=f"really lost, at the {worst_goal}")
     if len(histories) > 1:
         axes[0, 0].legend(loc="lower left", fontsize=8.5)
     return fig
@@ -79,10 +84,10 @@ def records(facts: Facts) -> "Figure | None":
         return None
     columns = min(3, len(shown))
     lines = math.ceil(len(shown) / columns)
-    fig, axes = figure(1.7 * lines, columns, lines)
+    fig, axes = figure(1.9 * lines, columns, lines)
     for ax, (name, x) in zip(axes.flat, shown.items()):
         ax.plot(np.arange(1, len(x) + 1), x, color=ACCENT, linewidth=1.1)
-        ax.set_title(written(name.replace("_", " ")))
+        ax.set(title=written(name.replace("_", " ")), xlabel="episode")
         if (x > 0).all() and x.max() > 50 * x.min():
             ax.set_yscale("log")
     for ax in axes.flat[len(shown) :]:
@@ -93,19 +98,21 @@ def records(facts: Facts) -> "Figure | None":
 def states(facts: Facts) -> "Figure":
     """Visits and what is still in doubt, state by state: as maps, or as bars where states have no cells."""
     titles = "visits", "how far a probability may be off"
-    share = facts.visits.astype(float), facts.doubt
+    share, units = (facts.visits.astype(float), facts.doubt), ("steps", "probability")
     if not facts.has_cells:
-        fig, axes = figure(3.2, 1, 2)
-        for ax, title, x, color in zip(axes[:, 0], titles, share, (ACCENT, WARM)):
+        fig, axes = figure(3.4, 1, 2)
+        for ax, title, x, unit, color in zip(axes[:, 0], titles, share, units, (ACCENT, WARM)):
             ax.bar(np.arange(len(x)), np.nan_to_num(x), color=color, width=0.85)
-            ax.set(title=title, xlabel="state")
+            ax.set(title=title, xlabel="state", ylabel=unit)
         return fig
-    fig, axes = figure(_height(facts.problem, WIDTH / 2) + 0.6, 2)
-    for ax, title, x, color in zip(axes[0], titles, share, (ACCENT, WARM)):
+    side_by_side = 1 if facts.is_wide else 2
+    height = _height(facts.problem, WIDTH / side_by_side) + BAR
+    fig, axes = figure(height * (2 // side_by_side), side_by_side, 2 // side_by_side)
+    for ax, title, x, unit, color in zip(axes.flat, titles, share, units, (ACCENT, WARM)):
         top = float(np.nanmax(x)) if np.isfinite(x).any() else 0.0
         board(ax, facts.problem, x / (top or 1.0), color)
-        least = "0" if title == "visits" else "exact"
-        ax.set_title(f"{title}\nfrom {least} (pale) to {top:.3g}", fontsize=9.5)
+        ax.set_title(title, fontsize=9.5)
+        scale(ax, color, 0, top, unit)
     return fig
 
 
@@ -114,13 +121,32 @@ def plan(problem: Problem, example: Example) -> "Figure | None":
     if problem.layout.get("cells") is None:
         return None
     width = WIDTH if is_wide(problem) else WIDTH / 3
-    fig, ((ax,),) = figure(_height(problem, width), width=width)
-    top = float(example.V.max()) or 1.0
-    board(ax, problem, example.V / top, ACCENT)
-    _actions(ax, problem, example.policy, example.V / top)
+    fig, ((ax,),) = figure(_height(problem, width) + BAR, width=width)
+    low, high = float(example.V.min()), float(example.V.max())
+    shades = (example.V - low) / (high - low) if high > low else np.ones_like(example.V)
+    board(ax, problem, shades, ACCENT)
+    _actions(ax, problem, example.policy, shades, example.V > 1e-9 * high)
     for s in example.states:
         _outline(ax, problem.layout["cells"][s])
+    scale(ax, ACCENT, low, high, "value")
     return fig
+
+
+def scale(ax: Any, color: str, low: float, high: float, unit: str) -> None:
+    """A bar below a map that says which number each shade stands for."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    if not high > low:
+        return
+    shades = ScalarMappable(Normalize(low, high), colormap(color))
+    bar = ax.get_figure().colorbar(
+        shades, ax=ax, orientation="horizontal", fraction=0.05, pad=0.03, aspect=40
+    )
+    digits = next((d for d in range(3, 9) if f"{low:.{d}g}" != f"{high:.{d}g}"), 9)
+    bar.set_ticks([low, high], labels=[f"{low:.{digits}g}", f"{high:.{digits}g}"], fontsize=7.5)
+    bar.set_label(unit, fontsize=7.5, labelpad=-8)
+    bar.outline.set_visible(False)
 
 
 def weights(facts: Facts) -> "Figure | None":
@@ -145,6 +171,8 @@ def weights(facts: Facts) -> "Figure | None":
 
 def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> None:
     """States as cells, each in a shade of a colour for x in [0, 1]; nan is left empty; starts have rings."""
+    from matplotlib.patches import Circle
+
     cells = np.asarray(problem.layout["cells"])
     columns, lines = (cells.max(axis=0) + 1).tolist()
     image = np.full((lines, columns), np.nan)
@@ -156,20 +184,26 @@ def board(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) -> 
     ax.pcolormesh(*edges, np.ma.masked_invalid(image), **shades, **border)
     ax.set(aspect="equal", xlim=(-0.5, columns - 0.5), ylim=(lines - 0.5, -0.5))
     ax.set_axis_off()
-    rings = cells[[s for s in ringed(problem) if s < len(cells)]]
-    size = _mark(ax, columns)
-    ax.plot(*rings.T, "o", markersize=size, markerfacecolor="none", color=INK, markeredgewidth=1.0)
+    for s in ringed(problem):
+        if s < len(cells):  # around an arrow or a word, not through it
+            ax.add_patch(Circle(cells[s].tolist(), 0.43, fill=False, color=INK, linewidth=1.0))
 
 
-def _actions(ax: Any, problem: Problem, policy: Int[np.ndarray, " S"], x: Float[np.ndarray, " S"]) -> None:
-    """The action of every state that has something to gain."""
+def _actions(
+    ax: Any,
+    problem: Problem,
+    policy: Int[np.ndarray, " S"],
+    x: Float[np.ndarray, " S"],
+    gains: Bool[np.ndarray, " S"],
+) -> None:
+    """The action of every state that has something to gain, on its shade x."""
     cells = np.asarray(problem.layout["cells"])
     if len(cells) > MOST_ARROWS:
         return
     names = problem.layout.get("actions") or [str(a) for a in range(problem.num_actions)]
     columns = int(cells[:, 0].max()) + 1
     letters = max(1, int(2 * _mark(ax, columns) / 5)) if len(cells) > columns else 8
-    for s in np.flatnonzero(x[: len(cells)] > 1e-9):
+    for s in np.flatnonzero(gains[: len(cells)]):
         color = ON if x[s] > 0.55 else INK
         name = str(names[policy[s]])
         if name not in ARROWS:
@@ -194,8 +228,8 @@ def _outline(ax: Any, cell: Int[np.ndarray, " 2"]) -> None:
 
 def _mark(ax: Any, columns: int) -> float:
     """Half a cell, in points."""
-    figure = ax.get_figure()
-    return min(14.0, 36.0 * float(figure.get_size_inches()[0]) / len(figure.axes) / columns)
+    side_by_side = int(ax.get_subplotspec().get_gridspec().ncols)
+    return min(14.0, 36.0 * float(ax.get_figure().get_size_inches()[0]) / side_by_side / columns)
 
 
 def _height(problem: Problem, width: float) -> float:

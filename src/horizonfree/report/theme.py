@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,8 +94,10 @@ def written(text: str) -> str:
     return f"\u200b{shown}" if shown.startswith("_") else shown or " "
 
 
-def inline_svg(figure: "Figure", name: str) -> str:
+def inline_svg(figure: "Figure", name: str, told: str = "") -> str:
     """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations.
+
+    told: what is seen, for those who do not see it; without it the name.
 
     What is called "is-NAME" (its gid) becomes of the class NAME.
     """
@@ -104,7 +107,8 @@ def inline_svg(figure: "Figure", name: str) -> str:
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{name}"', 1)
+    label = escape(_CONTROL.sub("?", told or name))
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def to_svg(figure: "Figure", name: str) -> str:

@@ -13,42 +13,51 @@ export function makeBoard(canvas, problem, events) {
   const stateAt = new Int32Array(columns * lines).fill(-1);
   cells.forEach(([x, y], s) => (stateAt[y * columns + x] = s));
   const context = canvas.getContext("2d");
-  let size = 0, cursor = start < 0 ? reachable[0] : start, last = null, shown = null, colors = palette();
+  let size = 0, tall = 0, cursor = start < 0 ? reachable[0] : start, last = null, shown = null, colors = palette();
 
   function fit() {
     const room = canvas.parentElement.clientWidth;
     const height = Math.max(240, window.innerHeight * 0.74);
     size = Math.max(2, Math.floor(Math.min(room / columns, height / lines, 96)));
+    tall = lines > 1 ? size : Math.floor(Math.max(size, Math.min(height * 0.4, 260))); // a chain is drawn as columns
     const ratio = window.devicePixelRatio || 1;
     canvas.style.width = `${size * columns}px`;
-    canvas.style.height = `${size * lines}px`;
+    canvas.style.height = `${tall * lines}px`;
     canvas.width = size * columns * ratio;
-    canvas.height = size * lines * ratio;
+    canvas.height = tall * lines * ratio;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     if (shown) draw(shown);
   }
 
   function draw(view) {
     shown = view;
-    context.clearRect(0, 0, size * columns, size * lines);
+    context.clearRect(0, 0, size * columns, tall * lines);
     const gap = size > 6 ? 1 : 0;
     cells.forEach(([x, y], s) => {
       const share = view.shade(s);
-      context.fillStyle = mix(colors.cell, colors.accent, share);
-      context.fillRect(x * size, y * size, size - gap, size - gap);
+      fill(x, y, share, gap);
       if (view.weights[s] > 0) paint(x, y, view.weights[s]);
       if (view.policy && size >= SMALL && view.values[s] > 1e-9) action(x, y, actions[view.policy[s]], share);
     });
-    view.starts.forEach((s) => mark(cells[s], 0.34, colors.ink));
+    view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
     if (document.activeElement === canvas) {
       const [x, y] = cells[cursor];
       context.strokeStyle = colors.ink;
       context.lineWidth = 2;
       context.setLineDash([4, 3]);
-      context.strokeRect(x * size + 1.5, y * size + 1.5, size - 4, size - 4);
+      context.strokeRect(x * size + 1.5, y * tall + 1.5, size - 4, tall - 4);
       context.setLineDash([]);
     }
+  }
+
+  // A cell in its shade; of a chain a column whose height is the share as well.
+  function fill(x, y, share, gap) {
+    const rise = lines > 1 ? tall - gap : Math.round(share * (tall - gap));
+    context.fillStyle = colors.cell;
+    context.fillRect(x * size, y * tall, size - gap, tall - gap);
+    context.fillStyle = mix(colors.cell, colors.accent, share);
+    context.fillRect(x * size, (y + 1) * tall - gap - rise, size - gap, rise);
   }
 
   function paint(x, y, weight) {
@@ -56,27 +65,28 @@ export function makeBoard(canvas, problem, events) {
     context.globalAlpha = 0.35 + 0.65 * weight;
     context.strokeStyle = colors.warm;
     context.lineWidth = width;
-    context.strokeRect(x * size + width / 2, y * size + width / 2, size - 1 - width, size - 1 - width);
+    context.strokeRect(x * size + width / 2, y * tall + width / 2, size - 1 - width, tall - 1 - width);
     context.globalAlpha = 1;
     if (weight < 1 && size >= 30) {
       const w = size * 0.44, h = size * 0.25;
       context.fillStyle = colors.warm;
-      context.fillRect((x + 1) * size - 1 - w, (y + 1) * size - 1 - h, w, h);
+      context.fillRect((x + 1) * size - 1 - w, (y + 1) * tall - 1 - h, w, h);
       context.fillStyle = colors.on;
       context.font = `${Math.round(size * 0.19)}px system-ui, sans-serif`;
       context.textAlign = "center";
       context.textBaseline = "middle";
-      context.fillText(String(weight), (x + 1) * size - 1 - w / 2, (y + 1) * size - 1 - h / 2);
+      context.fillText(String(weight), (x + 1) * size - 1 - w / 2, (y + 1) * tall - 1 - h / 2);
     }
   }
 
   function action(x, y, name, share) {
-    const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * size - 0.5;
+    const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
     context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
     const move = ARROWS[name];
     if (!move) {
-      const text = size > 52 ? name : name.split(" ").pop().slice(0, size > 34 ? 4 : 2);
       context.font = `${Math.min(14, Math.round(size * 0.32))}px system-ui, sans-serif`;
+      const isWide = context.measureText(name).width > 0.7 * size; // it must fit into the ring of a start
+      const text = isWide ? name.split(" ").pop().slice(0, size > 34 ? 4 : 2) : name;
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillText(text, cx, cy);
@@ -99,14 +109,14 @@ export function makeBoard(canvas, problem, events) {
     context.strokeStyle = color;
     context.lineWidth = Math.max(1, size * 0.035);
     context.beginPath();
-    context.arc((x + 0.5) * size - 0.5, (y + 0.5) * size - 0.5, size * radius, 0, 2 * Math.PI);
+    context.arc((x + 0.5) * size - 0.5, (y + 0.5) * tall - 0.5, size * radius, 0, 2 * Math.PI);
     context.stroke();
   }
 
   // The states passed so far and the agent, at a position that may lie between two steps.
   function trail(path, at) {
     const h = Math.floor(at), rest = at - h;
-    const middle = (s) => cells[s].map((c) => (c + 0.5) * size - 0.5);
+    const middle = (s) => [(cells[s][0] + 0.5) * size - 0.5, (cells[s][1] + 0.5) * tall - 0.5];
     const [ax, ay] = middle(path[h]), [bx, by] = middle(path[Math.min(h + 1, path.length - 1)]);
     const x = ax + rest * (bx - ax), y = ay + rest * (by - ay);
     context.strokeStyle = colors.warm;
@@ -128,7 +138,7 @@ export function makeBoard(canvas, problem, events) {
 
   function cellOf(event) {
     const box = canvas.getBoundingClientRect();
-    return [Math.floor((event.clientX - box.left) / size), Math.floor((event.clientY - box.top) / size)];
+    return [Math.floor((event.clientX - box.left) / size), Math.floor((event.clientY - box.top) / tall)];
   }
   const state = ([x, y]) => (x >= 0 && y >= 0 && x < columns && y < lines ? stateAt[y * columns + x] : -1);
 

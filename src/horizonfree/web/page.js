@@ -3,7 +3,7 @@
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { bound, count, interval, least, most, number, origin, promised } from "/words.js";
+import { apart, bound, count, interval, least, most, number, origin, promised } from "/words.js";
 
 const PATIENCE = 150; // milliseconds before the page says that it is waiting
 const PACE = 280; // milliseconds of a step when an episode is played
@@ -125,6 +125,7 @@ function tell() {
 function describe(s) {
   const parts = [world.place(s), `reward ${number(painted.weights[s])}`];
   if (!problem.isReachable.has(s)) parts.push("cannot be reached within an episode");
+  if (answer) parts.push(`${percent(answer.occupancy[s])} of the time`);
   if (answer) parts.push(`value ${number(answer.values[s])}`, answer.values[s] > 1e-9 ? problem.actions[answer.policy[s]] : "nothing to gain");
   return parts.join(" · ");
 }
@@ -218,17 +219,26 @@ function controls() {
 const isDrawn = () => painted.start < 0;
 const starts = () => (isDrawn() ? problem.starts : [painted.start]); // those to mark
 
-// Colours run from the lowest value to the highest, or from 0 where these are nearly equal.
+const showsTime = () => Boolean(problem.cells) && document.querySelector("input[name=shows]:checked").value === "time";
+const percent = (share) => `${number(100 * share)} %`;
+
+// Colours run from no time to the longest, or from the lowest value of the step to the highest; all full where these are equal.
 function scale() {
-  const high = answer ? most(answer.values) : 0, low = answer ? least(answer.values) : 0;
-  return { low: high - low > 0.05 * high ? low : 0, high };
+  if (!answer) return { of: () => 0, low: "value", high: "" };
+  const shown = showsTime() ? answer.occupancy : answer.values;
+  const low = showsTime() ? 0 : least(shown), high = most(shown);
+  const of = (s) => (high > low ? (shown[s] - low) / (high - low) : Number(high > 0));
+  if (showsTime()) return { of, low: "time: 0", high: `${percent(high)} of the steps` };
+  const [from, to] = apart(low, high);
+  return { of, low: `value ${from}`, high: to };
 }
 
 function draw() {
-  const { low, high } = scale();
-  const shade = (s) => (high > 0 ? (answer.values[s] - low) / (high - low) : 0);
   const path = position === null || !answer ? null : answer.episode;
-  world.draw({ ...painted, starts: starts(), shade, values: answer?.values, policy: answer?.policy, path, at: position ?? 0 });
+  const policy = showsTime() ? null : answer?.policy;
+  world.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, policy, path, at: position ?? 0 });
+  $("low").textContent = scale().low;
+  $("high").textContent = scale().high;
   tell();
 }
 
@@ -240,13 +250,8 @@ function show() {
     $("value").textContent = "–";
     $("proof").textContent = "Paint a reward to begin.";
     $("between").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
-    $("low").textContent = "value";
-    $("high").textContent = "";
     return;
   }
-  const { low, high } = scale();
-  $("low").textContent = `value ${number(low)}`;
-  $("high").textContent = number(high);
   $("value").textContent = number(answer.value);
   $("value-of").textContent =
     painted.when === "end" ? "on average at the end, of at most 1" : "on average along the way, of at most 1";
@@ -337,6 +342,7 @@ function listen() {
     painted.when = input.value;
     changed();
   }));
+  document.querySelectorAll("input[name=shows]").forEach((input) => (input.onchange = draw));
   $("step").oninput = () => {
     stop();
     painted.step = Number($("step").value);

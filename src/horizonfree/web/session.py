@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from horizonfree._x64 import leaf
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import Space
-from horizonfree.planning import evaluate
+from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import simulate_kernel, true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
@@ -97,6 +97,7 @@ class Session:
             "step": step,
             "policy": plan.policy[step].tolist(),
             "values": np.round(V[step], 6).tolist(),
+            "occupancy": np.round(self.occupancy(plan, start), 6).tolist(),
             "value": float(_beginning(self.run.problem.space, start).at_start(V[0])),
             # What is proved is about the problem's own start.
             "value_low": plan.value_low if is_home else None,
@@ -135,6 +136,12 @@ class Session:
         kernel = plan.kernel if problem.truth is None else problem.kernel()
         space = _beginning(problem.space, start)
         return np.asarray(simulate_kernel(kernel, space, plan.policy, seed=seed).s[0])
+
+    def occupancy(self, plan: Plan, start: int) -> Float[np.ndarray, " S"]:
+        """The share of its steps that the plan spends in each state, in the estimated world."""
+        problem = self.run.problem
+        spent = visits(plan.kernel, plan.policy, _beginning(problem.space, start).initial)
+        return np.asarray(spent.sum(axis=(0, 2)) / problem.horizon)
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""

@@ -11,6 +11,15 @@ export function number(x) {
   return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
 }
 
+// Two numbers with as many digits as tell them apart, if eight do.
+export function apart(low, high) {
+  for (let digits = 4; digits < 9 && number(low) === number(high); digits++) {
+    const [from, to] = [low, high].map((x) => x.toPrecision(digits));
+    if (from !== to) return [from, to];
+  }
+  return [number(low), number(high)];
+}
+
 // A bound for people: rounded up, so that what is said stays true; tiny ones with an exponent.
 export function bound(x) {
   if (x <= 0) return "0";

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.planning import evaluate
+from horizonfree.planning import evaluate, visits
 
 from .conftest import Playground, settled, until
 
@@ -81,6 +81,24 @@ def test_a_fast_hand_leaves_no_gaps_and_a_second_stroke_erases(grid: Playground,
     page.locator("input[name=brush][value='0']").check(force=True)
     drag(page, 63)
     assert painted(page) == "36x0.5,45,54"
+
+
+def test_where_the_plan_spends_its_time_is_shown_first(grid: Playground, visit: Visit) -> None:
+    """The legend has the longest time; on request the lowest and the highest value of the step."""
+    page = visit(f"{grid.address}#when=end&paint=36")
+    settled(page)
+    found, problem = plan(grid, [36]), grid.run.problem
+    time = visits(found.kernel, found.policy, problem.start).sum(axis=(0, 2)) / problem.horizon
+    assert page.inner_text("#low") == "time: 0"
+    said = re.fullmatch(r"([\d.]+) % of the steps", page.inner_text("#high"))
+    assert said
+    assert float(said[1]) == pytest.approx(100 * time.max(), rel=6e-3)
+    page.mouse.move(*cell(page, 9))
+    assert re.search(r"([\d.]+) % of the time", page.inner_text("#here"))
+    page.locator("input[name=shows][value=actions]").check(force=True)
+    V = evaluate(found.kernel, hf.goal(problem, 36), found.policy)[0]
+    assert float(page.inner_text("#low").removeprefix("value ")) == pytest.approx(V.min(), rel=6e-3, abs=1e-6)
+    assert float(page.inner_text("#high")) == pytest.approx(V.max(), rel=6e-3)
 
 
 def test_undo_redo_clear_and_fill(grid: Playground, visit: Visit) -> None:

@@ -22,7 +22,7 @@ RINGS = """() => {
   const ink = getComputedStyle(document.documentElement).getPropertyValue('--ink').trim();
   const { data } = board.getContext('2d').getImageData(0, 0, board.width, board.height);
   const colour = (x, y) => [...data.slice(4 * (y * board.width + x), 4 * (y * board.width + x) + 3)];
-  const top = (s) => colour(Math.floor((s % 4 + 0.5) * size), Math.floor((Math.floor(s / 4) + 0.16) * size));
+  const top = (s) => colour(Math.floor((s % 4 + 0.5) * size), Math.floor((Math.floor(s / 4) + 0.07) * size));
   const hex = (rgb) => '#' + rgb.map((part) => part.toString(16).padStart(2, '0')).join('');
   return [...Array(16).keys()].filter((s) => hex(top(s)) === ink);
 }"""

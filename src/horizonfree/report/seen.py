@@ -1,0 +1,79 @@
+"""What the figures of a report show, in words, for readers who do not see them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from horizonfree.report.facts import Example, Facts, place
+from horizonfree.report.history import Moment
+
+
+def seen(found: Facts) -> dict[str, str]:
+    """An alternative text for every figure of the report by its name."""
+    told = {
+        "gap": of_gaps(
+            {found.explorer: found.history}, found.has_truth and not found.ahead, found.worst_goal
+        ),
+        "states": _states(found),
+        "weights": _weights(found),
+        "records": _records(found),
+    }
+    return told | {f"plan-{i + 1}": _plan(found, x) for i, x in enumerate(found.examples)}
+
+
+def of_gaps(histories: Mapping[str, Sequence[Moment]], has_truth: bool, worst_goal: str) -> str:
+    """The certified gap at the last number of episodes, and where it came from."""
+    parts = []
+    for name, history in histories.items():
+        first, last = history[0], history[-1]
+        since = "" if len(history) == 1 else f", from {first.eps:.3g} after {first.episodes:,}"
+        true = f"; really lost at the {worst_goal}: {max(last.true_gap, 0):.2g}" if has_truth else ""
+        parts.append(
+            f"{name}: proved for any reward {last.eps:.3g} after {last.episodes:,} episodes{since}{true}"
+        )
+    return "Loss against episodes, logarithmic. " + ". ".join(parts) + "."
+
+
+def _states(found: Facts) -> str:
+    visited, most = int((found.visits > 0).sum()), int(found.visits.argmax())
+    text = (
+        f"Visits of the states: {visited} of {found.problem.num_states} were visited, "
+        f"{place(found.problem, most)} most often ({found.visits[most]:,} steps)."
+    )
+    if not np.isfinite(found.doubt).any():
+        return text
+    unsure = int(np.nanargmax(found.doubt))
+    where = f"most, {found.doubt[unsure]:.3g}, in {place(found.problem, unsure)}"
+    return f"{text} How far a transition probability may be off: {where}."
+
+
+def _weights(found: Facts) -> str:
+    x = found.intervals
+    if x is None:
+        return ""
+    shown = np.flatnonzero(x.is_learnable)[:12]
+    each = [f"weight {i} {x.estimate[i]:.3g}, from {x.low[i]:.3g} to {x.high[i]:.3g}" for i in shown]
+    return "Estimated weights with their intervals: " + "; ".join(each) + "."
+
+
+def _records(found: Facts) -> str:
+    each = [
+        f"{name.replace('_', ' ')} from {x[0]:.3g} to {x[-1]:.3g}"
+        for name, x in found.records.items()
+        if len(x)
+    ]
+    return "What the explorer reported, first and last episode: " + "; ".join(each) + "."
+
+
+def _plan(found: Facts, x: Example) -> str:
+    """Where values are largest, and what the plan does first."""
+    best, worst = int(x.V.argmax()), int(x.V.argmin())
+    text = (
+        f"Map of the plan for: {x.title}. Values from {x.V[worst]:.3g} in {place(found.problem, worst)} "
+        f"to {x.V[best]:.3g} in {place(found.problem, best)}."
+    )
+    start = found.problem.space.start
+    if start is None:
+        return text
+    names = found.problem.layout.get("actions") or [f"action {a}" for a in range(found.problem.num_actions)]
+    return f"{text} First action at the start: {names[int(x.policy[start])]}."
