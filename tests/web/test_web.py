@@ -59,6 +59,20 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
 
 
+def test_a_plan_within_an_allowance_is_that_of_the_run(client: Client, run: Run) -> None:
+    allowances = client.get("/api/problem").json()["allowances"]
+    answer = client.post("/api/plan", json=question(allowance=4)).json()
+    reward = np.zeros((8, 16, 4))
+    reward[7, [10, 3]] = np.array([1.0, 0.5])[:, None]
+    plan = run.plan(reward, misspecification=allowances[4])
+    assert answer["gap"] == plan.gap
+    assert answer["allowance"] == allowances[4]
+    assert answer["every"]["eps"] == run.certificate(misspecification=allowances[4]).eps
+    assert answer["gap"] > client.post("/api/plan", json=question()).json()["gap"]
+    refused = client.post("/api/plan", json=question(allowance=len(allowances)))
+    assert refused.status_code == 422
+
+
 def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, run: Run) -> None:
     answer = client.post("/api/plan", json=question(start=5)).json()
     episode = answer["episode"]
