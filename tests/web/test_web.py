@@ -158,7 +158,7 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
     session = Session(run)
     plans: list[Painting] = []
     original = session._plan
-    monkeypatch.setattr(session, "_plan", lambda painting: (plans.append(painting), original(painting))[1])
+    monkeypatch.setattr(session, "_plan", lambda *x: (plans.append(x[0]), original(*x))[1])
     first = Painting(((1, 1.0),), "end")
     for step in range(8):
         session.answer(first, step=step, start=0, seed=0)
