@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.rewards import goal, occupancy, rescale
+    from horizonfree.models.mixture.misspecification import Misspecification
     from horizonfree.problems import LinearMDP, Mixture, Problem, Tabular, from_gymnasium, make, problems
     from horizonfree.problems.truth import simulate, true_gap
     from horizonfree.regression import theory
@@ -30,6 +31,7 @@ __all__ = [
     "Batch",
     "Certificate",
     "LinearMDP",
+    "Misspecification",
     "Mixture",
     "Plan",
     "Problem",
@@ -63,6 +65,7 @@ _HOME = {
     "Batch": "batch",
     "Certificate": "guarantees.certificate",
     "LinearMDP": "problems",
+    "Misspecification": "models.mixture.misspecification",
     "Mixture": "problems",
     "Plan": "runs.plan",
     "Problem": "problems",

@@ -65,11 +65,12 @@ FLAGS = {
     "explorers": ["--json", "-x"],
     "theory": ["--d", "--H", "--B", "--eps", "--delta", "--K", "--scale", "--as-printed", "--json"],
     "plan": ["--goal", "--stay", "--reward", "--scale", "--delta", "--model", "--json"],
-    "certify": ["--delta", "--method", "--json"],
+    "certify": ["--delta", "--method", "--misspecification", "--json"],
+    "robustness": ["--target", "--goal", "--reward", "--delta", "--json"],
     "explore": ["--explorer", "--seed", "--param", "--opt", "--delta", "--budget", "--goal", "--reward", "--settings"]
     + ["--resume", "--until-eps", "--save-episodes", "--save-seconds", "--json"],
 }  # fmt: skip
-FIRST = {"plan": "a", "certify": "a"}
+FIRST = {"plan": "a", "certify": "a", "robustness": "a"}
 LAST = {"explore": ["--episodes", "none"]}  # so that nothing is ever explored
 
 

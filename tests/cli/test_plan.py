@@ -214,3 +214,19 @@ def test_a_comparison_of_runs_has_both_certificates(shell: Shell, run: Run) -> N
     assert row["goals_gap"] == pytest.approx(run.certificate(rewards="goals").eps)
     assert row["certified_gap"] == pytest.approx(run.certificate().eps)
     assert "certified, goals" in shell("compare a")[1]
+
+
+def test_misspecification_from_the_shell_is_that_of_the_library(shell: Shell, run: Run) -> None:
+    found = shell.json("certify a --misspecification .002")
+    own = run.certificate(misspecification=0.002)
+    assert found["eps"] == own.eps
+    assert found["parts"]["zeta"] == 0.002
+    assert found["words"] == own.words
+    gap = shell.json("plan a --goal 8 --misspecification .002")["gap"]
+    assert gap == pytest.approx(run.plan(hf.goal(run.problem, 8), misspecification=0.002).gap)
+    curve = shell.json("robustness a --target .9 --goal 8")
+    one = run.robustness(0.9, reward=hf.goal(run.problem, 8))
+    assert curve["zeta"] == one.zeta
+    assert [x["gap"] for x in curve["curve"]] == pytest.approx(one.gaps.tolist(), nan_ok=True)
+    assert one.words in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
+    assert shell("plan a --goal 8 --policy x.npy --misspecification .1")[0] == 2

@@ -84,3 +84,33 @@ def inside(valid, rng, count, spread=1.0):
         longest = (p[change < 0] / -change[change < 0]).min()
         points.append(valid.center + valid.basis @ direction * longest * spread * rng.uniform())
     return np.array(points)
+
+
+def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=True):
+    """Recorded evidence of random exploration outside the class: kernels [S, A, S] that rule one after the other.
+
+    Each kernel rules an equal part of the episodes; one evidence per seed, on a leading axis.
+    """
+    S, A, _ = problem.space.succ.shape
+    s, a = np.arange(S)[:, None, None], np.arange(A)[None, :, None]
+    probs = np.stack([np.where(problem.space.support, Q[s, a, problem.space.succ], 0.0) for Q in parts])
+    with jax.enable_x64(True):
+        model = to_device(problem.model)
+        policy = jnp.full(problem.space.sizes, 1.0 / A)
+        first = model.nothing(ladder(budget or episodes))
+        first = model.recorded(first) if recorded else first
+
+        def explore(key, probs):
+            def part(evidence, given):
+                sampler = Sampler.of(model.space.kernel(given[0]))
+
+                def step(evidence, key):
+                    return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+
+                return jax.lax.scan(step, evidence, given[1])[0], None
+
+            keys = jax.random.split(key, (len(parts), episodes // len(parts)))
+            return jax.lax.scan(part, first, (probs, keys))[0]
+
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+        return to_numpy(jax.jit(jax.vmap(explore, (0, None)))(keys, jnp.asarray(probs)))

@@ -40,7 +40,17 @@ def test_bounds_are_never_rounded_down(x: float) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (grid, ["no plan loses more than", "really lost at the worst goal", "End in column", "zoned-grid"]),
+        (
+            grid,
+            [
+                "If the model is a little wrong",
+                "as long as every transition law is within",
+                "no plan loses more than",
+                "really lost at the worst goal",
+                "End in column",
+                "zoned-grid",
+            ],
+        ),
         (known_world, ["Nothing had to be learnt", "loses at most"]),
         (rejected, ["The data contradict the model", "model rejected", "if the model were right"]),
         (logged, ["river", "What 50 logged episodes taught", "Its episodes were logged"]),

@@ -61,6 +61,20 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     np.testing.assert_allclose(answer["occupancy"], spent, atol=1e-6)
 
 
+def test_a_plan_within_an_allowance_is_that_of_the_run(client: Client, run: Run) -> None:
+    allowances = client.get("/api/problem").json()["allowances"]
+    answer = client.post("/api/plan", json=question(allowance=4)).json()
+    reward = np.zeros((8, 16, 4))
+    reward[7, [10, 3]] = np.array([1.0, 0.5])[:, None]
+    plan = run.plan(reward, misspecification=allowances[4])
+    assert answer["gap"] == plan.gap
+    assert answer["allowance"] == allowances[4]
+    assert answer["every"]["eps"] == run.certificate(misspecification=allowances[4]).eps
+    assert answer["gap"] > client.post("/api/plan", json=question()).json()["gap"]
+    refused = client.post("/api/plan", json=question(allowance=len(allowances)))
+    assert refused.status_code == 422
+
+
 def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, run: Run) -> None:
     answer = client.post("/api/plan", json=question(start=5)).json()
     episode = answer["episode"]
@@ -146,7 +160,7 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
     session = Session(run)
     plans: list[Painting] = []
     original = session._plan
-    monkeypatch.setattr(session, "_plan", lambda painting: (plans.append(painting), original(painting))[1])
+    monkeypatch.setattr(session, "_plan", lambda *x: (plans.append(x[0]), original(*x))[1])
     first = Painting(((1, 1.0),), "end")
     for step in range(8):
         session.answer(first, step=step, start=0, seed=0)

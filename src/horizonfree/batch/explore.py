@@ -103,7 +103,7 @@ def explore_many(
         with the same folder goes on after an interruption, or reads what is there.
     """
     flag(progress, "progress")
-    _, _, delta, budget = stopping.check(episodes, None, delta, budget)
+    _, _, delta, budget, _ = stopping.check(episodes, None, delta, budget)
     episodes, problems = count(episodes, "episodes"), casting.problems_of(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
     given = {"budget": budget or episodes, "delta": delta, "reward": reward}

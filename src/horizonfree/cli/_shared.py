@@ -56,6 +56,10 @@ def real(help: str, *names: str) -> Any:
 Folder = Annotated[Path, typer.Argument(help="Folder of a run, as `explore --out` wrote it.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Delta = Annotated[float, real("Failure probability of the certificate.")]
+Misspecified = Annotated[
+    float,
+    real("How far, in total variation, transition laws may be from those of one parameter of the class."),
+]
 GoalStates = Annotated[
     list[int] | None, whole("Reward 1 for ending in this state; repeat for several.", "--goal")
 ]

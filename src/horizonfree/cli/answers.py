@@ -12,6 +12,7 @@ from horizonfree.cli._shared import (
     Delta,
     Folder,
     Json,
+    Misspecified,
     answer,
     bound,
     certificate,
@@ -50,6 +51,7 @@ def certify(
         str | None,
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
+    misspecification: Misspecified = 0.0,
     json: Json = False,
 ) -> None:
     """How much the plans of a run lose at most, for every reward at once or for a family of them.
@@ -59,19 +61,22 @@ def certify(
         horizonfree certify runs/a --delta 0.01
 
         horizonfree certify runs/a --rewards goals
+
+        horizonfree certify runs/a --misspecification .003
     """
     if rewards is not None and rewards not in FAMILIES:
         raise OptionError(f"--rewards {rewards}: choose one of {', '.join(FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    is_kept = rewards is None and method == "uniform"
+    is_kept = rewards is None and method == "uniform" and not misspecification
     stored, run = kept(folder, delta) if is_kept else None, None
     if stored is not None:
         found, episodes = stored.certificate, stored.episodes
     else:
         run = open_run(folder)
         with working("certifying"):
-            found, episodes = run.certificate(delta, method=method, rewards=rewards), run.episodes
+            how: dict[str, Any] = {"rewards": rewards, "misspecification": misspecification}
+            found, episodes = run.certificate(delta, method=method, **how), run.episodes
     value = certificate(found) | {"episodes": episodes}
     meanings, what = dict(MEANINGS), "for every reward: "
     if run is not None and rewards is not None and not found.is_rejected:

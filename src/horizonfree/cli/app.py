@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from horizonfree.cli import answers, explore, lists, plan, sweep
+from horizonfree.cli import answers, explore, lists, plan, robustness, sweep
 from horizonfree.errors import HorizonfreeError, UnknownNameError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
@@ -44,6 +44,7 @@ for command in (
     explore.explore,
     plan.plan,
     answers.certify,
+    robustness.robustness,
     answers.report,
     answers.compare,
     sweep.sweep,
@@ -51,7 +52,15 @@ for command in (
     lists.theory,
 ):
     app.command(
-        no_args_is_help=command in (plan.plan, answers.certify, answers.report, answers.compare, sweep.sweep)
+        no_args_is_help=command
+        in (
+            plan.plan,
+            answers.certify,
+            robustness.robustness,
+            answers.report,
+            answers.compare,
+            sweep.sweep,
+        )
     )(command)
 
 

@@ -81,6 +81,9 @@ def explore(
         list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
     ] = None,
     delta: Annotated[float | None, real("Failure probability of certificates.  [default: 0.05]")] = None,
+    misspecification: Annotated[
+        float | None, real("With --until-eps: how far transition laws may be from those of one parameter.")
+    ] = None,
     budget: Annotated[
         int | None, whole("Declare the episodes beforehand: sharper certificates around them.")
     ] = None,
@@ -129,6 +132,7 @@ def explore(
         "episodes": episodes,
         "until_eps": until_eps,
         "delta": delta,
+        "misspecification": misspecification,
         "budget": budget,
         "seed": seed,
         "out": out,
@@ -144,7 +148,8 @@ def explore(
     run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags | {"settings": settings})
     with working("certifying"):
         asked = chosen.delta if run.until is None else run.until.delta
-        found = run.certificate(asked)
+        within = 0.0 if run.until is None else run.until.misspecification
+        found = run.certificate(asked, misspecification=within)
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
@@ -208,6 +213,7 @@ def _begin(chosen: config.Settings) -> "Run":
             episodes=chosen.episodes,
             until_eps=chosen.until_eps,
             delta=chosen.delta,
+            misspecification=chosen.misspecification,
             budget=chosen.budget,
             seed=chosen.seed,
             reward=reward_of(problem, chosen.goal, chosen.reward),
@@ -232,7 +238,8 @@ def _horizon(chosen: config.Settings) -> dict[str, Any]:
 
 
 def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
-    allowed = ("episodes", "until_eps", "delta", "goal", "reward", "save_episodes", "save_seconds")
+    end = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
+    allowed = (*end, "save_episodes", "save_seconds")
     settled = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
     if settled:
         raise OptionError(
@@ -248,7 +255,8 @@ def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run
     run = load(folder)
     until = {"episodes": chosen.episodes, "until_eps": chosen.until_eps}
     if chosen.episodes is not None or chosen.until_eps is not None:
-        until |= {"delta": chosen.delta, "reward": reward_of(run.problem, chosen.goal, chosen.reward)}
+        until |= {"delta": chosen.delta, "misspecification": chosen.misspecification}
+        until |= {"reward": reward_of(run.problem, chosen.goal, chosen.reward)}
     print(
         f"{problem_line(run.problem)}; going on after episode {run.episodes:,}, in {folder}", file=sys.stderr
     )

@@ -11,6 +11,7 @@ from horizonfree.cli._shared import (
     Folder,
     GoalStates,
     Json,
+    Misspecified,
     RewardFile,
     answer,
     bound,
@@ -60,6 +61,7 @@ def plan(
     horizon: Annotated[
         int | None, whole("Plan for so many steps.  [default: the length of an episode]")
     ] = None,
+    misspecification: Misspecified = 0.0,
     out: Annotated[
         Path | None, typer.Option(help="Write the policy to this .npy file.", metavar="FILE")
     ] = None,
@@ -79,9 +81,11 @@ def plan(
     """
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
+    if misspecification and (policy is not None or compare is not None):
+        raise OptionError("--misspecification is about a plan; leave it out with --policy and --compare")
     if stay and (goal or reward):
         raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
-    asked = _ask(folder, delta, model, start, horizon)
+    asked = _ask(folder, delta, model, start, horizon, misspecification)
     from horizonfree import occupancy
     from horizonfree.cli.files import read_policy
     from horizonfree.mdp.rewards import resolve
@@ -132,9 +136,11 @@ class _Asked(NamedTuple):
     keep: Callable[[], None]
 
 
-def _ask(folder: Path, delta: float, model: str, start: int | None, horizon: int | None) -> _Asked:
+def _ask(
+    folder: Path, delta: float, model: str, start: int | None, horizon: int | None, misspecification: float
+) -> _Asked:
     """What a run answers: as it was kept in its folder, without JAX, or of the run itself, which is kept then."""
-    is_as_explored = start is None and horizon is None
+    is_as_explored = start is None and horizon is None and not misspecification
     found = kept(folder, delta) if is_as_explored and model == "likelihood" else None
     if found is not None:
         return _Asked(found.answers, None, lambda: None)
@@ -142,9 +148,13 @@ def _ask(folder: Path, delta: float, model: str, start: int | None, horizon: int
     from horizonfree.runs.keep import answers, keep
 
     solve = run.solver(model)
-    there = run if is_as_explored else run.seen_from(start, horizon)
+    there = run if start is None and horizon is None else run.seen_from(start, horizon)
     with working("certifying"):
-        return _Asked(answers(there, delta), solve, lambda: keep(run, delta) if is_as_explored else None)
+        return _Asked(
+            answers(there, delta, misspecification),
+            solve,
+            lambda: keep(run, delta) if is_as_explored else None,
+        )
 
 
 def _rows(found: "Plan", true_loss: float | None) -> list[tuple[str, Any, str]]:

@@ -19,6 +19,7 @@ class Settings:
     episodes: int | None = None
     until_eps: float | None = None
     delta: float = 0.05
+    misspecification: float = 0.0
     budget: int | None = None
     seed: int = 0
     out: str | None = None

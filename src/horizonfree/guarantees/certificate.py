@@ -92,7 +92,8 @@ def in_units(certificate: Certificate, factor: float) -> Certificate:
     """The same certificate, with words for a reward whose totals reach `factor`; eps stays on the scale of 1."""
     if factor == 1 or certificate.is_vacuous or certificate.is_rejected:
         return certificate
-    return replace(certificate, words=proved(factor * certificate.eps, certificate.delta))
+    plain, scaled = (proved(x * certificate.eps, certificate.delta) for x in (1.0, factor))
+    return replace(certificate, words=certificate.words.replace(plain, scaled, 1))
 
 
 class Terms(NamedTuple):

@@ -9,6 +9,7 @@ hold at every number of episodes, for data gathered by any explorer, and all tog
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, target_below
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
+from horizonfree.models.mixture.misspecification import Misspecification
 from horizonfree.models.said import Said, given
 
 TIMES = [
@@ -54,6 +56,11 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
     return found
 
 
+def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspecification) -> Confidence:
+    """What the evidence says, if every law of the system is within its radius of one parameter."""
+    return model.within(evidence, share(delta, "delta"), declared)
+
+
 def said(model: Model, confidence: Confidence) -> Said:
     """What certificates of a confidence say beside their bounds."""
     return Said(
@@ -63,6 +70,7 @@ def said(model: Model, confidence: Confidence) -> Said:
         parts=confidence.parts(),
         refutation=confidence.refutation,
         missing=confidence.missing,
+        condition=confidence.condition(),
     )
 
 
@@ -77,7 +85,9 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
         )
     words = said(model, confidence)
     if words.is_refuted:
-        return words.rejected()
+        rejected = words.rejected()
+        more = "" if words.condition else model.remedy(evidence, words.delta)
+        return replace(rejected, words=rejected.words + more)
     eps, parts, name = float(confidence.eps), confidence.parts(), "uniform"
     if method != "uniform":
         sharper, numbers = model.sharper(evidence, confidence, method)
@@ -98,6 +108,7 @@ def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
 @x64
 def bounds(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
     """What a policy can lose for one reward; both as `said.given` makes them."""
+    confidence.check_reward(reward)
     found: Bounds = to_numpy(_bounds(model, confidence, reward, policy))
     return found
 

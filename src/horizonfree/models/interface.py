@@ -26,6 +26,12 @@ from horizonfree.models.world import World
 Evidence = Any
 
 
+EXACT = (
+    "certificates for a class that is a little wrong (misspecification=) are proved for mixtures only; leave it out, "
+    "or describe the problem as a Mixture"
+)
+
+
 class Intervals(NamedTuple):
     """The parameter in the units in which it was given, each entry with its interval [low, high].
 
@@ -65,6 +71,13 @@ class Confidence(eqx.Module):
     @abc.abstractmethod
     def refutation(self) -> str:
         """Why the class is wrong, where it is."""
+
+    def condition(self) -> str:
+        """What a certificate assumes beside the class, as the end of its sentence; nothing, as a rule."""
+        return ""
+
+    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
+        """Refuse a reward of which nothing is proved; there is none, as a rule."""
 
     @abc.abstractmethod
     def missing(self) -> str:
@@ -133,6 +146,24 @@ class Model(eqx.Module):
     def nothing(self, bets: Bets) -> Evidence:
         """The evidence before the first episode."""
 
+    def recorded(self, evidence: Evidence) -> Evidence:
+        """The same before the first episode, with room for what `within` reads; a class that has no such need has none.
+
+        Single runs keep it, batches do not.
+        """
+        return evidence
+
+    def within(self, evidence: Evidence, delta: float, misspecification: Any) -> Confidence:
+        """What the evidence says, if the laws of the system are within a declared radius of one parameter; on the host.
+
+        Where a class has no proof of that it is refused.
+        """
+        raise OptionError(EXACT)
+
+    def least_gap(self, misspecification: Any) -> float:
+        """About the gap for every reward that is left however many episodes there are; on the host."""
+        raise OptionError(EXACT)
+
     @abc.abstractmethod
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """The evidence after one more episode; traced."""
@@ -151,6 +182,10 @@ class Model(eqx.Module):
     @abc.abstractmethod
     def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
         """What the evidence says at confidence 1 - delta; traced."""
+
+    def remedy(self, evidence: Evidence, delta: float) -> str:
+        """What can still be asked where the class is rejected, as the end of a sentence; on the host."""
+        return ""
 
     @abc.abstractmethod
     def world(self, confidence: Any) -> World:

@@ -25,6 +25,7 @@ class Said:
     parts: Mapping[str, float]
     refutation: Callable[[], str]
     missing: Callable[[], str]
+    condition: str = ""  # what is assumed beside the class, as the end of a sentence
 
     def rejected(self) -> Certificate:
         """Nothing is certified: the data refute the class."""
@@ -33,7 +34,9 @@ class Said:
 
     def words(self, eps: float) -> str:
         """What a gap says."""
-        return proved(eps, self.delta) if round_up(eps) < 1 else f"vacuous: {self.missing()}"
+        if round_up(eps) < 1:
+            return proved(eps, self.delta) + self.condition
+        return f"vacuous: {self.missing()}"
 
     def smallest(self, bounds: Bounds) -> tuple[dict[str, float], str, float]:
         """The gaps by each proof, the proof of the smallest, and what it certifies."""

@@ -95,6 +95,26 @@ def records(facts: Facts) -> "Figure | None":
     return fig
 
 
+def robustness(facts: Facts) -> "Figure | None":
+    """The certified gap against how far transition laws may be from the class; every reward, and the first example."""
+    if facts.robustness is None:
+        return None
+    fig, ((ax,),) = figure(2.6)
+    names, colors = ("every reward", facts.examples[0].title.lower()), (ACCENT, WARM)
+    for found, name, color in zip(facts.robustness, names, colors):
+        ax.plot(found.zetas, found.gaps, color=color, label=name)
+    low = facts.robustness[0].zeta_low
+    if low > 0:
+        ax.axvspan(0, low, color=MUTED, alpha=0.15, linewidth=0, label="refuted by the data")
+    ax.set(xlabel="misspecification: how far laws may be from those of one parameter")
+    ax.set(title="proved: at most this is lost", ylim=(0, 1.06), xlim=(0, 0.11))
+    ax.set_xscale("symlog", linthresh=1e-3)
+    plain(ax.xaxis, [0, 0.001, 0.003, 0.01, 0.03, 0.1])
+    ax.axhline(1, color=MUTED, linewidth=0.8, zorder=0)
+    ax.legend(loc="center left", fontsize=8.5)
+    return fig
+
+
 def states(facts: Facts) -> "Figure":
     """Visits and what is still in doubt, state by state: as maps, or as bars where states have no cells."""
     titles = "visits", "how far a probability may be off"
@@ -248,5 +268,5 @@ def spread(ticks: list[int]) -> list[int]:
 
 def plain(axis: Any, ticks: Sequence[float]) -> None:
     """Ticks at these numbers, written out."""
-    axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0") for x in ticks])
+    axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0").rstrip(".") for x in ticks])
     axis.set_ticks([], minor=True)

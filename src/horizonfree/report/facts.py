@@ -19,10 +19,12 @@ from horizonfree.problems.truth import true_gap
 from horizonfree.report.headline import certified, name_of, of_goals
 from horizonfree.report.history import GoalStates, Moment, ahead, goal_states, moments
 from horizonfree.runs.recipes import versions
+from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
 
 MOST_COLUMNS = 12  # of a map on a third of the page
 MOST_RINGS = 24  # starts that are marked one by one
+TARGET = 0.5  # a gap for which the report says how wrong the class may be
 LOGGED = "logged episodes"  # instead of an explorer
 
 
@@ -49,7 +51,8 @@ class Example(NamedTuple):
 class Facts:
     """One run at one confidence. `certificate` is for every reward, `family` for the goals together.
 
-    `ahead` is a forecast, made where the evidence tells of no earlier moment.
+    `ahead` is a forecast, made where the evidence tells of no earlier moment. `robustness` says how wrong the class may
+    be, of the plans of every reward and of the first example; None where a class or a run does not tell.
     """
 
     problem: Problem
@@ -70,6 +73,7 @@ class Facts:
     intervals: Intervals | None
     truth: Float[np.ndarray, " d"] | None
     examples: list[Example]
+    robustness: tuple[Robustness, Robustness] | None
     versions: Mapping[str, str]
 
     @property
@@ -150,8 +154,21 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         intervals=model.intervals(confidence),
         truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
+        robustness=_robustness(run, delta),
         versions=versions(),
     )
+
+
+def _robustness(run: Run, delta: float) -> tuple[Robustness, Robustness] | None:
+    """How wrong the class may be, for every reward and for the first example; for mixtures with a record."""
+    if (
+        getattr(run.evidence, "record", None) is None
+        or run.problem.model.num_unknown == 0
+        or run.episodes == 0
+    ):
+        return None
+    _, _, table = samples(run.problem)[0]
+    return run.robustness(TARGET, delta=delta), run.robustness(TARGET, reward=table, delta=delta)
 
 
 def explorer_of(run: Run) -> tuple[str, dict[str, Any]]:

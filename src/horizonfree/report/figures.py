@@ -16,7 +16,7 @@ FORMATS = ("svg", "png")
 
 
 def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
-    """Every figure of the run's report: "gap", "states", "weights", "records", "plan-1", "plan-2", "plan-3".
+    """Every figure of the run's report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3".
 
     A figure that has nothing to show is left out.
     """
@@ -31,6 +31,7 @@ def draw_all(found: Facts) -> dict[str, "Figure"]:
             "states": draw.states(found),
             "weights": draw.weights(found),
             "records": draw.records(found),
+            "robustness": draw.robustness(found),
         }
         for i, example in enumerate(found.examples):
             drawn[f"plan-{i + 1}"] = draw.plan(found.problem, example)

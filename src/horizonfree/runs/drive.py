@@ -131,8 +131,12 @@ class _Saver:
 
 def _certified(run: Run, until: Until) -> float:
     """The gap to be stopped by: of every reward, or the largest of those given."""
+    within = until.misspecification
     if until.targets is None:
-        eps, wanted = run.certificate(until.delta).eps, until.until_eps or 0.0
+        eps, wanted = run.certificate(until.delta, misspecification=within).eps, until.until_eps or 0.0
+        if until.zeta is not None:
+            return eps
         is_near = wanted < eps < NEAR * wanted
         return run.certificate(until.delta, method=run.problem.model.sharpest).eps if is_near else eps
-    return max(run.plan(table, delta=until.delta).certificate.eps for table in until.targets)
+    plans = (run.plan(table, delta=until.delta, misspecification=within) for table in until.targets)
+    return max(plan.certificate.eps for plan in plans)

@@ -42,6 +42,7 @@ def explore(
     budget: int | None = None,
     until_eps: float | None = None,
     delta: float = 0.05,
+    misspecification: Any = 0.0,
     reward: Any = None,
     rewards: Any = None,
     progress: bool | None = None,
@@ -61,6 +62,7 @@ def explore(
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward at once, or with
         reward= for the one or the several given. Certificates hold at all times, so stopping by them is allowed.
     delta: failure probability of the certificates asked for, and of the explorer's own confidence sets.
+    misspecification: for until_eps, how far transition laws may be from those of one parameter (see Run.certificate).
     budget: declare the number of episodes beforehand for sharper certificates around it; more or fewer may follow.
     reward: for until_eps, and for explorers that use one.
     rewards: of a linear MDP, those of interest, declared beforehand for sharper certificates: a list, "goals" (to end
@@ -73,7 +75,10 @@ def explore(
     world = _world(problem, known, horizon, start)
     is_simulated = world is problem
     world = world if rewards is None else world.declaring(rewards)
-    asked, saving = check(episodes, until_eps, delta, budget), _saving(save_episodes, save_seconds)
+    asked, saving = (
+        check(episodes, until_eps, delta, budget, misspecification),
+        _saving(save_episodes, save_seconds),
+    )
     check_seed(seed)
     given = {
         "budget": asked.budget or asked.episodes or MOST_EPISODES,
@@ -85,7 +90,8 @@ def explore(
         check_reward_matters(kind, reward)
     end = until(world, 0, asked, reward)
     model = to_device(world.model)
-    first = to_numpy(_begin(kind, model, model.nothing(ladder(asked.budget, model.burn_in))))
+    nothing = model.recorded(model.nothing(ladder(asked.budget, model.burn_in)))
+    first = to_numpy(_begin(kind, model, nothing))
     run = Run(world, kind, int(seed), first, {}, is_simulated, end)
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:
@@ -100,6 +106,7 @@ def advance(
     episodes: int | None = None,
     until_eps: float | None = None,
     delta: float = 0.05,
+    misspecification: Any = 0.0,
     reward: Any = None,
     progress: bool | None = None,
     env: Any = None,
@@ -122,7 +129,8 @@ def advance(
         raise OptionError("reward= says what until_eps= is about; give both")
     end = run.until
     if episodes is not None or until_eps is not None or end is None:
-        end = until(run.problem, run.episodes, check(episodes, until_eps, delta), reward)
+        asked = check(episodes, until_eps, delta, None, misspecification)
+        end = until(run.problem, run.episodes, asked, reward)
     run = dataclasses.replace(run, until=end)
     engine = simulated(run, explorer) if env is None else stepped(run, explorer, env, encode)
     return drive(run, end, engine, saving, progress)

@@ -17,10 +17,10 @@ from horizonfree.runs.run import Run
 MOST_BYTES = 2**25  # to plan in NumPy with more would take longer than to load JAX
 
 
-def answers(run: Run, delta: float) -> Answers:
+def answers(run: Run, delta: float, misspecification: float = 0.0) -> Answers:
     """What a run answers, with the truth where it is known: a real environment need not have the one of its class."""
     is_known = run.is_simulated and run.problem.truth is not None
-    return replace(run.answers(delta), truth=run.problem.kernel() if is_known else None)
+    return replace(run.answers(delta, misspecification), truth=run.problem.kernel() if is_known else None)
 
 
 def keep(run: Run, delta: float) -> None:

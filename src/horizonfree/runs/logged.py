@@ -35,16 +35,26 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
     trajectories = _trajectories(problem.space, *_rows(problem.space, episodes))
     budget = None if budget is None else count(budget, "budget")
     model = to_device(problem.model)
-    after = _replay(model, model.nothing(ladder(budget, model.burn_in)), to_device(trajectories))
+    nothing = model.recorded(model.nothing(ladder(budget, model.burn_in)))
+    after = _replay(model, nothing, to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
     return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False)
 
 
 def certify(
-    problem: Problem, episodes: Any, *, delta: float = 0.05, budget: int | None = None
+    problem: Problem,
+    episodes: Any,
+    *,
+    delta: float = 0.05,
+    budget: int | None = None,
+    misspecification: Any = 0.0,
 ) -> Certificate:
-    """The certificate that logged episodes support, for the plans of every reward; episodes as for `from_episodes`."""
-    return from_episodes(problem, episodes, budget=budget).certificate(delta)
+    """The certificate that logged episodes support, for the plans of every reward; episodes as for `from_episodes`.
+
+    misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
+    """
+    run = from_episodes(problem, episodes, budget=budget)
+    return run.certificate(delta, misspecification=misspecification)
 
 
 @eqx.filter_jit

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import numpy as np
@@ -22,11 +22,15 @@ from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import family
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
+from horizonfree.models.mixture.misspecification import declared
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.answers import Answers
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.until import Until
+
+if TYPE_CHECKING:
+    from horizonfree.runs.robustness import Robustness
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,7 @@ class Run:
     folder: Path | None = None
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
-    _confidences: dict[float, Confidence] = field(default_factory=dict, init=False, repr=False)
+    _confidences: dict[Any, Confidence] = field(default_factory=dict, init=False, repr=False)
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -76,12 +80,15 @@ class Run:
         model, progress = to_device((self.problem.model, self.progress))
         return np.asarray(self.explorer.theta_hat(model, progress.state, progress.evidence))
 
-    def confidence(self, delta: float = 0.05) -> Confidence:
+    def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
-        delta = share(delta, "delta")
-        if delta not in self._confidences:
-            self._confidences[delta] = certify.confidence(self.problem.model, self.evidence, delta=delta)
-        return self._confidences[delta]
+        delta, about, model = share(delta, "delta"), declared(misspecification), self.problem.model
+        radii = None if about is None else about.radii(*model.space.sizes[1:])
+        key = delta if about is None or radii is None else (delta, radii.tobytes(), about.support)
+        if key not in self._confidences:
+            how = certify.confidence if about is None else partial(certify.within, declared=about)
+            self._confidences[key] = how(model, self.evidence, delta=delta)
+        return self._confidences[key]
 
     @property
     def weights(self) -> Float[np.ndarray, " d"]:
@@ -101,7 +108,12 @@ class Run:
         return found
 
     def certificate(
-        self, delta: float = 0.05, *, method: str = "uniform", rewards: Any = None
+        self,
+        delta: float = 0.05,
+        *,
+        method: str = "uniform",
+        rewards: Any = None,
+        misspecification: Any = 0.0,
     ) -> Certificate:
         """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
@@ -109,10 +121,16 @@ class Run:
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it): the largest
         gap of their plans. All hold together: that costs nothing.
+        misspecification: how far the transition laws may be from those of one parameter of the class, in total
+        variation: a number, one per pair [S, A], or a Misspecification. For mixtures, by the method "uniform".
         """
         model = self.problem.model
         if rewards is not None:
-            return self._of_family(rewards, delta)
+            return self._of_family(rewards, self.confidence(delta, misspecification))
+        if declared(misspecification) is not None:
+            if method != "uniform":
+                raise OptionError(f"method is {shown(method)}; with misspecification= it must be 'uniform'")
+            return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if isinstance(method, str) and method == "paper":
             return self._claim(delta)
         if not isinstance(method, str) or method not in model.methods:
@@ -120,10 +138,9 @@ class Run:
             raise OptionError(f"method is {shown(method)}; it must be one of {choice}")
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
 
-    def _of_family(self, given: Any, delta: float) -> Certificate:
+    def _of_family(self, given: Any, confidence: Confidence) -> Certificate:
         """The largest gap of the plans of several rewards, of totals at most 1."""
         name, checked = family(self.problem, given)
-        confidence = self.confidence(delta)
         tables = [x.table for x in checked]
         policies = [best_plan(confidence.kernel, table).policy for table in tables]
         return certify.for_family(self.problem.model, confidence, tables, policies, name)
@@ -152,6 +169,7 @@ class Run:
         model: str = "likelihood",
         start: Any = None,
         horizon: int | None = None,
+        misspecification: Any = 0.0,
     ) -> Plan:
         """The best policy for a reward, with a certified gap.
 
@@ -160,11 +178,13 @@ class Run:
         model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
         start, horizon: where the system is (a state, or a distribution over states) and how many steps are left, where
         that is not the start of an episode. The reward is then for these steps.
+        misspecification: as for `certificate`; the gap then holds in every system whose laws are so close.
         """
         if start is not None or horizon is not None:
-            return self.seen_from(start, horizon).plan(reward, scale=scale, delta=delta, model=model)
+            how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
+            return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
-        return self.answers(delta).plan(checked, self.solver(model))
+        return self.answers(delta, misspecification).plan(checked, self.solver(model))
 
     def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
         """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
@@ -210,9 +230,9 @@ class Run:
         checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
         return self.answers(delta).compare(checked, policy_a, policy_b)
 
-    def answers(self, delta: float = 0.05) -> Answers:
+    def answers(self, delta: float = 0.05, misspecification: Any = 0.0) -> Answers:
         """What the run answers at confidence 1 - delta, ready to be asked."""
-        model, confidence = self.problem.model, self.confidence(delta)
+        model, confidence = self.problem.model, self.confidence(delta, misspecification)
         kernel = confidence.kernel
         return Answers(
             self.problem.space,
@@ -241,6 +261,19 @@ class Run:
         """As the explorer would plan; logged episodes have the estimate of the evidence."""
         world = to_device((self.problem.model, self.progress, np.asarray(table)))
         return Solution(*(np.asarray(x) for x in _explorer_plan(self.explorer, *world)))
+
+    def robustness(
+        self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
+    ) -> "Robustness":
+        """How wrong the class may be: the largest misspecification with which the gap is at most the target.
+
+        For the plans of every reward, or with reward= for the plan of one (of total at most 1). With it the smallest
+        misspecification that the data do not refute, and the gap as a function of it, which hold for all at once.
+        shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
+        """
+        from horizonfree.runs.robustness import robustness
+
+        return robustness(self, target, reward, delta, shape)
 
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.

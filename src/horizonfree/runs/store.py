@@ -51,6 +51,7 @@ from horizonfree.runs.run import Run
 from horizonfree.runs.until import Until, checked
 
 CHECKPOINTS = 2  # that are kept
+END = ("targets", "zeta")  # arrays of the end that was asked for
 _T = TypeVar("_T")
 
 
@@ -220,8 +221,9 @@ def _checkpoint(folder: Path, seal: str, run: Run, mark: Mark) -> Mark:
         sealed.replace(folder / RECORDS, lines)
     until, arrays = None, arrays_of(run.progress)
     if run.until is not None:
-        until = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(Until) if x.name != "targets"}
-        arrays |= {} if run.until.targets is None else {"until.targets": run.until.targets}
+        end = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(Until)}
+        until = {name: x for name, x in end.items() if name not in END}
+        arrays |= {f"until.{name}": end[name] for name in END if end[name] is not None}
     header = {
         "format": FORMAT,
         "run": seal,
@@ -243,6 +245,8 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     def first() -> Progress:
         model = to_device(run.problem.model)
         nothing = model.nothing(Bets(arrays["evidence.starts"], arrays["evidence.weights"]))
+        if under(arrays, "evidence.record."):  # members of batches and older folders have none
+            nothing = model.recorded(nothing)
         if run.explorer is None:
             return Progress(jnp.int32(0), None, nothing)
         return begin(run.explorer, model, nothing)
@@ -261,7 +265,8 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
         filled.append(stored)
     until = None
     if header["until"] is not None:
-        until = checked(Until(**header["until"], targets=arrays.get("until.targets")), run.problem)
+        found: dict[str, Any] = {name: arrays.get(f"until.{name}") for name in END}
+        until = checked(Until(**header["until"], **found), run.problem)
     progress = jax.tree_util.tree_unflatten(shape, filled)
     check_progress(progress, mark.episode, run.problem.num_actions, first)
     records = from_lines(lines, header["records"]["types"], mark.episode)

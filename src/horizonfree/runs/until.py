@@ -9,6 +9,7 @@ from jaxtyping import Float
 from horizonfree._inputs import count, share, whole
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
+from horizonfree.models.mixture.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 
 MOST_EPISODES = 1_000_000  # after which until_eps gives up
@@ -18,7 +19,8 @@ MOST_EPISODES = 1_000_000  # after which until_eps gives up
 class Until:
     """From episode `first` to episode `last`, or until a certificate at confidence 1 - delta is at most until_eps.
 
-    `targets` are the rewards that the certificate must cover; None stands for every reward.
+    `targets` are the rewards that the certificate must cover; None stands for every reward. `zeta` are the radii, in
+    total variation, within which it must hold, `support` where laws may lead; None where the class is right.
     """
 
     first: int
@@ -26,6 +28,13 @@ class Until:
     until_eps: float | None = None
     delta: float = 0.05
     targets: Float[np.ndarray, "T H S A"] | None = None
+    zeta: Float[np.ndarray, "S A"] | None = None
+    support: str = "successors"
+
+    @property
+    def misspecification(self) -> Any:
+        """As certificates take it."""
+        return 0.0 if self.zeta is None else Misspecification(tv=self.zeta, support=self.support)
 
     def next_look(self, episode: int) -> int:
         """The first number of episodes, from `episode` on, at which it is asked whether the end is reached.
@@ -59,15 +68,25 @@ class Asked(NamedTuple):
     until_eps: float | None
     delta: float
     budget: int | None
+    within: Misspecification | None = None
 
 
-def check(episodes: Any, until_eps: Any, delta: Any, budget: Any = None) -> Asked:
+def check(
+    episodes: Any, until_eps: Any, delta: Any, budget: Any = None, misspecification: Any = 0.0
+) -> Asked:
     """What a caller asks for; refuses what cannot be an end."""
+    about = declared(misspecification)
+    if about is not None and until_eps is None:
+        raise OptionError(
+            "misspecification= is about the gap to explore until; give until_eps=, or leave it out and ask the run for "
+            "certificate(misspecification=...)"
+        )
     return Asked(
         None if episodes is None else count(episodes, "episodes"),
         None if until_eps is None else share(until_eps, "until_eps", "a gap to be certified"),
         share(delta, "delta"),
         None if budget is None else count(budget, "budget"),
+        about,
     )
 
 
@@ -81,11 +100,28 @@ def until(problem: Problem, explored: int, asked: Asked, reward: Any) -> Until:
     else:
         last = explored + asked.episodes
         check_countable(last, H)
+    if asked.within is None:
+        within: dict[str, Any] = {}
+    else:
+        radii = asked.within.radii(*problem.space.sizes[1:])
+        within = {"zeta": radii, "support": asked.within.support}
+        _check_floor(problem, asked, reward)
     if asked.until_eps is None or reward is None:
-        return Until(explored, last, asked.until_eps, asked.delta)
+        return Until(explored, last, asked.until_eps, asked.delta, **within)
     several = reward if isinstance(reward, (list, tuple)) else [reward]
     targets = np.stack([rewards.resolve(problem, x).table for x in several])
-    return Until(explored, last, asked.until_eps, asked.delta, targets)
+    return Until(explored, last, asked.until_eps, asked.delta, targets, **within)
+
+
+def _check_floor(problem: Problem, asked: Asked, reward: Any) -> None:
+    """Refuse a gap for every reward that the radii alone exceed, however long one explores."""
+    floor = problem.model.least_gap(asked.within)
+    if reward is None and asked.until_eps is not None and floor > asked.until_eps:
+        raise OptionError(
+            f"until_eps is {asked.until_eps:g}, but within this misspecification a gap for every reward stays at about "
+            f"{floor:.3g} even if the parameter is known; give a larger until_eps, a smaller misspecification, or "
+            "reward= for the rewards that matter"
+        )
 
 
 def checked(found: Until, problem: Problem) -> Until:
@@ -101,7 +137,9 @@ def checked(found: Until, problem: Problem) -> Until:
             )
         for table in found.targets:
             rewards.resolve(problem, table)
-    return Until(first, last, asked.until_eps, asked.delta, found.targets)
+    if found.zeta is not None:
+        Misspecification(tv=found.zeta, support=found.support).radii(*problem.space.sizes[1:])
+    return Until(first, last, asked.until_eps, asked.delta, found.targets, found.zeta, found.support)
 
 
 def countable(horizon: int) -> int:

@@ -13,7 +13,7 @@ const $ = (id) => document.getElementById(id);
 const isStill = window.matchMedia("(prefers-reduced-motion: reduce)");
 let problem, world; // what was explored; the map or the table that shows it
 let painted = { weights: new Float64Array(0), when: "end", step: 0, start: 0 };
-let seed = 0, answer = null, position = null;
+let seed = 0, allowance = 0, answer = null, position = null;
 let undo = [], redo = [], stroke = null;
 let pointed = -1; // the state that the line under the map is about
 
@@ -28,6 +28,8 @@ async function main() {
     `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, ${origin(problem)} ` +
     `${problem.is_rejected ? `Careful, ${problem.words}. ` : ""}Paint where reward is to be found; the plan follows.`;
   promise();
+  $("wrong").hidden = problem.allowances.length < 2;
+  $("allowance").max = problem.allowances.length - 1;
   $("step").max = problem.horizon - 1;
   $("start").min = Math.min(problem.start, 0);
   $("start").max = problem.states - 1;
@@ -160,7 +162,7 @@ async function refresh() {
       const released = since;
       const weights = pairs();
       answer = weights.length
-        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed })
+        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, allowance })
         : null;
       show();
       if (released !== null && released === since) {
@@ -255,12 +257,24 @@ function show() {
   $("value").textContent = number(answer.value);
   $("value-of").textContent =
     painted.when === "end" ? "on average at the end, of at most 1" : "on average along the way, of at most 1";
+  allowed();
   $("between").textContent = between();
   $("proof").textContent = proof();
   $("truth").textContent =
     answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
   const from = isDrawn() ? ` starts in ${world.place(answer.episode[0])} and` : "";
   $("episode").textContent = `This episode${from} collects ${number(collected())}.`;
+}
+
+// What is proved of every reward, within the allowance of the slider.
+function allowed() {
+  const isRight = answer.allowance === 0;
+  $("goals").hidden = $("goals-need").hidden = !isRight;
+  $("every-need").hidden = !isRight || !problem.forecast;
+  $("every").textContent = promised("Every reward there is", answer.every);
+  $("allowance-note").textContent = isRight
+    ? "What is proved then holds in every such system."
+    : `The data show that no parameter is closer than ${number(answer.every.low)}.`;
 }
 
 // The interval of the value; it is about the problem's own start.
@@ -272,7 +286,8 @@ function between() {
 function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
   if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
-  return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}.`;
+  const condition = answer.allowance ? `, if every transition law is within ${answer.allowance} of one and the same parameter` : "";
+  return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}${condition}.`;
 }
 
 function collected() {
@@ -347,6 +362,13 @@ function listen() {
     stop();
     painted.step = Number($("step").value);
     changed();
+  };
+  $("allowance").oninput = () => {
+    allowance = Number($("allowance").value);
+    const radius = problem.allowances[allowance];
+    $("allowance-is").textContent = radius ? `within ${radius} of one parameter` : "as the model says";
+    $("allowance").setAttribute("aria-valuetext", $("allowance-is").textContent);
+    refresh();
   };
   $("start").oninput = () => {
     stop();

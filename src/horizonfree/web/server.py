@@ -102,9 +102,10 @@ def app_of(session: Session) -> "Starlette":
         first = home(asked)
         start = index(question.get("start", first), S, "start", min(first, 0))
         seed = index(question.get("seed", 0), SEEDS, "seed")
+        allowance = index(question.get("allowance", 0), len(session.allowances), "allowance")
 
         def work() -> dict[str, Any]:
-            return session.answer(painting, step=step, start=start, seed=seed)
+            return session.answer(painting, step=step, start=start, seed=seed, allowance=allowance)
 
         return JSONResponse(await run_in_threadpool(work), 200, HEADERS)
 

@@ -28,6 +28,19 @@ from horizonfree.report.history import goal_states
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
 
+ALLOWANCES = (
+    0.0,
+    3e-4,
+    1e-3,
+    2e-3,
+    3e-3,
+    5e-3,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.1,
+)  # misspecifications of the slider
 PLANS = 16  # plans that are remembered: moving a slider plans nothing again
 WHEN = ("end", "along")
 DRAWN = -1  # in place of a first state: it is drawn, as the problem says
@@ -53,7 +66,7 @@ class Session:
 
     def __init__(self, run: Run, delta: float = 0.05) -> None:
         self.run, self.delta = as_known(run), delta
-        self._kept: OrderedDict[Painting, Planned] = OrderedDict()
+        self._kept: OrderedDict[tuple[Painting, int], Planned] = OrderedDict()
         self._lock = threading.Lock()
 
     def problem(self) -> dict[str, Any]:
@@ -66,8 +79,14 @@ class Session:
             "explorer": explorer,
             "saw_reward": saw_reward(options),
             "confidence": 1 - self.delta,
+            "allowances": self.allowances,
         }
         return drawing(self.run.problem) | told | self._proved
+
+    @property
+    def allowances(self) -> list[float]:
+        """How far laws may be from the class, as far as the slider goes; 0 alone where nothing is proved of more."""
+        return list(ALLOWANCES if getattr(self.run.evidence, "record", None) is not None else (0.0,))
 
     @cached_property
     def _proved(self) -> dict[str, Any]:
@@ -88,9 +107,14 @@ class Session:
             },
         }
 
-    def answer(self, painting: Painting, *, step: int, start: int, seed: int) -> dict[str, Any]:
-        """The plan at one step, its value from one state, what is proved of it, and one episode."""
-        plan, V, loss = self.planned(painting)
+    def answer(
+        self, painting: Painting, *, step: int, start: int, seed: int, allowance: int = 0
+    ) -> dict[str, Any]:
+        """The plan at one step, its value from one state, what is proved of it, and one episode.
+
+        allowance: the place in `allowances` of how far laws may be from the class.
+        """
+        plan, V, loss = self.planned(painting, allowance)
         certificate = plan.certificate
         is_home = start == home(self.run.problem)
         return {
@@ -107,25 +131,36 @@ class Session:
             "words": certificate.words,
             "is_vacuous": certificate.is_vacuous,
             "is_rejected": certificate.is_rejected,
+            "allowance": self.allowances[allowance],
+            "every": self._every(allowance),
             "loss": loss,
             "episode": self.episode(plan, start, seed).tolist(),
         }
 
-    def planned(self, painting: Painting) -> Planned:
+    def _every(self, allowance: int) -> dict[str, Any]:
+        """What is proved of every reward; with it the smallest allowance that the data leave, where that is asked."""
+        if allowance == 0:
+            return {"eps": self._proved["eps"], "is_vacuous": self._proved["is_vacuous"], "low": None}
+        with self._lock:
+            found = self.run.certificate(self.delta, misspecification=self.allowances[allowance])
+        return {"eps": found.eps, "is_vacuous": found.is_vacuous, "low": found.parts["zeta_low"]}
+
+    def planned(self, painting: Painting, allowance: int = 0) -> Planned:
         """The plan for a painting, remembered."""
         with self._lock:
-            if painting in self._kept:
-                self._kept.move_to_end(painting)
-                return self._kept[painting]
-            found = self._plan(painting)
-            self._kept[painting] = found
+            key = painting, allowance
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            found = self._plan(painting, self.allowances[allowance])
+            self._kept[key] = found
             if len(self._kept) > PLANS:
                 self._kept.popitem(last=False)
             return found
 
-    def _plan(self, painting: Painting) -> Planned:
+    def _plan(self, painting: Painting, allowance: float) -> Planned:
         problem, reward = self.run.problem, self.table(painting)
-        plan = self.run.plan(reward, delta=self.delta)
+        plan = self.run.plan(reward, delta=self.delta, misspecification=allowance)
         V = evaluate(plan.kernel, reward, plan.policy)
         loss = None if problem.truth is None else max(0.0, true_gap(problem, reward, plan.policy))
         return Planned(plan, V, loss)

@@ -135,7 +135,7 @@ def confidence(
     def one(bet: tuple[Array, Fit, Array]) -> tuple[Array, Array, Ellipsoid, Compared]:
         ball = ellipsoid(valid, *bet)
         compared = compare(space, valid, ball)
-        eps = _largest_loss(space, valid, ball, compared)
+        eps = largest_loss_in(space, valid, ball, compared)
         # gaps above 1 say nothing: then the bet that knows the rows best
         return jnp.where(eps < 1, eps, 1 + (ball.width * valid.free).mean()), eps, ball, compared
 
@@ -175,8 +175,8 @@ def where_begun(one: Callable[[Any], Any], is_begun: Bool[Array, ""], bet: Any) 
     return jax.lax.cond(is_begun, one, lambda _: nothing, bet)
 
 
-def _largest_loss(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
-    """What a plan in the estimate can lose for every theta of the ellipsoid."""
+def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
+    """What a plan in the estimate can lose for every theta of the ellipsoid; traceable."""
     z = tilts(space, valid, ball)
 
     def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:

@@ -29,6 +29,7 @@ from horizonfree._arrays import Leaf, library
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.models.mixture.likelihood import HALF, log_loss, predict
+from horizonfree.models.mixture.record import Record, add
 from horizonfree.models.mixture.valid import ValidSet
 
 LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
@@ -41,7 +42,8 @@ class Evidence(eqx.Module):
     `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `losses` [J, 2]
     are those of the two predictors since then. `thetas` are the predictors for the next episode. `impossible` counts
     transitions that no parameter explains. `table_loss` is the loss of the table; infinite where it was not kept, and
-    then the class is not tested.
+    then the class is not tested. `record` has the counts block by block, for certificates of a class that is a little
+    wrong, where it is kept.
     """
 
     counts: Int[Leaf, "*batch S A n"]
@@ -54,6 +56,7 @@ class Evidence(eqx.Module):
     episodes: Int[Leaf, "*batch"]
     impossible: Int[Leaf, "*batch"]
     table_loss: Float[Leaf, "*batch"] = eqx.field(default_factory=lambda: np.asarray(np.inf))
+    record: Record | None = None
 
     @property
     def visits(self) -> Int[Leaf, "*batch S A"]:
@@ -134,6 +137,10 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
     counted = jnp.zeros(R, jnp.int32).at[jnp.where(seen.is_possible, seen.row, R)].add(1, mode="drop")
     row_counts = evidence.row_counts + counted
     is_on = evidence.episodes >= evidence.starts
+    is_seen = seen.j != UNSEEN
+    record = evidence.record
+    if record is not None:
+        record = add(record, evidence.episodes, seen.s, seen.a, seen.row, is_seen)
     return Evidence(
         counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
         row_counts=row_counts,
@@ -143,8 +150,9 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
         weights=evidence.weights,
         thetas=_trained(valid, row_counts, evidence),
         episodes=evidence.episodes + 1,
-        impossible=evidence.impossible + (~seen.is_possible & (seen.j != UNSEEN)).sum(dtype=jnp.int32),
+        impossible=evidence.impossible + (~seen.is_possible & is_seen).sum(dtype=jnp.int32),
         table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen.is_possible),
+        record=record,
     )
 
 

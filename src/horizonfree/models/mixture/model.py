@@ -30,7 +30,17 @@ from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.misspecification import Misspecification
 from horizonfree.models.mixture.programmes import DROWNED, EPS
+from horizonfree.models.mixture.record import no_record
+from horizonfree.models.mixture.robust.confidence import (
+    RobustConfidence,
+    confidence_within,
+    least_gap,
+    shown_low,
+)
+from horizonfree.models.mixture.robust.reward import RobustWorld
+from horizonfree.models.mixture.robust.sets import zeta_low
 from horizonfree.models.mixture.steps import tilts
 from horizonfree.models.mixture.tangent import World
 from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
@@ -126,6 +136,13 @@ class MixtureModel(Model):
         """No counts, and the first prediction: the centre of Theta."""
         return ev.nothing(self.valid, bets)
 
+    def recorded(self, evidence: Evidence) -> Evidence:
+        """With counts block by block."""
+        kept: Evidence = eqx.tree_at(
+            lambda x: x.record, evidence, no_record(self.valid), is_leaf=lambda x: x is None
+        )
+        return kept
+
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts, bets and the next prediction; traced."""
         return ev.learn(self.valid, evidence, trajectory)
@@ -138,11 +155,42 @@ class MixtureModel(Model):
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.valid, self.phi, evidence, delta)
 
-    def world(self, confidence: MixtureConfidence) -> World:
+    def within(
+        self, evidence: Evidence, delta: float, misspecification: Misspecification
+    ) -> RobustConfidence:
+        """The same for every system whose laws are within the radii of one parameter; on the host."""
+
+        def rebuilt(space: Space) -> ValidSet:
+            return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
+
+        given = self.space, self.valid, np.asarray(self.phi), evidence, delta, misspecification
+        return confidence_within(*given, rebuilt)
+
+    def remedy(self, evidence: Evidence, delta: float) -> str:
+        """From which misspecification on the data allow the class, where they tell."""
+        if evidence.record is None or evidence.impossible > 0:
+            return ""
+        low = shown_low(zeta_low(self.valid, evidence, delta))
+        return (
+            f"; no single parameter is within {low} of all laws, and certificate(misspecification=zeta) says what "
+            "holds if one is within zeta"
+        )
+
+    def least_gap(self, misspecification: Misspecification) -> float:
+        """For the parameter in the middle of the class."""
+        zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
+        anywhere = misspecification.support == "anywhere"
+        return least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+
+    def world(self, confidence: MixtureConfidence | RobustConfidence) -> World | RobustWorld:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
         step, worst = confidence.step, confidence.divergence
-        z = tilts(self.space, self.valid, confidence.ball)
         most = worst.stop, worst.kappa, worst.hit, confidence.eps
+        if isinstance(confidence, RobustConfidence):
+            given = confidence.tilts, step.cost, step.leak, *most
+            world = World(self.space, step.kernel.prob, *given)
+            return RobustWorld(world, confidence.is_slot, confidence.zeta, confidence.anywhere)
+        z = tilts(self.space, self.valid, confidence.ball)
         return World(self.space, step.kernel.prob, z, step.cost, step.leak, *most)
 
     def sharper(

@@ -127,39 +127,42 @@ class World:
         """One step back, and by how much the policy falls short of the best action under theta_hat, at most."""
         (is_last, r, pi), xp = inputs, library(self.z, inputs[1])
         mean, slope = self.sums(after)
-        Q, gQ = r + mean.V, slope.V + mean.J
-        bQ, rQ = self.expansion(after, mean, slope, gQ)
-
-        def at_pi(x: Array) -> Array:
-            return x[xp.arange(len(pi)), pi] if pi.ndim == 1 else xp.einsum("sa,sa...->s...", pi, x)
-
-        V, J, B, R = at_pi(Q), at_pi(gQ), at_pi(bQ), at_pi(rQ)
-        unsure = length(gQ - J[:, None])
-        if bQ.shape[-1]:
-            unsure = unsure + opnorm(bQ - B[:, None])
-        advantage = xp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
-        is_own = xp.arange(Q.shape[1]) == pi[:, None] if pi.ndim == 1 else pi == 1
-        advantage = xp.where(is_own, 0.0, advantage)
+        (V, J, B, R), advantage = self.advantages(after, (mean, slope), r, pi)
         D = (advantage + xp.minimum(1.0, mean.D + length(slope.D))).max(-1)
         kappa = xp.where(self.stop, 0.0, self.cost + mean.kappa / (1 - self.leak))
         hit = xp.where(self.stop, 1.0, self.leak + mean.hit)
         Q_star = r + mean.V_star
         V_star = Q_star.max(-1)
-        shortfall = xp.where(self.space.reachable, V_star - at_pi(Q_star), 0.0).max()
+        shortfall = xp.where(self.space.reachable, V_star - chosen(Q_star, pi), 0.0).max()
         now = Values(
             V_star=V_star,
-            kappa=xp.where(is_last, 0.0, at_pi(kappa)),  # the last transition touches no reward
-            hit=xp.where(is_last, 0.0, at_pi(hit)),
+            kappa=xp.where(is_last, 0.0, chosen(kappa, pi)),  # the last transition touches no reward
+            hit=xp.where(is_last, 0.0, chosen(hit, pi)),
             V=V,
             R=R,
             D=xp.clip(D, 0.0, 1.0),
             upper=xp.minimum(1.0, r + mean.upper + length(slope.upper)).max(-1),
-            lower=xp.maximum(0.0, at_pi(r + mean.lower - length(slope.lower))),
-            higher=xp.minimum(1.0, at_pi(r + mean.higher + length(slope.higher))),
+            lower=xp.maximum(0.0, chosen(r + mean.lower - length(slope.lower), pi)),
+            higher=xp.minimum(1.0, chosen(r + mean.higher + length(slope.higher), pi)),
             J=J,
             B=B,
         )
         return now, shortfall
+
+    def advantages(
+        self, after: Values, sums: tuple[Means, Slopes], r: Float[Array, "S A"], pi: Choice
+    ) -> tuple[tuple[Array, Array, Array, Array], Float[Array, "S A"]]:
+        """V, J, B, R of the policy, and at most by how much each action is better than its own."""
+        (mean, slope), xp = sums, library(self.z, r)
+        Q, gQ = r + mean.V, slope.V + mean.J
+        bQ, rQ = self.expansion(after, mean, slope, gQ)
+        V, J, B, R = (chosen(x, pi) for x in (Q, gQ, bQ, rQ))
+        unsure = length(gQ - J[:, None])
+        if bQ.shape[-1]:
+            unsure = unsure + opnorm(bQ - B[:, None])
+        advantage = xp.minimum(1.0, Q - V[:, None] + unsure + rQ + R[:, None])
+        is_own = xp.arange(Q.shape[1]) == pi[:, None] if pi.ndim == 1 else pi == 1
+        return (V, J, B, R), xp.where(is_own, 0.0, advantage)
 
     def expansion(
         self, after: Values, mean: Means, slope: Slopes, gQ: Float[Array, "S A q"]
@@ -210,6 +213,12 @@ class World:
         first, shortfall = backward(self.back, end, (xp.arange(H) == H - 1, reward, policy))
         at = mapped(lambda x: self.space.at_start(xp.moveaxis(x, 0, -1)), first)
         return at, shortfall.max()
+
+
+def chosen(x: Float[Array, "S A *k"], pi: Choice) -> Float[Array, "S *k"]:
+    """What is said of the actions that a policy takes."""
+    xp = library(x, pi)
+    return x[xp.arange(len(pi)), pi] if pi.ndim == 1 else xp.einsum("sa,sa...->s...", pi, x)
 
 
 def _interval(at: Values) -> tuple[Float[Array, ""], Float[Array, ""]]:

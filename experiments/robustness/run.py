@@ -1,0 +1,176 @@
+"""Rows of the robustness experiment: systems outside their class, certificates within a declared misspecification.
+
+    python experiments/robustness/run.py [--problems zoned,queue] [--seeds 3]
+
+Each run explores a system whose laws are within zeta of one parameter, made by an adversary: `bias` moves zeta from the
+likeliest to the least likely successor of every pair, `flip` does so for half of the episodes and the opposite then,
+`random` moves it between two successors drawn for every pair. README.md says what the rows mean.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import horizonfree as hf
+from horizonfree._x64 import leaf, scope, to_device, to_numpy
+from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.explorers.registry import make_explorer
+from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rollout import Sampler
+from horizonfree.mdp.space import Kernel
+from horizonfree.models import certify
+from horizonfree.planning.backward import best_plan
+from horizonfree.runs.recipes import versions
+
+HERE = Path(__file__).parent
+ZETAS = (0.0, 0.001, 0.003, 0.01, 0.03)
+DELTA = 0.05
+BLOCK = 256
+PROBLEMS = {
+    "zoned": (lambda: hf.make("zoned-grid", size=8, horizon=20), (1000, 10_000)),
+    "queue": (lambda: hf.make("queue", capacity=15, horizon=30, seed=1), (10_000,)),
+    "mixture": (lambda: hf.make("random-mixture", states=20, actions=3, dim=4, horizon=15), (1000, 10_000)),
+    "inventory": (lambda: hf.make("inventory"), (10_000,)),
+    "larger": (lambda: hf.make("random-mixture", states=40, actions=3, dim=6, horizon=15, seed=5), (10_000,)),
+}
+ADVERSARIES = ("bias", "flip", "random")  # of the first, second and third seed, and so on
+_block = eqx.filter_jit(simulate_block)
+
+
+def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, sign: int = 1) -> Kernel:
+    """A kernel within zeta of this one."""
+    P = np.array(kernel.prob)
+    for s, a in np.ndindex(P.shape[:2]):
+        at = np.flatnonzero(P[s, a] > 0)
+        if len(at) < 2:
+            continue
+        order = at[np.argsort(P[s, a, at], kind="stable")][::sign]
+        to, away = (order[0], order[-1]) if rng is None else rng.choice(at, 2, replace=False)
+        share = min(zeta, P[s, a, away])
+        P[s, a, away] -= share
+        P[s, a, to] += share
+    return Kernel(kernel.succ, leaf(P), kernel.is_dense)
+
+
+def systems(kernel: Kernel, zeta: float, adversary: str, seed: int) -> list[Kernel]:
+    """What rules the first and the second half of the episodes."""
+    if adversary == "random":
+        return [moved(kernel, zeta, np.random.default_rng(seed))] * 2
+    return [moved(kernel, zeta), moved(kernel, zeta, sign=-1 if adversary == "flip" else 1)]
+
+
+def explored(problem: hf.Problem, kernels: list[Kernel], episodes: int, seed: int) -> hf.Run:
+    """A run of `information`, budget declared, in these systems one after the other."""
+    with scope():
+        model, explorer = to_device(problem.model), make_explorer("information")
+        nothing = model.recorded(model.nothing(ladder(episodes, model.burn_in)))
+        progress, key = begin(explorer, model, nothing), jax.random.key(seed)
+        for kernel in kernels:
+            sampler, left = Sampler.of(to_device(kernel)), episodes // len(kernels)
+            while left:
+                count = min(left, BLOCK)
+                progress, _ = _block(explorer, model, sampler, None, key, progress, jnp.int32(count), BLOCK)
+                left -= count
+        return hf.Run(problem, explorer, seed, to_numpy(progress), {}, is_simulated=False)
+
+
+def best_means(kernel: Kernel, f: np.ndarray, zeta: float) -> np.ndarray:
+    """max of Q f over laws within zeta of each pair's, on its successors."""
+    P = np.asarray(kernel.prob)
+    at = np.where(P > 0, f[np.asarray(kernel.succ)], -np.inf)
+    most = at.max(-1, keepdims=True)
+    order = np.argsort(np.where(P > 0, at, np.inf), axis=-1)
+    mass, value = np.take_along_axis(P, order, -1), np.take_along_axis(np.where(P > 0, at, 0.0), order, -1)
+    before = np.cumsum(mass, -1) - mass
+    taken = np.clip(zeta - before, 0.0, mass)
+    return (P * np.where(P > 0, at, 0.0)).sum(-1) + (taken * (most - value)).sum(-1)
+
+
+def history_gap(kernel: Kernel, reward: np.ndarray, policy: np.ndarray, zeta: float, start: int) -> float:
+    """What a plan loses in the worst system with memory within zeta of a kernel: exact (docs/robust.md, section 4)."""
+    S = reward.shape[1]
+    up, low, gap = np.zeros(S), np.zeros(S), np.zeros(S)
+    here = np.arange(S)
+    for r, pi in zip(reward[::-1], policy[::-1]):
+        best = r + best_means(kernel, up, zeta)
+        own = (r - best_means(kernel, -low, zeta))[here, pi]
+        others = np.where(np.arange(r.shape[1]) == pi[:, None], -np.inf, best).max(-1)
+        gap = np.maximum(best_means(kernel, gap, zeta)[here, pi], others - own)
+        up, low = best.max(-1), own
+    return float(gap[start])
+
+
+def goals(problem: hf.Problem) -> list[np.ndarray]:
+    """Sixteen rewards: to be in a state at the end."""
+    tables = []
+    for s in np.linspace(0, problem.num_states - 1, 16).astype(int):
+        table = np.zeros(problem.space.sizes)
+        table[-1, s] = 1.0
+        tables.append(table)
+    return tables
+
+
+def judged(run: hf.Run, zeta: float) -> dict:
+    """Certificates within zeta, the plain ones, and what the plans really lose at worst."""
+    problem = run.problem
+    began = time.process_time()
+    with_zeta = certify.within(
+        problem.model, run.evidence, delta=DELTA, declared=hf.Misspecification(tv=zeta)
+    )
+    seconds = time.process_time() - began
+    plain = run.confidence(DELTA)
+    gaps, plain_gaps, worst = [], [], []
+    for table in goals(problem):
+        policy = np.array(best_plan(with_zeta.kernel, table).policy, np.int32)
+        gaps.append(certify.for_reward(problem.model, with_zeta, table, policy)[1].eps)
+        own = np.array(best_plan(plain.kernel, table).policy, np.int32)
+        plain_gaps.append(certify.for_reward(problem.model, plain, table, own)[1].eps)
+        worst.append(history_gap(problem.kernel(), table, policy, zeta, problem.space.start))
+    return {
+        "eps": min(1.0, float(with_zeta.eps)),
+        "floor": float(with_zeta.floor),
+        "zeta_low": float(with_zeta.zeta_low),
+        "is_rejected": bool(with_zeta.is_refuted),
+        "goal_median": float(np.median(gaps)),
+        "goal_largest": max(gaps),
+        "worst_median": float(np.median(worst)),
+        "worst_largest": max(worst),
+        "violations": int(np.sum(np.array(worst) > gaps)),
+        "plain_eps": float(plain.eps),
+        "plain_rejected": bool(plain.is_refuted),
+        "plain_violations": int(np.sum(np.array(worst) > plain_gaps)),
+        "seconds": round(seconds, 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--problems", default=",".join(PROBLEMS))
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    out = HERE / "results" / "rows.jsonl"
+    with out.open("w") as file:
+        for name in given.problems.split(","):
+            make, budgets = PROBLEMS[name]
+            problem = make()
+            for episodes in budgets:
+                for zeta in ZETAS:
+                    for i in range(given.seeds):
+                        adversary, seed = ADVERSARIES[i % len(ADVERSARIES)], 100 + i
+                        run = explored(
+                            problem, systems(problem.kernel(), zeta, adversary, seed), episodes, seed
+                        )
+                        row = {"problem": name, "episodes": episodes, "zeta": zeta, "adversary": adversary}
+                        row |= {"seed": seed, **judged(run, zeta), "versions": versions()}
+                        file.write(json.dumps(row) + "\n")
+                        file.flush()
+
+
+if __name__ == "__main__":
+    main()

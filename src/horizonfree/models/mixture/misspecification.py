@@ -1,0 +1,74 @@
+"""How far the transition laws of a system may be from those of one parameter of the class: a declared radius.
+
+A law Q of (s,a) is allowed around P_theta if TV(Q, P_theta) <= zeta(s,a), TV half the sum of |Q - P_theta|. Other balls
+lie inside such a ball:
+
+    tv      zeta itself
+    kl      KL(Q || P) or KL(P || Q) at most z:             zeta = sqrt(z / 2)        (Pinsker)
+    ratio   1/(1 + z) <= Q(s')/P(s') <= 1 + z:              zeta = z / (2 + z)
+
+(the last is attained by the Q that is (1 + z) P on mass 1/(2 + z) and P/(1 + z) on the rest). Q lives on the possible
+successors of (s,a), or `anywhere`. docs/robust.md says what is proved under it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import numbers, shown
+from horizonfree.errors import OptionError, ShapeError
+
+SUPPORTS = ("successors", "anywhere")
+BALLS = ("tv", "kl", "ratio")
+
+
+@dataclass(frozen=True, eq=False)
+class Misspecification:
+    """Every transition law of the system lies within a radius of that of one and the same parameter.
+
+    Give one of tv (total variation), kl (divergence, either way) or ratio (of probabilities): a number, or one per pair
+    [S, A]. support: "successors" (the states that the class lists can follow) or "anywhere" (any state).
+    """
+
+    tv: Any = None
+    kl: Any = None
+    ratio: Any = None
+    support: Any = "successors"
+
+    def __post_init__(self) -> None:
+        given = [name for name in BALLS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise OptionError(
+                f"a misspecification has one radius, here are {len(given)}: give tv=, kl= or ratio="
+            )
+        if not isinstance(self.support, str) or self.support not in SUPPORTS:
+            raise OptionError(f"support is {shown(self.support)}; it must be 'successors' or 'anywhere'")
+        name, radius = self._given()
+        bad = np.argwhere(~((radius >= 0) & (radius < np.inf)))
+        if len(bad):
+            where = f"[{', '.join(map(str, bad[0]))}]" if radius.ndim else ""
+            raise OptionError(
+                f"{name}{where} is {radius[tuple(bad[0])]:g}; a radius is a number of at least 0"
+            )
+
+    def _given(self) -> tuple[str, np.ndarray]:
+        name = next(name for name in BALLS if getattr(self, name) is not None)
+        return name, numbers(getattr(self, name), name)
+
+    def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
+        """zeta(s,a), radii in total variation."""
+        name, given = self._given()
+        if given.shape not in ((), (S, A)):
+            raise ShapeError(
+                f"{name} has shape {given.shape}; it must be a number or one per pair, [S, A] = ({S}, {A})"
+            )
+        zeta = {"tv": given, "kl": np.sqrt(given / 2), "ratio": given / (2 + given)}[name]
+        return np.broadcast_to(np.minimum(zeta, 1.0), (S, A)).copy()
+
+
+def declared(given: Any) -> Misspecification | None:
+    """What a caller declares: a Misspecification, or a radius in total variation, a number or [S, A]; None for 0."""
+    found = given if isinstance(given, Misspecification) else Misspecification(tv=given)
+    return found if found._given()[1].any() else None

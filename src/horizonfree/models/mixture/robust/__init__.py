@@ -1,0 +1,1 @@
+"""Certificates for a system whose transition laws are within a declared radius of one parameter: docs/robust.md."""

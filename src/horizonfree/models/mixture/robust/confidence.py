@@ -1,0 +1,236 @@
+"""What the evidence of a mixture says, if every law of the system is within a declared radius of one parameter.
+
+Everything is as in a plain confidence, for every system that the assumption allows: the estimate, an ellipsoid around
+theta_star, one gap for every reward, and bounds for single rewards. docs/robust.md has the proofs.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from horizonfree._x64 import Leaf, leaf, to_device, to_numpy, x64
+from horizonfree.errors import RewardError, RunError
+from horizonfree.guarantees.certificate import round_down, round_up
+from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.mdp.space import TOLERANCE, Kernel, Space
+from horizonfree.models.interface import Confidence
+from horizonfree.models.mixture.confidence import largest_loss_in
+from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.misspecification import Misspecification
+from horizonfree.models.mixture.record import Record
+from horizonfree.models.mixture.robust.sets import confidence_sets
+from horizonfree.models.mixture.robust.steps import compare_within, successors
+from horizonfree.models.mixture.steps import compare, tilts
+from horizonfree.models.mixture.valid import ValidSet
+
+
+class RobustConfidence(Confidence):
+    """Everything that certificates and planning take from the evidence, for radii zeta [S, A]."""
+
+    kernel: Kernel
+    eps: Float[Leaf, ""]
+    delta: Float[Leaf, ""]
+    is_refuted: Bool[Leaf, ""]
+    theta: Float[Leaf, " d"]
+    ball: Ellipsoid
+    step: Steps
+    divergence: Divergence
+    tilts: Float[Leaf, "S A n q"]
+    is_slot: Bool[Leaf, "S A n"]
+    zeta: Float[Leaf, "S A"]
+    zeta_low: Float[Leaf, ""]
+    floor: Float[Leaf, ""]
+    slack: Float[Leaf, ""]
+    start: Int[Leaf, ""]
+    episodes: Int[Leaf, ""]
+    impossible: Int[Leaf, ""]
+    anywhere: bool = eqx.field(static=True)
+    num_free: int = eqx.field(static=True)
+
+    @property
+    def largest(self) -> float:
+        """The largest radius."""
+        return float(np.asarray(self.zeta).max())
+
+    def parts(self) -> dict[str, float]:
+        """Of the bet that was chosen, and of the radii."""
+        return {
+            "zeta": self.largest,
+            "zeta_low": float(self.zeta_low),
+            "floor": float(self.floor),
+            "slack": float(self.slack),
+            "slack_robust": float(self.ball.slack),
+            "start": float(self.start),
+            "episodes": float(self.episodes),
+            "free": float(self.num_free),
+            "kappa": float(self.divergence.kappa),
+            "hit": float(self.divergence.hit),
+        }
+
+    def condition(self) -> str:
+        """What the certificate assumes, and what the data say of it."""
+        within = f"{round_up(self.largest):.3g}"
+        if np.ptp(np.asarray(self.zeta)) > 0:
+            within = f"its radius, {within} at most,"
+        where = ", and may lead anywhere" if self.anywhere else ""
+        return (
+            f", if every transition law is within {within} of one and the same parameter{where}; the data show that no "
+            f"parameter is closer than {shown_low(float(self.zeta_low))}"
+        )
+
+    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
+        """Where laws may lead anywhere, every sequence of states is possible, and its total must lie in [0, 1]."""
+        most = float(np.asarray(reward).max(axis=(1, 2)).sum())
+        if self.anywhere and (np.asarray(reward).min() < 0 or most > 1 + TOLERANCE):
+            raise RewardError(
+                f"where laws may lead anywhere an episode can collect {most:.6g}, but totals must lie in [0, 1] on "
+                "every sequence of states; rescale the reward, or declare support='successors'"
+            )
+
+    def refutation(self) -> str:
+        """No parameter is within the radii of all laws."""
+        if self.impossible > 0 and not self.anywhere:
+            return (
+                f"{int(self.impossible)} transitions lead where no parameter allows; "
+                "hf.Misspecification(tv=..., support='anywhere') allows them"
+            )
+        low = float(self.zeta_low)
+        least = shown_low(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
+        return (
+            f"no single parameter is within {least} of all laws (wrong with probability {float(self.delta):g} at "
+            "most); declare a larger misspecification"
+        )
+
+    def missing(self) -> str:
+        """What keeps a vacuous certificate from saying something."""
+        floor = float(self.floor)
+        if floor >= 1:
+            return (
+                f"with laws within {round_up(self.largest):.3g} of a parameter no number of episodes gives a gap "
+                "for every reward; plan for one reward, or declare a smaller misspecification"
+            )
+        return f"more episodes help, down to a gap of about {round_up(floor):.3g}"
+
+    def more_episodes(self, target: float) -> float:
+        """Not foreseen: what is lost by the radii does not fall with the episodes."""
+        return math.inf
+
+    def after(self, times: float) -> tuple["RobustConfidence", float]:
+        """Not foreseen."""
+        return self, math.inf
+
+
+def shown_low(zeta: float) -> str:
+    """A lower bound on a radius, for people."""
+    return f"{round_down(zeta):.3g}" if zeta > 0 else "0"
+
+
+@x64
+def confidence_within(
+    space: Space,
+    valid: ValidSet,
+    phi: Float[np.ndarray, "S A n d"],
+    evidence: Evidence,
+    delta: float,
+    declared: Misspecification,
+    rebuilt: Any,
+) -> RobustConfidence:
+    """The confidence of the evidence for these radii; on the host. rebuilt: makes the valid set of another space."""
+    anywhere = declared.support == "anywhere"
+    zeta = declared.radii(*space.sizes[1:])
+    record = _record(evidence)
+    if anywhere and not np.asarray(space.reachable).all():
+        space = everywhere(space)
+        valid = rebuilt(space)
+        record = _fitted(record, len(valid.rows))
+    found = confidence_sets(valid, evidence, record, delta, zeta, anywhere=anywhere)
+    kernel = to_numpy(space.kernel(leaf(phi @ np.asarray(found.ball.theta))))
+    lost, z, is_slot = to_numpy(_by_theta(*to_device((space, valid, found.ball))))
+    step, divergence = to_numpy(_within(*to_device((space, valid, found.ball, zeta))))
+    floor = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=anywhere)
+    coupled = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=True)
+    eps = float(lost) + coupled
+    if not anywhere:
+        eps = float(np.fmin(eps, divergence.eps))
+    is_impossible = bool(evidence.impossible > 0) and not anywhere
+    return RobustConfidence(
+        kernel=kernel,
+        eps=leaf(np.asarray(eps)),
+        delta=leaf(np.asarray(delta)),
+        is_refuted=leaf(np.asarray(found.is_empty or is_impossible)),
+        theta=found.ball.theta,
+        ball=found.ball,
+        step=step,
+        divergence=divergence,
+        tilts=z,
+        is_slot=is_slot,
+        zeta=leaf(zeta),
+        zeta_low=leaf(np.asarray(found.zeta_low)),
+        floor=leaf(np.asarray(floor)),
+        slack=leaf(np.asarray(found.bet.slack)),
+        start=leaf(np.asarray(found.bet.start)),
+        episodes=evidence.episodes,
+        impossible=evidence.impossible,
+        anywhere=anywhere,
+        num_free=valid.num_free,
+    )
+
+
+@eqx.filter_jit
+def _by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> tuple[Array, Array, Array]:
+    """What plans can lose for every theta of the ellipsoid; its tilts of the successors, and which these are."""
+    lost = largest_loss_in(space, valid, ball, compare(space, valid, ball))
+    return jnp.fmin(lost, 1.0), tilts(space, valid, ball), successors(valid)
+
+
+_within = eqx.filter_jit(compare_within)
+
+
+def everywhere(space: Space) -> Space:
+    """The same space, where every state can be reached."""
+    wide: Space = eqx.tree_at(lambda x: x.reachable, space, leaf(np.ones(space.num_states, bool)))
+    return wide
+
+
+@x64
+def least_gap(
+    space: Space,
+    valid: ValidSet,
+    zeta: Float[np.ndarray, "S A"],
+    theta: Float[np.ndarray, " d"],
+    *,
+    anywhere: bool,
+) -> float:
+    """The gap for every reward if theta were known: no number of episodes gives a smaller one."""
+    coupled = 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
+    if anywhere:
+        return coupled
+    o = np.zeros(len(valid.rows))
+    p = np.where(valid.positive, np.asarray(valid.rows) @ theta, 1.0)
+    z = np.zeros((len(o), valid.num_free))
+    known = Ellipsoid(*map(leaf, (theta, p, z, o, o, np.zeros(()))))
+    found = to_numpy(_within(*to_device((space, valid, known, zeta))))[1]
+    return float(np.fmin(coupled, found.eps))
+
+
+def _record(evidence: Evidence) -> Record:
+    """The counts by block, which must be those of all episodes."""
+    record = evidence.record
+    if record is None:
+        raise RunError(
+            "this run has no counts by blocks, which certificates with misspecification= need: members of batches and "
+            "runs stored by older versions have none; explore again with hf.explore, or use from_episodes"
+        )
+    return record
+
+
+def _fitted(record: Record, R: int) -> Record:
+    """The record for a valid set with other virtual rows, which nobody sees."""
+    rows = np.asarray(record.rows)
+    wider = np.pad(rows, ((0, 0), (0, max(0, R - rows.shape[1]))))[:, :R]
+    return Record(leaf(wider), record.visits)

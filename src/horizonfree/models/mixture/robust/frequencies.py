@@ -1,0 +1,128 @@
+"""How often a row was seen bounds its probability, for all laws within their radii; and how wrong the class is.
+
+Class c = (row r, m): the pairs of which m successors have row r; n visits of such pairs, N times one of these was seen;
+zeta_c the largest radius among the pairs. With probability 1 - delta, for all C classes and at all times (Theorem R2),
+
+    low_c - zeta_c <= m p_r(theta_star) <= high_c + zeta_c,
+    [low, high] = {pi : n kl(N/n, pi) <= log(2 C / delta) + log(n) / 2 + log 2},      kl the divergence of coins.
+
+Theorem R8: the smallest multiple of the radii for which some parameter satisfies all of this is a linear programme in
+(y, multiple). No smaller one is right, with the same probability.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
+from jaxtyping import Float, Int
+
+from horizonfree.models.mixture.robust.kinds import Kinds
+
+HALVINGS = 60  # of an interval that holds an end of [low, high]; the outer end is taken
+SOLVED = 1e-6  # to this the linear programme is solved: the multiple is made smaller by it
+
+
+class Frequencies(NamedTuple):
+    """C classes: `row`, `times` (m), `zeta`, and the interval [low, high] of the share of visits that show the row."""
+
+    row: Int[np.ndarray, " C"]
+    times: Int[np.ndarray, " C"]
+    zeta: Float[np.ndarray, " C"]
+    low: Float[np.ndarray, " C"]
+    high: Float[np.ndarray, " C"]
+
+    def row_bounds(self, num_rows: int) -> tuple[Float[np.ndarray, " R"], Float[np.ndarray, " R"]]:
+        """Between which numbers p_r lies, for the radii given."""
+        low, high = np.zeros(num_rows), np.ones(num_rows)
+        np.maximum.at(low, self.row, (self.low - self.zeta) / self.times)
+        np.minimum.at(high, self.row, (self.high + self.zeta) / self.times)
+        return low, high
+
+
+def frequencies(
+    kinds: Kinds,
+    row_of: Int[np.ndarray, "S A n"],
+    counts: Int[np.ndarray, "S A n"],
+    visits: Int[np.ndarray, "S A"],
+    delta: float,
+) -> Frequencies:
+    """The intervals of all classes, from how often each slot was seen and each pair was visited."""
+    R = kinds.num_rows
+    base = R + 1
+    seen = np.bincount(
+        (kinds.of[..., None] * base + row_of).ravel(), counts.ravel(), minlength=len(kinds.zeta) * base
+    )
+    key, times = np.unique((np.arange(len(kinds.zeta))[:, None] * base + kinds.rows), return_counts=True)
+    is_row = key % base < R
+    key, times = key[is_row], times[is_row]
+    kind, row = key // base, key % base
+    classes, which = np.unique(np.stack([row, times]), axis=1, return_inverse=True)
+    which = which.ravel()
+    C = classes.shape[1]
+    n = np.bincount(which, kinds.total(visits)[kind], minlength=C)
+    N = np.bincount(which, seen[key], minlength=C)
+    zeta = np.zeros(C)
+    np.maximum.at(zeta, which, kinds.zeta[kind])
+    low, high = _interval(N, n, math.log(2 * C / delta))
+    return Frequencies(classes[0], classes[1], zeta, low, high)
+
+
+def _interval(
+    N: Float[np.ndarray, " C"], n: Float[np.ndarray, " C"], log: float
+) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"]]:
+    """The ends of {pi : n kl(N/n, pi) <= log + log(n)/2 + log 2}, from outside; [0, 1] without visits."""
+    share = N / np.maximum(n, 1)
+    most = np.where(n > 0, (log + np.log(np.maximum(n, 1)) / 2 + math.log(2)) / np.maximum(n, 1), np.inf)
+
+    def is_out(pi: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            yes = np.where(share > 0, share * np.log(share / pi), 0.0)
+            no = np.where(share < 1, (1 - share) * np.log((1 - share) / (1 - pi)), 0.0)
+        return yes + no > most
+
+    ends = []
+    for outer in (np.zeros_like(share), np.ones_like(share)):
+        out, inside = outer, share.copy()
+        is_limit = ~is_out(outer)  # the whole side is inside
+        for _ in range(HALVINGS):
+            middle = (out + inside) / 2
+            beyond = is_out(middle)
+            out, inside = np.where(beyond, middle, out), np.where(beyond, inside, middle)
+        ends.append(np.where(is_limit, outer, out))
+    return ends[0], ends[1]
+
+
+def least_multiple(
+    found: Frequencies, p_center: Float[np.ndarray, " R"], z: Float[np.ndarray, "R q"]
+) -> float:
+    """The smallest c >= 0 for which some parameter fits all classes with c times their radii; infinite where none does.
+
+    p_r(y) = p_center + z y of the rows that an episode can show and of virtual ones; others have z = 0.
+    """
+    scale = found.zeta.max(initial=0.0)
+    shape = found.zeta / scale if scale > 0 else np.ones(len(found.zeta))
+    m, at = found.times[:, None], found.row
+    is_free = (z != 0).any(-1)
+    free = z[is_free]
+    A = np.vstack(
+        [
+            np.c_[-m * z[at], -shape],
+            np.c_[m * z[at], -shape],
+            np.c_[-free, np.zeros(len(free))],
+        ]
+    )
+    p = found.times * p_center[at]
+    b = np.concatenate([p - found.low, found.high - p, p_center[is_free]])
+    q = z.shape[1]
+    result = scipy.optimize.linprog(
+        np.r_[np.zeros(q), 1.0],
+        A_ub=A,
+        b_ub=b,
+        bounds=[(None, None)] * q + [(0.0, None)],
+        method="highs",
+    )
+    if result.status == 2:
+        return math.inf
+    c = float(result.fun) if result.status == 0 else 0.0
+    return max(0.0, c * (1 - SOLVED) - SOLVED)

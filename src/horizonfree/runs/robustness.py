@@ -1,0 +1,118 @@
+"""How wrong the class may be: gaps as a function of the misspecification, and the largest that a target allows.
+
+With probability 1 - delta the gap of every zeta holds, for all of them at once (docs/robust.md): zeta need not be
+declared before the data are seen. Where radii differ from pair to pair they grow together, zeta times a declared shape
+whose largest entry is 1. A gap that holds within a larger radius holds within a smaller one, for the same plan, so the
+curve never falls.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import share
+from horizonfree.errors import OptionError
+from horizonfree.guarantees.certificate import round_down, rounded_up, surely_of
+from horizonfree.mdp import rewards
+from horizonfree.mdp.rewards import Reward
+from horizonfree.models import certify
+from horizonfree.models.interface import Confidence
+from horizonfree.models.mixture.misspecification import Misspecification, declared
+from horizonfree.planning.backward import best_plan
+from horizonfree.runs.run import Run
+
+GRID = (
+    0.0,
+    1e-4,
+    3e-4,
+    1e-3,
+    2e-3,
+    3e-3,
+    5e-3,
+    1e-2,
+    2e-2,
+    3e-2,
+    5e-2,
+    1e-1,
+)  # radii that are always looked at
+HALVINGS = 7  # of the interval between two of them, for the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Robustness:
+    """What a declared misspecification costs, with probability 1 - delta for all of it at once.
+
+    `zeta` is the largest with which the gap is at most `target`, None where there is none; no single parameter is
+    within less than `zeta_low` of all laws. `gaps` [m] are those of `zetas` [m]; nan where the data refute them.
+    """
+
+    target: float
+    delta: float
+    zeta: float | None
+    zeta_low: float
+    zetas: Float[np.ndarray, " m"]
+    gaps: Float[np.ndarray, " m"]
+
+    @property
+    def words(self) -> str:
+        """What is proved."""
+        low = f"{round_down(self.zeta_low):.3g}" if self.zeta_low > 0 else "0"
+        surely = f"with probability {surely_of(self.delta)}"
+        end = f"the data show that no parameter is closer than {low}"
+        if self.zeta is None:
+            return f"no misspecification gives a gap of {self.target:g}, {surely}; {end}"
+        most = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
+        return (
+            f"at most {rounded_up(self.target)} is lost, {surely}, as long as every transition law is within {most} of "
+            f"one and the same parameter; {end}"
+        )
+
+
+def robustness(run: Run, target: Any, reward: Any, delta: Any, shape: Any) -> Robustness:
+    """The curve of a run, for the plans of every reward or for the plan of one."""
+    target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
+    about = declared(shape)
+    if about is None:
+        raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
+    radii = about.radii(*run.problem.space.sizes[1:])
+    checked = None if reward is None else rewards.resolve(run.problem, reward)
+    found: dict[float, tuple[float, float]] = {}
+
+    def gap(zeta: float) -> float:
+        if zeta not in found:
+            within = Misspecification(tv=zeta * radii / radii.max(), support=about.support)
+            if zeta > 0:
+                confidence = run.confidence(delta, within)
+            else:  # delta is shared out as on the rest of the curve
+                confidence = certify.within(run.problem.model, run.evidence, delta=delta, declared=within)
+            found[zeta] = _gap(run, confidence, checked), confidence.parts()["zeta_low"]
+        return found[zeta][0]
+
+    for zeta in GRID:
+        gap(zeta)
+    good = [zeta for zeta in GRID if gap(zeta) <= target]
+    if good and good[-1] < GRID[-1]:
+        inside, outside = good[-1], GRID[GRID.index(good[-1]) + 1]
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if gap(middle) <= target else (inside, middle)
+        good.append(inside)
+    zetas = np.array(sorted(found))
+    gaps = np.array([gap(zeta) for zeta in zetas])
+    least = np.fmin.accumulate(gaps[::-1])[::-1]  # what holds within a larger radius
+    zeta_low = max(low for _, low in found.values())
+    shown = np.where(np.isnan(gaps) | (zetas < zeta_low), np.nan, np.fmin(least, 1.0))
+    return Robustness(target, delta, good[-1] if good else None, zeta_low, zetas, shown)
+
+
+def _gap(run: Run, confidence: Confidence, reward: Reward | None) -> float:
+    """Of the plans of every reward, or of the one; nan where the data refute the radii."""
+    model = run.problem.model
+    if confidence.is_refuted:
+        return float("nan")
+    if reward is None:
+        return certify.uniform(model, run.evidence, confidence).eps
+    policy = np.array(best_plan(confidence.kernel, reward.table).policy, np.int32)
+    return certify.for_reward(model, confidence, reward.table, policy)[1].eps

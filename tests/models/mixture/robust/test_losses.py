@@ -1,0 +1,263 @@
+"""What plans lose in the worst system within the radii: every reward, one reward, exact adversaries, words."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._x64 import scope, to_device
+from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
+from horizonfree.models import certify
+from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.robust.reward import _error
+from horizonfree.models.mixture.robust.steps import steps_within
+from horizonfree.models.mixture.tangent import Values
+from horizonfree.planning.backward import best_plan
+from tests.reference import cases, small
+from tests.reference import robust as ref
+
+ZETA = 0.02
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return small.dense()
+
+
+@pytest.fixture(scope="module")
+def run(problem):
+    """Explored in a system that is within ZETA of the truth, and not in the class."""
+    Q = ref.tilted(problem.kernel().dense(), ZETA)
+    evidence = small.pick(small.gather_outside(problem, [Q], 1000, [3]), 0)
+    progress = hf.explore(problem, "uniform", episodes=1).progress
+    return hf.Run(
+        problem, None, 0, type(progress)(np.asarray(1000, np.int32), None, evidence), {}, is_simulated=False
+    )
+
+
+@pytest.fixture(scope="module")
+def confidence(run):
+    return run.confidence(0.05, ZETA)
+
+
+def thetas(problem, confidence, rng, count):
+    """Parameters of the ellipsoid that are within the bounds of rows."""
+    ball, valid = confidence.ball, problem.model.valid
+    L = np.linalg.lstsq(valid.rows @ valid.basis * valid.free[:, None], ball.z, rcond=None)[0]
+    found = []
+    while len(found) < count:
+        u = rng.normal(size=ball.z.shape[1])
+        theta = ball.theta + valid.basis @ L @ (u / np.linalg.norm(u) * rng.uniform() ** 0.3)
+        p = valid.rows @ theta
+        if (p >= 0).all() and (
+            np.abs(p - ball.p) <= ball.p * np.where(p < ball.p, ball.below, ball.above) + 1e-12
+        ).all():
+            found.append(theta)
+    return found
+
+
+def test_no_law_near_a_parameter_of_the_set_is_further_than_the_cost_of_its_step(problem, confidence):
+    """KL(P_hat || Q) of the worst moves of mass, against Theorem R5; and the plain cost would be too small."""
+    rng, near = np.random.default_rng(0), 0.0
+    hat, cost = confidence.kernel.dense(), confidence.step.cost
+    for theta in thetas(problem, confidence, rng, 30):
+        P = problem.model.kernel(theta).dense()
+        for s, a in np.ndindex(cost.shape):
+            for i, j in rng.integers(4, size=(6, 2)):
+                Q = P[s, a].copy()
+                moved = min(ZETA, Q[i])
+                Q[i] -= moved
+                Q[j] += moved
+                kl = np.inf if (Q[hat[s, a] > 0] <= 0).any() else float(hat[s, a] @ np.log(hat[s, a] / Q))
+                if not confidence.divergence.stop[s, a] and confidence.step.leak[s, a] == 0:
+                    assert kl <= cost[s, a] + 1e-9
+                    near = max(near, kl / cost[s, a])
+    assert near > 0.3
+
+
+def test_a_step_agrees_with_its_literal_sum_where_theta_is_known(problem, confidence):
+    """With z = 0 the cost is zeta^2 times the two largest k(-zeta/p)/p."""
+    ball = confidence.ball
+    o = np.zeros(len(ball.p))
+    known = Ellipsoid(ball.theta, ball.p, np.zeros(ball.z.shape), o, o, ball.slack)
+    zeta = np.full((4, 2), 0.01)
+    with scope():
+        given = to_device((problem.space, problem.model.valid, known, zeta, np.asarray(0.0)))
+        step = steps_within(*given)
+    hat = confidence.kernel.dense()
+    for s, a in np.ndindex(4, 2):
+        x = 0.01 / hat[s, a]
+        k = ref.psi(-x) / x**2
+        literal = 1e-4 * np.sort(k / hat[s, a])[-2:].sum() if (x < 1).all() else np.inf
+        assert step.cost[s, a] == pytest.approx(literal, rel=1e-9)
+
+
+def literal_losses(problem, confidence, reward, policy):
+    """Theorem R6 step by step, with the tangent pass of the library."""
+    H, S, A = reward.shape
+    adv, V, err = np.zeros((H, S, A)), np.zeros((H, S)), np.zeros((H, S))
+    q = confidence.ball.z.shape[1]
+    with scope():
+        world, table, plan = to_device((problem.model.world(confidence).world, reward, policy))
+        o = np.zeros(S)
+        values = to_device(Values(*[o] * 9, np.zeros((S, q)), np.zeros((S, q, q))))
+        for h in reversed(range(H)):
+            _, adv[h] = world.advantages(values, world.sums(values), table[h], plan[h])
+            values, _ = world.back(values, (np.asarray(h == H - 1), table[h], plan[h]))
+            V[h], err[h] = values.V, _error(values)
+    z = confidence.tilts  # dense: slots are states
+    return ref.losses(confidence.step.kernel.dense(), z, reward, policy, confidence.zeta, adv, V, err), V, err
+
+
+def test_the_bounds_of_one_reward_agree_with_their_literal_recursion(problem, confidence):
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        reward = cases.random_reward(rng, *problem.space.sizes)
+        policy = np.array(best_plan(confidence.kernel, reward).policy, np.int32)
+        bounds, certificate = certify.for_reward(problem.model, confidence, reward, policy)
+        (E, _, G, up, lo), V, err = literal_losses(problem, confidence, reward, policy)
+        assert bounds.gaps["tangent"] == pytest.approx(G[0], abs=1e-9)
+        low = max(lo[0], V[0, 0] - err[0, 0] - E[0])
+        assert bounds.gaps["interval"] == pytest.approx(up[0] - low, abs=1e-9)
+        assert bounds.gaps["uniform"] == pytest.approx(float(confidence.eps), abs=1e-12)
+        assert certificate.eps <= min(bounds.gaps.values()) + 1e-9
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_no_system_with_memory_makes_a_plan_lose_more(problem, run, confidence, anywhere):
+    """The exact worst gap over history-dependent laws, for parameters of the set; attained to a good part."""
+    support = "anywhere" if anywhere else "successors"
+    confidence = run.confidence(0.05, hf.Misspecification(tv=ZETA, support=support))
+    rng, ratios = np.random.default_rng(2), []
+    start = np.eye(problem.num_states)[problem.start]
+    for kind in range(4):
+        H, S, A = problem.space.sizes
+        reward = np.zeros((H, S, A))
+        reward[-1, kind % S] = 1.0
+        if kind == 3:
+            reward = cases.random_reward(rng, H, S, A) / H
+        policy = np.array(best_plan(confidence.kernel, reward).policy, np.int32)
+        _, certificate = certify.for_reward(problem.model, confidence, reward, policy)
+        for theta in [problem.truth, *thetas(problem, confidence, rng, 5)]:
+            P = problem.model.kernel(theta).dense()
+            worst = ref.history_gap(P, reward, policy, confidence.zeta, start, anywhere=anywhere)
+            assert worst <= certificate.eps + 1e-9
+            assert worst <= float(confidence.eps) + 1e-9
+            ratios.append(worst / certificate.eps)
+    assert max(ratios) > 0.3
+
+
+def test_a_misspecification_of_nothing_gives_the_plain_numbers_to_the_bit(run):
+    assert run.certificate(misspecification=0).eps == run.certificate().eps
+    nothing = np.zeros((4, 2))
+    assert (
+        run.plan(hf.goal(run.problem, 1), misspecification=nothing).gap
+        == run.plan(hf.goal(run.problem, 1)).gap
+    )
+    assert run.confidence(0.05, hf.Misspecification(kl=0.0)) is run.confidence(0.05)
+
+
+def test_gaps_do_not_fall_as_the_misspecification_grows(run):
+    """The numbers themselves, before the curve is made of them; and the curve, and what it says of a target."""
+    gaps = [float(run.confidence(0.05, zeta).eps) for zeta in np.geomspace(1e-4, 0.05, 10)]
+    assert all(x <= y * (1 + 1e-3) for x, y in pairwise(gaps))
+    found = run.robustness(0.4)
+    shown = found.gaps[~np.isnan(found.gaps)]
+    assert (np.diff(shown) >= 0).all()
+    assert found.zeta is not None
+    assert run.certificate(misspecification=found.zeta).eps <= 0.4
+    assert run.certificate(misspecification=found.zeta * 1.05).eps > 0.4
+    assert found.words.startswith(
+        "at most 0.4 is lost, with probability 0.95, as long as every transition law is within"
+    )
+    one = run.robustness(0.05, reward=hf.goal(run.problem, 2))
+    assert one.zeta > found.zeta / 10
+    assert one.zeta_low == found.zeta_low
+    assert run.robustness(1e-6).zeta is None
+    assert "no misspecification gives a gap of 1e-06" in run.robustness(1e-6).words
+
+
+def test_words_say_what_is_assumed_and_what_the_data_show(run):
+    certificate = run.certificate(misspecification=ZETA)
+    low = certificate.parts["zeta_low"]
+    assert low <= ZETA
+    assert certificate.parts["zeta"] == ZETA
+    assert certificate.parts["floor"] < certificate.eps < 1
+    assert (
+        "with probability 0.95, if every transition law is within 0.02 of one and the same parameter; the data "
+        in (certificate.words)
+    )
+    assert "the data show that no parameter is closer than" in certificate.words
+
+
+def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
+    """Rejected below zeta_low, in words that say how far; allowed above it."""
+    Q = ref.tilted(problem.kernel().dense(), 0.2)
+    states, actions = [], []
+    rng = np.random.default_rng(0)
+    for _ in range(1500):
+        s, row, taken = problem.start, [problem.start], []
+        for _ in range(problem.horizon):
+            a = int(rng.integers(2))
+            s = int(rng.choice(4, p=Q[s, a]))
+            row.append(s)
+            taken.append(a)
+        states.append(row)
+        actions.append(taken)
+    run = hf.from_episodes(problem, (states, actions))
+    refused = run.certificate(misspecification=0.01)
+    low = refused.parts["zeta_low"]
+    assert 0.01 < low <= 0.2
+    assert refused.is_rejected
+    assert refused.eps == 1
+    assert "no single parameter is within" in refused.words
+    assert "no single parameter is within" in run.certificate().words  # and so does the plain one
+    assert not hf.certify(problem, (states, actions), misspecification=0.2).is_rejected
+
+
+def test_what_cannot_be_answered_is_refused_in_words(problem, run):
+    with pytest.raises(OptionError, match="method is 'direct'; with misspecification= it must be 'uniform'"):
+        run.certificate(method="direct", misspecification=0.01)
+    bare = hf.explore_many(problem, "uniform", episodes=5, seeds=1)[0]
+    with pytest.raises(RunError, match="no counts by blocks"):
+        bare.certificate(misspecification=0.01)
+    table = hf.explore(problem.seen_as("tabular"), episodes=2)
+    with pytest.raises(OptionError, match="proved for mixtures only"):
+        table.certificate(misspecification=0.01)
+    with pytest.raises(OptionError, match="give until_eps="):
+        hf.explore(problem, episodes=5, misspecification=0.01)
+    with pytest.raises(OptionError, match="a gap for every reward stays at about"):
+        hf.explore(problem, until_eps=0.1, misspecification=0.1)
+    high = np.zeros(problem.space.sizes)
+    high[0, problem.start] = (
+        1.0  # no episode of the class that begins elsewhere collects it, and a jump could
+    )
+    high[1, 3] = 0.5
+    jumps = run.confidence(0.05, hf.Misspecification(tv=0.01, support="anywhere"))
+    with pytest.raises(RewardError, match="where laws may lead anywhere"):
+        certify.for_reward(problem.model, jumps, high, np.zeros((4, 4), np.int32))
+
+
+def test_a_run_until_a_gap_within_a_misspecification_stops_there_and_is_stored(problem, tmp_path):
+    run = hf.explore(
+        problem, "uniform", until_eps=0.6, misspecification=0.005, out=tmp_path / "run", episodes=5000
+    )
+    assert run.certificate(misspecification=0.005).eps <= 0.6
+    assert run.episodes < 5000
+    again = hf.load(tmp_path / "run")
+    assert (again.until.zeta == 0.005).all()
+    assert again.certificate(misspecification=0.005).eps == run.certificate(misspecification=0.005).eps
+
+
+@pytest.mark.parametrize(("given", "zeta"), [({"tv": 0.1}, 0.1), ({"kl": 0.02}, 0.1), ({"ratio": 0.5}, 0.2)])
+def test_other_balls_are_inside_one_of_total_variation(given, zeta):
+    assert hf.Misspecification(**given).radii(2, 2) == pytest.approx(np.full((2, 2), zeta))
+
+
+def test_a_misspecification_that_is_none_is_refused():
+    for given in ({}, {"tv": 0.1, "kl": 0.1}, {"tv": -0.1}, {"tv": 0.1, "support": "here"}, {"tv": np.nan}):
+        with pytest.raises(OptionError):
+            hf.Misspecification(**given)
+    with pytest.raises(ShapeError):
+        hf.Misspecification(tv=np.zeros((3, 3))).radii(2, 2)

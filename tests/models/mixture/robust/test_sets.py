@@ -1,0 +1,258 @@
+"""Where theta_star lies, for laws within their radii: each theorem by itself, and all together against adversaries."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.stats import binom
+
+from horizonfree._x64 import scope
+from horizonfree.models.mixture.record import STARTS
+from horizonfree.models.mixture.robust import boxed, frequencies, half_spaces, kinds, penalty, sets
+from tests.reference import robust as ref
+from tests.reference import small
+
+DELTA = 0.5
+
+
+def sets_of(problem, evidence, zeta, delta=DELTA, **given):
+    radii = np.full((problem.num_states, problem.num_actions), zeta)
+    with scope():
+        return sets.confidence_sets(
+            problem.model.valid, evidence, evidence.record, delta, radii, **{"anywhere": False} | given
+        )
+
+
+def is_inside(found, p):
+    """Whether a parameter with row probabilities p is in the ellipsoid and within the bounds of rows."""
+    ball = found.ball
+    u = np.linalg.lstsq(ball.z, p - ball.p, rcond=None)[0]
+    x = (p - ball.p) / ball.p
+    return (
+        np.linalg.norm(u) <= 1 + 1e-9 and (x >= -ball.below - 1e-9).all() and (x <= ball.above + 1e-9).all()
+    )
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return small.dense()
+
+
+@pytest.fixture(scope="module")
+def evidence(problem):
+    return small.pick(small.gather_outside(problem, [problem.kernel().dense()], 200, [0]), 0)
+
+
+def test_a_record_counts_every_transition_in_its_block(problem, evidence):
+    """Blocks begin after 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, ... episodes; their counts add up to those of all episodes."""
+    record = evidence.record
+    assert STARTS[:12].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15]
+    length = np.diff(np.append(STARTS[STARTS < 200], 200)) * problem.horizon
+    assert (record.visits.sum((1, 2))[: len(length)] == length).all()
+    assert (record.rows.sum(1)[: len(length)] == length).all()
+    assert (record.visits.sum(0) == evidence.visits).all()
+    assert (record.rows.sum(0) == evidence.row_counts).all()
+
+
+def test_an_evidence_has_the_same_bits_with_and_without_a_record(problem, evidence):
+    P = problem.kernel().dense()
+    bare = small.pick(small.gather_outside(problem, [P], 200, [0], recorded=False), 0)
+    assert bare.record is None
+    for name, x in vars(bare).items():
+        assert name == "record" or np.array_equal(x, getattr(evidence, name)), name
+
+
+def test_the_factors_of_both_bets_have_mean_one_at_most_and_the_first_attains_it():
+    """At the law that moves zeta from the smallest to the largest value, for random coins, bets and radii."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        p, q = rng.dirichlet(np.ones(4), size=2)
+        zeta = rng.uniform(0, 0.2)
+        rho = q / p
+        mean, _ = ref.worst_mean(p, rho, zeta)
+        normaliser = 1 + zeta * np.ptp(rho)
+        assert mean / normaliser <= 1 + 1e-12
+        if p[rho.argmin()] >= zeta:
+            assert mean / normaliser == pytest.approx(1, abs=1e-12)
+
+
+def test_no_law_within_its_radius_beats_the_normaliser_of_a_half_space(problem, evidence):
+    """E_Q e^g <= u(y_star), for the worst law of every kind of pair, at random parameters; u is linear in y."""
+    valid = problem.model.valid
+    rng = np.random.default_rng(1)
+    radii = np.full((problem.num_states, problem.num_actions), 0.05)
+    alike = kinds.kinds_of(valid, radii)
+    z, center = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
+    v = rng.normal(size=(3, valid.num_free))
+    theta = small.inside(valid, rng, 2)
+    y, y_star = (theta - valid.center) @ valid.basis
+    p, p_star = center + z @ y, center + z @ y_star
+    g = np.clip(v @ z.T / np.where(p > 0, p, 1), -1, 1)
+    log_u, slope = half_spaces._normaliser(alike, np.arange(len(alike.zeta)), g, z, p, y, y_star, False)
+    for k in range(3):
+        for x in range(len(alike.zeta)):
+            at = alike.rows[x][alike.is_slot[x]]
+            mean, _ = ref.worst_mean(p_star[at], np.exp(g[k, at]), 0.05)
+            assert mean <= np.exp(log_u[k, x]) + 1e-12
+            B = (z[at] * np.exp(g[k, at])[:, None]).sum(0)
+            assert np.allclose(slope[k, x], B / np.exp(log_u[k, x]), rtol=1e-9)
+
+
+def test_the_penalty_covers_every_parameter_within_its_bounds_of_rows(problem, evidence):
+    """With W the least that keeps theta in its set, W' must be at least its sum N psi: both forms of Lemma R4."""
+    valid = problem.model.valid
+    found = sets_of(problem, evidence, 0.02)
+    bet, alike = found.bet, kinds.kinds_of(valid, np.full((4, 2), 0.02))
+    z = valid.rows @ valid.basis * valid.free[:, None]
+    p = np.asarray(found.ball.p)
+    rng, near = np.random.default_rng(2), 0
+    for theta in small.inside(valid, rng, 60, spread=0.5):
+        p_theta = valid.rows @ theta
+        x = np.where(valid.free, p_theta / p - 1, 0.0)
+        below, above = np.maximum(-x, 0) + 0.01, np.maximum(x, 0) + 0.01
+        T = (bet.counts * ref.psi(x)).sum()
+        paid = sum(
+            n * np.log1p(0.02 * np.ptp(bet.blocks.p[t][rows] / p_theta[rows]))
+            for t in range(len(bet.blocks.p))
+            for n, rows in zip(bet.blocks.visits[t], alike.rows)
+        )
+        k = ref.psi(above) / above**2
+        F = (z * (bet.counts * k / p**2)[:, None]).T @ z + 1e-6 * np.eye(z.shape[1])
+        slack = penalty.penalised(alike, bet.blocks, z, p, below, above, F, T - paid)
+        assert slack >= T - 1e-6
+        near += slack < 3 * T
+    assert near > 5  # and not by being huge
+
+
+def test_cuts_and_ellipsoids_hold_what_they_should():
+    rng = np.random.default_rng(3)
+    white, normal = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
+    level = rng.uniform(-0.2, 1.0, size=5)
+    most = boxed.reach(white, normal, level)
+    u = rng.normal(size=(200_000, 3))
+    u /= np.linalg.norm(u, axis=1, keepdims=True) / rng.uniform(size=(len(u), 1)) ** (1 / 3)
+    u = u[(u @ normal.T <= level).all(1)]
+    assert len(u) > 100
+    assert (u @ white.T <= most + 1e-12).all()
+    width = rng.uniform(0.2, 1.0, size=7)
+    M = boxed.smallest_ellipsoid(white, width, has_ball=True)
+    u = u[(np.abs(u @ white.T) <= width).all(1)]
+    assert len(u) > 100
+    assert (np.einsum("ki,ij,kj->k", u, M, u) <= 1 + 1e-12).all()
+    assert np.isnan(boxed.reach(white, np.eye(3), np.full(3, -1.5))).all()  # nothing is left
+
+
+def test_one_half_space_and_a_ball_have_the_exact_reach():
+    """Against a fine grid of the unit circle."""
+    angle = np.linspace(0, 2 * np.pi, 200_001)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    for c in (-0.5, 0.0, 0.7):
+        normal = np.array([[0.6, 0.8]])
+        allowed = circle[circle @ normal[0] <= c]
+        for w in (np.array([1.0, 0.3]), np.array([-0.2, 0.9])):
+            exact = boxed.reach(w[None], normal, np.array([c]))[0]
+            assert exact == pytest.approx((allowed @ w).max(), abs=1e-4)
+
+
+def test_frequencies_are_intervals_of_the_divergence_of_coins(problem, evidence):
+    valid = problem.model.valid
+    alike = kinds.kinds_of(valid, np.full((4, 2), 0.03))
+    found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.1)
+    C = len(found.row)
+    for c in range(0, C, 5):
+        of = [
+            (s, a)
+            for s in range(4)
+            for a in range(2)
+            if (valid.row_of[s, a] == found.row[c]).sum() == found.times[c]
+        ]
+        n = sum(evidence.visits[s, a] for s, a in of)
+        N = sum(evidence.counts[s, a][valid.row_of[s, a] == found.row[c]].sum() for s, a in of)
+        for pi in (found.low[c], found.high[c]):
+            kl = N / n * np.log(N / n / pi) + (1 - N / n) * np.log((1 - N / n) / (1 - pi))
+            assert n * kl == pytest.approx(np.log(2 * C / 0.1) + np.log(n) / 2 + np.log(2), rel=1e-6)
+    low, high = found.row_bounds(len(valid.rows))
+    assert (low[found.row] <= (found.low - 0.03) / found.times + 1e-12).any()
+    assert (high <= 1).all()
+
+
+def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem):
+    """Against feasibility of R2's polytope at fixed radii, just below and just above."""
+    Q = ref.tilted(problem.kernel().dense(), 0.2)
+    evidence = small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
+    valid = problem.model.valid
+    alike = kinds.kinds_of(valid, np.ones((4, 2)))
+    found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.05)
+    z, p = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
+    least = frequencies.least_multiple(found, p, z)
+    assert 0 < least <= 0.2
+
+    def is_feasible(zeta):
+        low, high = found._replace(zeta=np.full(len(found.row), zeta)).row_bounds(len(p))
+        A = np.concatenate([z, -z])
+        b = np.concatenate([np.where(valid.free, high - p, 1), np.where(valid.free, p - low, 1)])
+        return linprog(np.zeros(z.shape[1]), A_ub=A, b_ub=b, bounds=(None, None)).status == 0
+
+    assert is_feasible(least + 1e-5)
+    assert not is_feasible(least - 1e-4)
+
+
+ADVERSARIES = {
+    "none": lambda P, zeta, rng: [P] * 4,
+    "bias": lambda P, zeta, rng: [ref.tilted(P, zeta)] * 4,
+    "flip": lambda P, zeta, rng: [ref.tilted(P, zeta, sign=1 if i < 2 else -1) for i in range(4)],
+    "drift": lambda P, zeta, rng: [ref.tilted(P, zeta * i / 3) for i in range(4)],
+    "random": lambda P, zeta, rng: [ref.tilted(P, zeta, rng)] * 4,
+}
+
+
+def covered(problem, zeta, runs, episodes=300):
+    """What is found by each run against each adversary, and whether theta_star is outside."""
+    P, p = problem.kernel().dense(), problem.model.valid.rows @ problem.truth
+    rng = np.random.default_rng(0)
+    for made in ADVERSARIES.values():
+        many = small.gather_outside(problem, made(P, zeta, rng), episodes, range(runs))
+        for i in range(runs):
+            found = sets_of(problem, small.pick(many, i), zeta)
+            yield found, found.is_empty or not is_inside(found, p)
+
+
+def check_coverage(problem, zeta, runs):
+    """At delta = 0.5 at most half of the runs may fail: the number allowed is exceeded with probability below 1e-6."""
+    found, out = zip(*covered(problem, zeta, runs))
+    assert sum(out) <= binom.ppf(1 - 1e-6, len(out), DELTA)
+    assert sum(x.zeta_low > zeta for x in found) <= binom.ppf(1 - 1e-6, len(out), 0.1 * DELTA)
+    return found
+
+
+def test_theta_star_is_in_the_sets_whatever_the_adversary(problem):
+    """Also that the bets, and not only the other two sets, say something: W' is finite."""
+    found = check_coverage(problem, 0.02, 12)
+    assert np.mean([np.isfinite(x.slack) for x in found]) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("zeta", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize("name", ["dense", "corner", "slips"])
+def test_theta_star_is_in_the_sets_of_many_runs(name, zeta):
+    check_coverage(small.PROBLEMS[name](), zeta, 60)
+
+
+def test_the_plain_set_loses_theta_star_where_the_class_is_wrong(problem):
+    """So that the test above has teeth: without radii the same data exclude the parameter nearly always."""
+    P, runs = problem.kernel().dense(), 12
+    many = small.gather_outside(problem, [ref.tilted(P, 0.1)] * 4, 300, range(runs))
+    p = problem.model.valid.rows @ problem.truth
+    found = [sets_of(problem, small.pick(many, i), 0.0) for i in range(runs)]
+    assert sum(x.is_empty or not is_inside(x, p) for x in found) > 0.8 * runs
+
+
+def test_jumps_count_as_visits_where_laws_may_lead_anywhere(problem, evidence):
+    """A transition that the class does not list is seen by the record, and by no row."""
+    record = evidence.record
+    jumped = replace(record, visits=record.visits + 1)
+    with_jumps = replace(evidence, record=jumped)
+    found = sets_of(problem, with_jumps, 0.02, anywhere=True)
+    assert not found.is_empty
+    assert found.slack > sets_of(problem, evidence, 0.02, anywhere=True).slack

@@ -1,0 +1,94 @@
+"""Certificates for a class that is a little wrong, literally and slowly: laws in a ball, worst systems, bounds."""
+
+import numpy as np
+
+
+def psi(x):
+    return x - np.log1p(x)
+
+
+def worst_mean(p, f, zeta, allowed=None):
+    """max of Q f over laws Q within zeta of p in total variation, by moving mass to where f is largest."""
+    allowed = p > 0 if allowed is None else allowed
+    Q, left = p.copy(), zeta
+    best = int(np.where(allowed, f, -np.inf).argmax())
+    for i in np.argsort(f):
+        moved = min(left, Q[i]) if i != best else 0.0
+        Q[i] -= moved
+        Q[best] += moved
+        left -= moved
+    return float(Q @ f), Q
+
+
+def history_gap(P, reward, policy, zeta, start, *, anywhere=False):
+    """The largest V* - V^pi over systems whose laws, with memory, are within zeta of P [S, A, S]: exact.
+
+    Where the best policy takes the plan's action both see the same law; after another action the laws of the two have
+    nothing to do with each other, so that one is as good and the other as bad as can be.
+    """
+    H, S, A = reward.shape
+    up, low, gap = np.zeros(S), np.zeros(S), np.zeros(S)
+
+    def most(s, a, f):
+        return worst_mean(P[s, a], f, zeta[s, a], np.ones(S, bool) if anywhere else None)[0]
+
+    for h in reversed(range(H)):
+        new = np.zeros((3, S))
+        for s in range(S):
+            pi = policy[h, s]
+            best = [reward[h, s, a] + most(s, a, up) for a in range(A)]
+            own = reward[h, s, pi] - most(s, pi, -low)
+            apart = max([best[a] - own for a in range(A) if a != pi], default=0.0)
+            new[:, s] = max(best), own, max(most(s, pi, gap), apart)
+        up, low, gap = new
+    return float(gap @ start)
+
+
+def losses(P, z, reward, policy, zeta, adv, V, err):
+    """E, D, G, up, lo of Theorem R6 at the first step, from the tangent's advantages [H, S, A], values and errors."""
+    H, S, A = reward.shape
+    E, D, G, up, lo = (np.zeros(S) for _ in range(5))
+    V, err = np.vstack([V, np.zeros(S)]), np.vstack([err, np.zeros(S)])
+
+    def bounds(f, s, a):
+        """Below and above Q f."""
+        at = P[s, a] > 0
+        low, high = f[at].min(), f[at].max()
+        spread = np.linalg.norm(f @ z[s, a]) + zeta[s, a] * (high - low)
+        return max(low, P[s, a] @ f - spread), min(high, P[s, a] @ f + spread)
+
+    def moved(h, s, a):
+        """zeta times a bound on the span of V_theta at the next step."""
+        at = P[s, a] > 0
+        high, low = (V[h + 1] + err[h + 1])[at].max(), (V[h + 1] - err[h + 1])[at].min()
+        return zeta[s, a] * (min(1, high) - max(0, low))
+
+    for h in reversed(range(H)):
+        new = np.zeros((5, S))
+        for s in range(S):
+            pi = policy[h, s]
+            up_E, up_D, up_G, up_up = ([bounds(f, s, a)[1] for a in range(A)] for f in (E, D, G, up))
+            cost = [adv[h, s, a] + moved(h, s, a) for a in range(A)]
+            e = min(1, moved(h, s, pi) + up_E[pi])
+            d = np.clip(max(cost[a] + min(1, up_D[a]) for a in range(A)), 0, 1)
+            others = [cost[a] + up_E[a] + e + min(1, up_G[a]) for a in range(A) if a != pi]
+            g = min(d + e, np.clip(max([up_G[pi], *others]), 0, 1))
+            u = max(min(1, reward[h, s, a] + up_up[a]) for a in range(A))
+            new[:, s] = e, d, g, u, max(0, reward[h, s, pi] + bounds(lo, s, pi)[0])
+        E, D, G, up, lo = new
+    return E, D, G, up, lo
+
+
+def tilted(P, zeta, rng=None, sign=1):
+    """A kernel [S, A, S] within zeta of P: mass from the most to the least likely successor, or between random ones."""
+    Q = P.copy()
+    for s, a in np.ndindex(P.shape[:2]):
+        at = np.flatnonzero(P[s, a] > 0)
+        if len(at) < 2:
+            continue
+        order = at[np.argsort(P[s, a, at], kind="stable")][::sign]
+        to, from_ = (order[0], order[-1]) if rng is None else rng.choice(at, 2, replace=False)
+        moved = min(zeta, Q[s, a, from_])
+        Q[s, a, from_] -= moved
+        Q[s, a, to] += moved
+    return Q
