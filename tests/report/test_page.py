@@ -44,7 +44,7 @@ def test_bounds_are_never_rounded_down(x: float) -> None:
             grid,
             [
                 "If the model is a little wrong",
-                "as long as every transition law is within",
+                "no parameter is closer than 0",
                 "no plan loses more than",
                 "really lost at the worst goal",
                 "End in column",
