@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.rewards import goal, occupancy, rescale
-    from horizonfree.models.mixture.misspecification import Misspecification
+    from horizonfree.models.misspecification import Misspecification
     from horizonfree.problems import LinearMDP, Mixture, Problem, Tabular, from_gymnasium, make, problems
     from horizonfree.problems.truth import simulate, true_gap
     from horizonfree.regression import theory
@@ -65,7 +65,7 @@ _HOME = {
     "Batch": "batch",
     "Certificate": "guarantees.certificate",
     "LinearMDP": "problems",
-    "Misspecification": "models.mixture.misspecification",
+    "Misspecification": "models.misspecification",
     "Mixture": "problems",
     "Plan": "runs.plan",
     "Problem": "problems",

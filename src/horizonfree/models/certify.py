@@ -22,7 +22,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, target_below
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
-from horizonfree.models.mixture.misspecification import Misspecification
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
 
 TIMES = [

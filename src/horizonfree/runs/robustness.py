@@ -6,6 +6,7 @@ whose largest entry is 1. A gap that holds within a larger radius holds within a
 curve never falls.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,10 @@ from horizonfree.guarantees.certificate import round_down, rounded_up, surely_of
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence
-from horizonfree.models.mixture.misspecification import Misspecification, declared
+from horizonfree.models.interface import Confidence, Evidence
+from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.planning.backward import best_plan
-from horizonfree.runs.run import Run
+from horizonfree.problems.problem import Problem
 
 GRID = (
     0.0,
@@ -70,24 +71,33 @@ class Robustness:
         )
 
 
-def robustness(run: Run, target: Any, reward: Any, delta: Any, shape: Any) -> Robustness:
-    """The curve of a run, for the plans of every reward or for the plan of one."""
+def robustness(
+    problem: Problem,
+    evidence: Evidence,
+    confident: Callable[[float, Misspecification], Confidence],
+    *,
+    target: Any,
+    reward: Any,
+    delta: Any,
+    shape: Any,
+) -> Robustness:
+    """The curve of a run, for the plans of every reward or for the plan of one; `confident` is its `confidence`."""
     target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
     about = declared(shape)
     if about is None:
         raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
-    radii = about.radii(*run.problem.space.sizes[1:])
-    checked = None if reward is None else rewards.resolve(run.problem, reward)
+    radii = about.radii(*problem.space.sizes[1:])
+    checked = None if reward is None else rewards.resolve(problem, reward)
     found: dict[float, tuple[float, float]] = {}
 
     def gap(zeta: float) -> float:
         if zeta not in found:
             within = Misspecification(tv=zeta * radii / radii.max(), support=about.support)
             if zeta > 0:
-                confidence = run.confidence(delta, within)
+                confidence = confident(delta, within)
             else:  # delta is shared out as on the rest of the curve
-                confidence = certify.within(run.problem.model, run.evidence, delta=delta, declared=within)
-            found[zeta] = _gap(run, confidence, checked), confidence.parts()["zeta_low"]
+                confidence = certify.within(problem.model, evidence, delta=delta, declared=within)
+            found[zeta] = _gap(problem, evidence, confidence, checked), confidence.parts()["zeta_low"]
         return found[zeta][0]
 
     for zeta in GRID:
@@ -107,12 +117,12 @@ def robustness(run: Run, target: Any, reward: Any, delta: Any, shape: Any) -> Ro
     return Robustness(target, delta, good[-1] if good else None, zeta_low, zetas, shown)
 
 
-def _gap(run: Run, confidence: Confidence, reward: Reward | None) -> float:
+def _gap(problem: Problem, evidence: Evidence, confidence: Confidence, reward: Reward | None) -> float:
     """Of the plans of every reward, or of the one; nan where the data refute the radii."""
-    model = run.problem.model
+    model = problem.model
     if confidence.is_refuted:
         return float("nan")
     if reward is None:
-        return certify.uniform(model, run.evidence, confidence).eps
+        return certify.uniform(model, evidence, confidence).eps
     policy = np.array(best_plan(confidence.kernel, reward.table).policy, np.int32)
     return certify.for_reward(model, confidence, reward.table, policy)[1].eps

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -22,15 +22,13 @@ from horizonfree.mdp import rewards
 from horizonfree.mdp.rewards import family
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
-from horizonfree.models.mixture.misspecification import declared
+from horizonfree.models.misspecification import declared
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.answers import Answers
 from horizonfree.runs.plan import Comparison, Plan
+from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.until import Until
-
-if TYPE_CHECKING:
-    from horizonfree.runs.robustness import Robustness
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,16 +262,22 @@ class Run:
 
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
-    ) -> "Robustness":
+    ) -> Robustness:
         """How wrong the class may be: the largest misspecification with which the gap is at most the target.
 
         For the plans of every reward, or with reward= for the plan of one (of total at most 1). With it the smallest
         misspecification that the data do not refute, and the gap as a function of it, which hold for all at once.
         shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
         """
-        from horizonfree.runs.robustness import robustness
-
-        return robustness(self, target, reward, delta, shape)
+        return robustness(
+            self.problem,
+            self.evidence,
+            self.confidence,
+            target=target,
+            reward=reward,
+            delta=delta,
+            shape=shape,
+        )
 
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from horizonfree._inputs import count, share, whole
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
-from horizonfree.models.mixture.misspecification import Misspecification, declared
+from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 
 MOST_EPISODES = 1_000_000  # after which until_eps gives up

@@ -24,13 +24,13 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
 from horizonfree.models.interface import Intervals, Model, Told
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.misspecification import Misspecification
 from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.record import no_record
 from horizonfree.models.mixture.robust.confidence import (

@@ -18,10 +18,10 @@ from horizonfree.guarantees.certificate import round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, Steps
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.interface import Confidence
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.misspecification import Misspecification
 from horizonfree.models.mixture.record import Record
 from horizonfree.models.mixture.robust.sets import confidence_sets
 from horizonfree.models.mixture.robust.steps import compare_within, successors
