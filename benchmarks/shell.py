@@ -86,7 +86,8 @@ def main() -> None:
         measured |= commands(Path(folder), env, chosen.large)
         print("| command | CPU seconds |\n|---|---|")
         for name, command in measured.items():
-            print(f"| {name} | {min(cpu(command, env) for _ in range(chosen.times)):.2f} |", flush=True)
+            least = min(cpu(command, env) for _ in range(chosen.times))
+            print(f"| {name} | {max(least, 0.0):.2f} |", flush=True)
 
 
 if __name__ == "__main__":
