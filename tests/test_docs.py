@@ -118,6 +118,11 @@ def test_every_page_is_in_the_index_and_in_the_navigation():
     assert sorted(shown) == sorted([*pages, "index.md"])
 
 
+def test_every_public_name_is_in_the_reference():
+    said = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(said) == sorted(f"horizonfree.{home}.{name}" for name, home in hf._HOME.items())
+
+
 def test_every_function_of_the_paper_map_exists():
     text = (ROOT / "docs" / "paper-map.md").read_text()
     names = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_]+)(?:\([^`]*\))?`", text)
