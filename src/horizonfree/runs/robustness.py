@@ -21,6 +21,7 @@ from horizonfree.models import certify
 from horizonfree.models.interface import Confidence
 from horizonfree.models.mixture.misspecification import Misspecification, declared
 from horizonfree.planning.backward import best_plan
+from horizonfree.runs.part import check_exact
 from horizonfree.runs.run import Run
 
 GRID = (
@@ -76,6 +77,7 @@ def robustness(run: Run, target: Any, reward: Any, delta: Any, shape: Any) -> Ro
     about = declared(shape)
     if about is None:
         raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
+    check_exact(run.part, about)
     radii = about.radii(*run.problem.space.sizes[1:])
     checked = None if reward is None else rewards.resolve(run.problem, reward)
     found: dict[float, tuple[float, float]] = {}
