@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.errors import RewardError, ShapeError
+from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.mdp.part import inside, outside, visited_states
-from horizonfree.report.facts import facts
+from horizonfree.report.facts import facts, samples
+from horizonfree.report.history import moments
 from horizonfree.runs import part
 
 EPISODES = 12
@@ -175,12 +176,23 @@ def test_logs_are_cut_unless_they_leave_the_part(problem, spared):
 
 
 def test_reports_show_the_whole(run, whole):
-    a, b = facts(run), facts(whole)
-    assert (a.visits == b.visits).all()
-    assert (np.isnan(a.doubt) == np.isnan(b.doubt)).all()
-    assert a.doubt == pytest.approx(b.doubt, abs=1e-5, nan_ok=True)
-    assert [x.true_gap for x in a.history] == pytest.approx([x.true_gap for x in b.history], abs=1e-9)
-    assert [x.value for x in a.examples] == pytest.approx([x.value for x in b.examples], abs=1e-5)
+    a, confidence = facts(run), whole.confidence()
+    assert (a.visits == whole.visits.sum(axis=1)).all()
+    assert a.doubt == pytest.approx(whole.problem.model.doubts(confidence), abs=1e-5, nan_ok=True)
+    assert a.history[-1].true_gap == pytest.approx(moments(whole, 0.05)[-1].true_gap, abs=1e-9)
+    table = samples(run.problem)[0][2]
+    assert a.examples[0].value == pytest.approx(whole.plan(table).value, abs=1e-5)
+    assert a.robustness is None
+
+
+def test_a_class_that_may_be_wrong_needs_all_states(problem, run):
+    for ask in (
+        lambda: run.certificate(misspecification=0.01),
+        lambda: run.plan(hf.goal(problem, 18), misspecification=0.01),
+        lambda: run.robustness(),
+    ):
+        with pytest.raises(OptionError, match="misspecification= transitions may lead to states"):
+            ask()
 
 
 def test_words_name_pairs_in_the_callers_numbers(run):

@@ -15,7 +15,6 @@ from horizonfree.explorers.interface import Explorer
 from horizonfree.mdp.part import index_of, visited_states
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture.misspecification import Misspecification
 from horizonfree.problems.problem import Problem
 
 SPARED = 5_000  # states, half of all at least, that must be out of reach: below, little is gained
@@ -41,7 +40,7 @@ def part_with(problem: Problem, explorer: Explorer | None, num_states: int) -> P
     return None if num_states == problem.num_states else part_of_problem(problem, explorer)
 
 
-def check_exact(part: Problem | None, misspecification: Misspecification | None) -> None:
+def check_exact(part: Problem | None, misspecification: object | None) -> None:
     """Refuse to let a class be wrong where states that no episode of it comes to were left out."""
     if part is not None and misspecification is not None:
         raise OptionError(
