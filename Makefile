@@ -41,7 +41,7 @@ check: lint test  ## what a change must pass
 
 bench: $(STAMP)  ## speed, side by side with peers
 	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev,bench]'
-	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
+	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py benchmarks/device.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
 docs: $(STAMP)  ## the site, into site/: open site/index.html, or `python -m http.server -d site` for its search
 	PYTHONPATH=docs $(BIN)/zensical build --clean --strict

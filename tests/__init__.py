@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 COMPILED = {
     "horizonfree.planning.lanes",
     "horizonfree.planning.loops",
+    "horizonfree.models.mixture.design_loop",
     "horizonfree.models.mixture.hinge_loop",
     "horizonfree.regression.oracle.climb_loop",
     "horizonfree.regression.oracle.draws",
@@ -24,8 +25,8 @@ COMPILED = {
 PUBLIC = set(
     "act advance certificate certify check_kernel compare confidence declaring evaluate explore explore_many "
     "explorers from_episodes from_features from_gymnasium from_kernels from_log from_table from_tabular goal home load "
-    "load_sweep make make_explorer occupancy optimal plan policy_table problems rescale resolve resume robustness save "
-    "seen_as simulate simulate_kernel suite sweep true_gap visits".split()
+    "load_sweep make make_explorer occupancy optimal optimal_values plan policy_table problems rescale resolve resume "
+    "robustness save seen_as simulate simulate_kernel suite sweep true_gap visits".split()
 )
 # Whose functions check their numbers themselves.
 THEORY = {

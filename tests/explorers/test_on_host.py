@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree._x64 import to_device
+from horizonfree.explorers import on_host
 from horizonfree.explorers.on_host import chooser
 from horizonfree.explorers.registry import make_explorer
+from horizonfree.models.mixture.design import design
+from horizonfree.models.mixture.design_loop import designer
 from horizonfree.runs import engines
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -13,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 EPISODES = 40
 
 
-def explored(problem, seed):
-    return hf.explore(problem, "hf-ucrl-rfe++", episodes=EPISODES, seed=seed, progress=False)
+def explored(problem, seed, explorer="hf-ucrl-rfe++"):
+    return hf.explore(problem, explorer, episodes=EPISODES, seed=seed, progress=False)
 
 
 def test_a_run_has_the_numbers_of_compiled_blocks(monkeypatch):
@@ -32,14 +36,50 @@ def test_a_run_has_the_numbers_of_compiled_blocks(monkeypatch):
             np.testing.assert_allclose(x, blocks.records[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-def test_only_the_ascent_on_short_lists_is_called_on_the_host():
+def test_information_with_many_states_has_the_numbers_of_compiled_blocks(monkeypatch):
+    """Rows of padding, states out of reach, and ties between moves that all hit a wall."""
+    problem = hf.make("zoned-grid", size=4, zones=2, horizon=5)
+    blocks = explored(problem, 0, "information")
+    assert chooser(blocks.explorer, problem.model) is None
+    monkeypatch.setattr(on_host, "MUCH", 0)
+    here = explored(problem, 0, "information")
+    np.testing.assert_array_equal(here.progress.state.policy, blocks.progress.state.policy)
+    np.testing.assert_array_equal(here.evidence.counts, blocks.evidence.counts)
+    np.testing.assert_allclose(here.records["information"], blocks.records["information"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loops_find_the_design(seed):
+    """A drawn start, virtual rows, counts of any size; and nothing to learn."""
+    rng = np.random.default_rng(seed)
+    kernels = rng.dirichlet(np.ones(6), (3, 30, 2))
+    table = np.zeros((3, 30, 2, 30))
+    for s, a in np.ndindex(30, 2):
+        table[:, s, a, rng.choice(30, 6, replace=False)] = kernels[:, s, a]
+    known = hf.Mixture.from_kernels(table, horizon=7, start=rng.dirichlet(np.ones(30))).model
+    one = hf.Mixture.from_kernels(table[:1], horizon=7).model
+    for model in (known, one):
+        valid = model.valid
+        counts, theta = rng.integers(0, 10**seed, len(valid.rows), np.int32), np.asarray(valid.center)
+        policy, promise = designer(model.space, valid)(counts, theta)
+        wanted = design(*to_device((model.space, valid, counts, theta)))
+        np.testing.assert_array_equal(policy, wanted[0])
+        np.testing.assert_allclose(promise, wanted[1], rtol=1e-12)
+    assert known.valid.virtual.any()
+    assert promise == 0
+
+
+def test_only_the_ascent_on_short_lists_and_large_designs_are_called_on_the_host():
     short = hf.make("zoned-grid", size=4, zones=2, horizon=5).model
     long = hf.make("random-mixture", states=9, successors=9, horizon=3).model
+    large = hf.make("zoned-grid", size=4, zones=2, horizon=10_000).model
     for name, options, model, is_here in [
         ("hf-ucrl-rfe++", {}, short, True),
         ("hf-ucrl-rfe++", {"oracle": "relaxed"}, short, False),
         ("hf-ucrl-rfe++", {}, long, False),
         ("information", {}, short, False),
+        ("information", {}, large, True),
+        ("uniform", {}, large, False),
     ]:
         explorer = make_explorer(name, **options)
         assert (chooser(explorer, model) is not None) == is_here, (name, options)

@@ -88,16 +88,15 @@ def plan(
     asked = _ask(folder, delta, model, start, horizon, misspecification)
     from horizonfree import occupancy
     from horizonfree.cli.files import read_policy
-    from horizonfree.mdp.rewards import resolve
 
-    space = asked.answers.space
+    space = (asked.answers.whole or asked.answers).space
     array = occupancy(space, stay) if stay else reward_of(space, goal, reward)
     if array is None:
         raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
     mine, other = (None if x is None else read_policy(x, space.num_states) for x in (policy, compare))
     if out is not None:
         folder_for_output(out.parent)
-    checked = resolve(space, array, scale=scale)
+    checked = asked.answers.resolve(array, scale)
     if mine is None:
         found = asked.answers.plan(checked, asked.solve)
     else:

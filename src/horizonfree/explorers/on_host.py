@@ -1,8 +1,9 @@
-"""Choices that are made on the host, between two compiled blocks: the oracle of HF-UCRL-RFE++ for single runs on a CPU.
+"""Choices that are made on the host, between two compiled blocks, for single runs on a CPU: those that take long.
 
-A block plays until a choice is due and returns; here the oracle's loops (regression/oracle/compiled.py) answer in place
-of `choose`, and the next block goes on. Before and after the loops everything is the explorer's own and traced. The
-numbers are those of `choose` but for rounding, on which nothing turns that is not within 1e-10 of a tie.
+A block plays until a choice is due and returns; here loops answer in place of `choose`, and the next block goes on: the
+oracle of HF-UCRL-RFE++ (regression/oracle/compiled.py), and for very many states the dynamic programme of `information`
+(models/mixture/design_loop.py). Before and after the loops everything is the explorer's own and traced. The numbers are
+those of `choose` but for rounding, on which nothing turns that is not within 1e-10 of a tie.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from jaxtyping import Array, Float, UInt32
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.hf_answer import Answer, State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
+from horizonfree.explorers.information import Information
+from horizonfree.explorers.information import State as Design
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, episode_keys, is_due
 from horizonfree.models.interface import Model
@@ -23,6 +26,7 @@ from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import Factors, factors
 from horizonfree.regression.oracle.result import OracleResult
 
+MUCH = 2**21  # products of probabilities and values in a pass; fewer are done before a block begins anew
 Choose = Callable[
     [Array, Progress], Progress
 ]  # (key of the run, so far) -> with the policy of the next episode
@@ -30,11 +34,31 @@ Choose = Callable[
 
 def chooser(explorer: Explorer, model: Model) -> Choose | None:
     """How choices are made on the host, for a model of the host; None where compiled blocks make them."""
-    if jax.default_backend() != "cpu" or not isinstance(explorer, HFUCRLRFE) or explorer.oracle != "ascent":
+    if jax.default_backend() != "cpu" or not isinstance(model, MixtureModel):
         return None
-    if not isinstance(model, MixtureModel) or model.space.succ.shape[2] > ENUMERATE:
-        return None
-    return _ascents(explorer, model)
+    succ = model.space.succ
+    if isinstance(explorer, HFUCRLRFE) and explorer.oracle == "ascent" and succ.shape[2] <= ENUMERATE:
+        return _ascents(explorer, model)
+    if (
+        isinstance(explorer, Information)
+        and not model.space.is_dense
+        and model.space.horizon * succ.size > MUCH
+    ):
+        return _designs(model)
+    return None
+
+
+def _designs(model: MixtureModel) -> Choose:
+    from horizonfree.models.mixture.design_loop import designer
+
+    design = designer(model.space, model.valid)
+
+    def choose(key: Array, progress: Progress) -> Progress:
+        evidence = to_numpy(progress.evidence)
+        policy, promise = to_device(design(evidence.row_counts, evidence.theta))
+        return Progress(progress.episode, Design(policy, promise), progress.evidence)
+
+    return choose
 
 
 def _ascents(explorer: HFUCRLRFE, model: MixtureModel) -> Choose:

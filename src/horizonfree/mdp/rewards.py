@@ -6,6 +6,7 @@ gaps reach H); `resolve` brings the second to the first and remembers how to go 
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from horizonfree._shapes import Bool, Float
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
+SHORT = 16  # numbers whose maximum is found faster one by one
 SLACK = 1e-9  # a total may exceed its scale by rounding only
 RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
 
@@ -209,8 +211,13 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
         after = T[h + 1][succ]
         if not full:
             after = np.where(support, after, -np.inf)
-        T[h] = (table[h] + after.max(axis=-1)).max(axis=-1)
+        T[h] = _largest(table[h] + _largest(after))
     return T
+
+
+def _largest(x: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m"]:
+    """The maximum along the last axis; NumPy is slow where that is short."""
+    return x.max(axis=-1) if x.shape[-1] > SHORT else reduce(np.maximum, np.moveaxis(x, -1, 0))
 
 
 def _at_best_start(space: Space, T: Float[np.ndarray, "H1 S"]) -> float:

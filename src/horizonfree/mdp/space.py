@@ -26,7 +26,8 @@ class Space:
     """States, actions and possible transitions of episodes of H steps.
 
     `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
-    distribution of the first state, None where it is always `start`; `start` is None where it is drawn.
+    distribution of the first state, None where it is always `start`; `start` is None where it is drawn. `numbers`: what
+    the caller calls the states, where they are part of his (part.py).
     """
 
     succ: Int[Leaf, "S A n"]
@@ -36,6 +37,7 @@ class Space:
     horizon: int = static()
     start: int | None = static()
     is_dense: bool = static()
+    numbers: Int[Leaf, " S"] | None = None
 
     @property
     def num_states(self) -> int:
@@ -152,7 +154,7 @@ def moved(space: Space, start: Any, horizon: Any) -> Space:
         )
     drawn = np.arange(S) == first if initial is None else np.asarray(initial)
     lists = space.succ, space.support, leaf(reachable), leaf(drawn.astype(np.float64))
-    return Space(*lists, horizon, None, space.is_dense)
+    return Space(*lists, horizon, None, space.is_dense, space.numbers)
 
 
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
@@ -195,6 +197,8 @@ def check_space(space: Space) -> None:
         raise ShapeError(
             f"support has shape {support.shape} and type {support.dtype}; it must be bools like succ"
         )
+    if space.numbers is not None:
+        raise ShapeError("the states of a space that was stored are all of them; it has numbers of some")
     S, A, _ = succ.shape
     is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
     if not isinstance(space.is_dense, bool) or space.is_dense > is_full:
@@ -224,7 +228,7 @@ def check_space(space: Space) -> None:
 def start_distribution(start: Any, S: int) -> Float[np.ndarray, " S"]:
     """The distribution of the first state, of a state or a distribution."""
     initial, first = _start(start, S)
-    return np.eye(S)[first] if initial is None else initial
+    return (np.arange(S) == first).astype(np.float64) if initial is None else initial
 
 
 def check_kernel(kernel: Kernel, what: str = "kernel") -> None:

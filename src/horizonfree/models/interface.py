@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
@@ -163,6 +163,10 @@ class Model(eqx.Module):
     def least_gap(self, misspecification: Any) -> float:
         """About the gap for every reward that is left however many episodes there are; on the host."""
         raise OptionError(EXACT)
+
+    def part(self, states: Int[np.ndarray, " m"]) -> "Model | None":
+        """The same class on these states alone, all that episodes come to; None where a class has no use for it."""
+        return None
 
     @abc.abstractmethod
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:

@@ -170,7 +170,8 @@ def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
     return Solution(*(np.asarray(x) for x in _best(kernel, np.asarray(reward))))
 
 
-def _check_kernel(kernel: Any) -> None:
+def check_kernel_type(kernel: Any) -> None:
+    """Refuse what is no kernel."""
     if not isinstance(kernel, Kernel):
         raise ShapeError(
             f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
@@ -178,7 +179,7 @@ def _check_kernel(kernel: Any) -> None:
 
 
 def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
-    _check_kernel(kernel)
+    check_kernel_type(kernel)
     table = numbers(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
     if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
@@ -190,7 +191,7 @@ def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
 
 def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
-    _check_kernel(kernel)
+    check_kernel_type(kernel)
     tables = real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:

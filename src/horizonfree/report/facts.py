@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from horizonfree.explorers.registry import describe, label
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
+from horizonfree.mdp.part import outside
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Intervals
 from horizonfree.planning import evaluate, optimal
@@ -133,7 +134,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
     """All of it, computed once."""
     run = as_known(run)
     name, options = explorer_of(run)
-    confidence, model = run.confidence(delta), run.problem.model
+    confidence, model = run.confidence(delta), run.core.model
     history = moments(run, delta)
     return Facts(
         problem=run.problem,
@@ -149,8 +150,8 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         ahead=ahead(run, delta) if len(history) == 1 else [],
         goals=goal_states(run),
         records=run.records,
-        visits=np.asarray(run.evidence.visits).sum(axis=1),
-        doubt=model.doubts(confidence),
+        visits=run.visits.sum(axis=1),
+        doubt=outside(run.core.space, model.doubts(confidence), run.problem.num_states, fill=np.nan),
         intervals=model.intervals(confidence),
         truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_device, x64
+from horizonfree.mdp.part import inside
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
@@ -41,8 +42,8 @@ class GoalStates(NamedTuple):
 
 def moments(run: Run, delta: float) -> list[Moment]:
     """The moments in the past that the evidence tells of, and the present."""
-    model, found = run.problem.model, []
-    rewards = None if run.problem.truth is None else goals(run)
+    model, found = run.core.model, []
+    rewards = None if run.problem.truth is None else inside(run.core.space, goals(run), axis=2)
     for evidence in [*model.earlier(run.evidence), run.evidence]:
         is_now = evidence is run.evidence
         confidence = run.confidence(delta) if is_now else certify.confidence(model, evidence, delta=delta)
@@ -68,7 +69,7 @@ def ahead(run: Run, delta: float) -> list[tuple[float, float]]:
 
 def _true_gap(run: Run, confidence: Confidence, rewards: Float[np.ndarray, "R H S A"]) -> float:
     """What the plans of that moment really lose, at the worst of the rewards."""
-    kernel, at_start = run.problem.kernel(), run.problem.space.at_start
+    kernel, at_start = run.core.kernel(), run.core.space.at_start
     policy = optimal(confidence.kernel, rewards).policy
     lost = at_start(optimal(kernel, rewards).V[:, 0] - evaluate(kernel, rewards, policy)[:, 0])
     return max(float(lost.max()), 0.0)

@@ -5,13 +5,14 @@ A run in memory computes with compiled calls, one that was kept in its folder wi
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from horizonfree._arrays import leaf
 from horizonfree._shapes import Float
 from horizonfree.guarantees.certificate import in_units
+from horizonfree.mdp.part import inside, outside, resolve_inside
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
@@ -24,11 +25,19 @@ Table = Float[np.ndarray, "H S A"]
 Policies = tuple[np.ndarray, np.ndarray]
 
 
+class Whole(NamedTuple):
+    """All states, and the estimate for them."""
+
+    space: Space
+    kernel: Kernel
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """One confidence, ready to be asked: the estimate, what is said of it, and how plans and bounds are computed.
 
     `truth` is the true kernel, where it is known. `where` says where episodes start, where that is not as usual.
+    `whole`: all states, where those of the space are part of them: policies are for all, rewards come from `resolve`.
     """
 
     space: Space
@@ -40,6 +49,16 @@ class Answers:
     difference: Callable[[np.ndarray, Policies], tuple[float, float]]
     truth: Kernel | None = None
     where: str = ""
+    whole: Whole | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(H, S, A) of all states."""
+        return (self.whole or self).space.sizes
+
+    def resolve(self, reward: Any, scale: str = "total") -> Reward:
+        """A reward of any form, over all states, as it is asked about."""
+        return resolve_inside((self.whole or self).space, self.space, reward, scale=scale)
 
     def plan(self, checked: Reward, solve: Callable[[Table], Solution] | None = None) -> Plan:
         """The best policy for a reward; solve: another way to plan than in the estimate."""
@@ -49,12 +68,12 @@ class Answers:
 
     def evaluate(self, checked: Reward, policy: Any) -> Plan:
         """A policy as a plan."""
-        return self._certified(checked, policy_table(policy, *self.space.sizes))
+        return self._certified(checked, self._policy(policy))
 
     def compare(self, checked: Reward, policy_a: Any, policy_b: Any) -> Comparison:
         """By how much policy a is better than policy b."""
         table = checked.table
-        a, b = (policy_table(policy, *self.space.sizes) for policy in (policy_a, policy_b))
+        a, b = self._policy(policy_a), self._policy(policy_b)
         low, high = self.said.between(self.space, (a, b), lambda pair: self.difference(table, pair))
         found = [float(self.space.at_start(self.values(table, policy)[0])) for policy in (a, b)]
         factor = checked.factor
@@ -65,8 +84,13 @@ class Answers:
         if self.truth is None:
             return None
         table: Any = checked.table
+        policy = inside(self.space, policy, axis=1)
         best, own = best_policy(self.truth, table)[1], policy_values(self.truth, table, leaf(policy))
         return checked.factor * lost(self.space, np.asarray(best), np.asarray(own))
+
+    def _policy(self, policy: Any) -> np.ndarray:
+        """A policy for all states, checked, on those of the space."""
+        return inside(self.space, policy_table(policy, *self.sizes), axis=1)
 
     def _certified(self, checked: Reward, policy: np.ndarray, value: float | None = None) -> Plan:
         """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
@@ -79,11 +103,11 @@ class Answers:
             return checked.factor * float(x) + checked.offset
 
         return Plan(
-            policy,
+            outside(self.space, policy, self.sizes[1], axis=1),
             in_caller_units(bounds.value if value is None else value),
             in_caller_units(bounds.low),
             in_caller_units(bounds.high),
             checked.factor * certificate.eps,
             certificate,
-            self.kernel,
+            (self.whole or self).kernel,
         )

@@ -1,6 +1,7 @@
 """What makes the next episodes: a problem that simulates itself, or a real environment that is stepped."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,9 +14,11 @@ from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
 from horizonfree.explorers.on_host import chooser
+from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
+from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
 
 BLOCK = 256  # the most episodes of one compiled call
@@ -36,10 +39,10 @@ def _sampler(kernel: Kernel) -> Sampler:
 
 def simulated(run: Run, explorer: Explorer) -> Engine:
     """Compiled blocks of a problem that simulates itself."""
-    model, truth = to_device((run.problem.model, run.problem.truth))
-    sampler = _sampler(run.problem.kernel())
+    model, truth = to_device((run.core.model, run.core.truth))
+    sampler = _sampler(run.core.kernel())
     key = jax.random.key(run.seed)
-    choose_here = chooser(explorer, run.problem.model)
+    choose_here = chooser(explorer, run.core.model)
 
     def block(state: Progress, count: int, *, chooses: bool) -> tuple[Progress, Records]:
         done: tuple[Progress, Records] = _block(
@@ -72,8 +75,9 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
             "does not describe this environment; begin a new run with one that does"
         )
-    model, key = to_device(run.problem.model), jax.random.key(run.seed)
-    choose_here = chooser(explorer, run.problem.model)
+    model, key = to_device(run.core.model), jax.random.key(run.seed)
+    choose_here = chooser(explorer, run.core.model)
+    whole = partial(outside, run.core.space, S=space.num_states)
 
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
@@ -81,10 +85,11 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             state = _choose(explorer, model, episode_keys(key, state)[0], state)
         else:
             state = choose_here(key, state)
-        attempted = attempt(env, space, np.asarray(state.state.policy), rng, encode)
-        trajectory, error, _ = contradicted(attempted, np.asarray(state.evidence.counts), space)
+        attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode)
+        trajectory, error, _ = contradicted(attempted, whole(np.asarray(state.evidence.counts)), space)
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
+        trajectory = trajectory_inside(run.core.space, trajectory, space.num_states)
         return *_absorb(explorer, model, None, state, to_device(trajectory)), error
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:

@@ -21,6 +21,7 @@ from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.drive import SAVE_SECONDS, Saving, drive
 from horizonfree.runs.engines import simulated, stepped
+from horizonfree.runs.part import part_of_problem
 from horizonfree.runs.run import Run
 from horizonfree.runs.store import create
 from horizonfree.runs.until import MOST_EPISODES, check, until
@@ -89,10 +90,12 @@ def explore(
     if asked.until_eps is None:
         check_reward_matters(kind, reward)
     end = until(world, 0, asked, reward)
-    model = to_device(world.model)
-    nothing = model.recorded(model.nothing(ladder(asked.budget, model.burn_in)))
+    part = part_of_problem(world, kind)
+    model = to_device((part or world).model)
+    nothing = model.nothing(ladder(asked.budget, model.burn_in))
+    nothing = model.recorded(nothing) if part is None else nothing  # what `misspecification` reads
     first = to_numpy(_begin(kind, model, nothing))
-    run = Run(world, kind, int(seed), first, {}, is_simulated, end)
+    run = Run(world, kind, int(seed), first, {}, is_simulated, end, part=part)
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:
         run = create(run, out)

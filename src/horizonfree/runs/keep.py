@@ -20,7 +20,7 @@ MOST_BYTES = 2**25  # to plan in NumPy with more would take longer than to load 
 def answers(run: Run, delta: float, misspecification: float = 0.0) -> Answers:
     """What a run answers, with the truth where it is known: a real environment need not have the one of its class."""
     is_known = run.is_simulated and run.problem.truth is not None
-    return replace(run.answers(delta, misspecification), truth=run.problem.kernel() if is_known else None)
+    return replace(run.answers(delta, misspecification), truth=run.core.kernel() if is_known else None)
 
 
 def keep(run: Run, delta: float) -> None:
@@ -28,7 +28,7 @@ def keep(run: Run, delta: float) -> None:
 
     Where the folder cannot be written, or has gone on, nothing is kept: answers are only slower then.
     """
-    if run.folder is None:
+    if run.folder is None or run.part is not None:  # a part does not say what lies beyond it
         return
     header, arrays = _described(run, delta)
     if sum(x.nbytes for x in arrays.values()) > MOST_BYTES:

@@ -17,6 +17,7 @@ from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
 
 
@@ -34,11 +35,16 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
     trajectories = _trajectories(problem.space, *_rows(problem.space, episodes))
     budget = None if budget is None else count(budget, "budget")
-    model = to_device(problem.model)
-    nothing = model.recorded(model.nothing(ladder(budget, model.burn_in)))
+    part = part_of_problem(problem)
+    if part is not None and not has_all(part.space, np.asarray(trajectories.s), problem.num_states):
+        part = None
+    trajectories = trajectory_inside((part or problem).space, trajectories, problem.num_states)
+    model = to_device((part or problem).model)
+    nothing = model.nothing(ladder(budget, model.burn_in))
+    nothing = model.recorded(nothing) if part is None else nothing
     after = _replay(model, nothing, to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
-    return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False)
+    return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False, part=part)
 
 
 def certify(

@@ -9,7 +9,7 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from horizonfree._inputs import share, shown
 from horizonfree._x64 import to_device, x64
@@ -18,14 +18,15 @@ from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp import rewards
-from horizonfree.mdp.rewards import family
+from horizonfree.mdp.part import outside, resolve_inside, start_inside
+from horizonfree.mdp.rewards import Reward, family
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
 from horizonfree.models.misspecification import declared
 from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.answers import Answers
+from horizonfree.runs.answers import Answers, Whole
+from horizonfree.runs.part import check_exact
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.until import Until
@@ -36,7 +37,8 @@ class Run:
     """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
 
     `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
-    when a real environment was stepped.
+    when a real environment was stepped. `part` is the part of the problem that episodes come to, where that is much
+    less than all of it (part.py): `progress`, `evidence` and `confidence()` are then about it, all else is not.
     """
 
     problem: Problem
@@ -47,10 +49,16 @@ class Run:
     is_simulated: bool = True
     until: Until | None = None
     folder: Path | None = None
+    part: Problem | None = None
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: dict[Any, Confidence] = field(default_factory=dict, init=False, repr=False)
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def core(self) -> Problem:
+        """What is computed with: the problem, or its part."""
+        return self.problem if self.part is None else self.part
 
     @property
     def episodes(self) -> int:
@@ -61,6 +69,11 @@ class Run:
     def evidence(self) -> Evidence:
         """Counts and bets."""
         return self.progress.evidence
+
+    @property
+    def visits(self) -> Int[np.ndarray, "S A"]:
+        """How often each action was taken in each state."""
+        return outside(self.core.space, np.asarray(self.evidence.visits), self.problem.num_states)
 
     @property
     def has_parameter(self) -> bool:
@@ -75,12 +88,13 @@ class Run:
             raise OptionError("this class of models has no theta: its kernel is `run.confidence().kernel`")
         if not isinstance(self.explorer, PlugIn):
             return np.asarray(self.evidence.theta)
-        model, progress = to_device((self.problem.model, self.progress))
+        model, progress = to_device((self.core.model, self.progress))
         return np.asarray(self.explorer.theta_hat(model, progress.state, progress.evidence))
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
-        delta, about, model = share(delta, "delta"), declared(misspecification), self.problem.model
+        delta, about, model = share(delta, "delta"), declared(misspecification), self.core.model
+        check_exact(self.part, about)
         radii = None if about is None else about.radii(*model.space.sizes[1:])
         key = delta if about is None or radii is None else (delta, radii.tobytes(), about.support)
         if key not in self._confidences:
@@ -100,7 +114,7 @@ class Run:
         return np.stack([found.low, found.high], axis=1)
 
     def _intervals(self) -> Intervals:
-        found = self.problem.model.intervals(self.confidence())
+        found = self.core.model.intervals(self.confidence())
         if found is None:
             raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
         return found
@@ -122,7 +136,7 @@ class Run:
         misspecification: how far the transition laws may be from those of one parameter of the class, in total
         variation: a number, one per pair [S, A], or a Misspecification. For mixtures, by the method "uniform".
         """
-        model = self.problem.model
+        model = self.core.model
         if rewards is not None:
             return self._of_family(rewards, self.confidence(delta, misspecification))
         if declared(misspecification) is not None:
@@ -138,16 +152,16 @@ class Run:
 
     def _of_family(self, given: Any, confidence: Confidence) -> Certificate:
         """The largest gap of the plans of several rewards, of totals at most 1."""
-        name, checked = family(self.problem, given)
+        if self.part is not None and isinstance(given, (list, tuple, np.ndarray)):
+            given = [self._resolved(reward) for reward in given]
+        name, checked = family(self.core, given)
         tables = [x.table for x in checked]
         policies = [best_plan(confidence.kernel, table).policy for table in tables]
-        return certify.for_family(self.problem.model, confidence, tables, policies, name)
+        return certify.for_family(self.core.model, confidence, tables, policies, name)
 
     def _claim(self, delta: float) -> Certificate:
         """The explorer's own guarantee, unless it has none, another delta, or the data refute the class."""
-        claim = (
-            None if self.explorer is None else self.explorer.claim(self.problem.model, self.progress.state)
-        )
+        claim = None if self.explorer is None else self.explorer.claim(self.core.model, self.progress.state)
         if claim is None:
             raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
         if claim.delta > delta:
@@ -181,7 +195,7 @@ class Run:
         if start is not None or horizon is not None:
             how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
             return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
-        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
+        checked, delta = self._resolved(reward, scale), share(delta, "delta")
         return self.answers(delta, misspecification).plan(checked, self.solver(model))
 
     def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
@@ -206,7 +220,7 @@ class Run:
         """
         if start is not None or horizon is not None:
             return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
-        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
+        checked, delta = self._resolved(reward, scale), share(delta, "delta")
         return self.answers(delta).evaluate(checked, policy)
 
     def compare(
@@ -225,15 +239,15 @@ class Run:
             return self.seen_from(start, horizon).compare(
                 reward, policy_a, policy_b, scale=scale, delta=delta
             )
-        checked, delta = rewards.resolve(self.problem, reward, scale=scale), share(delta, "delta")
+        checked, delta = self._resolved(reward, scale), share(delta, "delta")
         return self.answers(delta).compare(checked, policy_a, policy_b)
 
     def answers(self, delta: float = 0.05, misspecification: Any = 0.0) -> Answers:
         """What the run answers at confidence 1 - delta, ready to be asked."""
-        model, confidence = self.problem.model, self.confidence(delta, misspecification)
+        model, confidence = self.core.model, self.confidence(delta, misspecification)
         kernel = confidence.kernel
         return Answers(
-            self.problem.space,
+            self.core.space,
             kernel,
             certify.said(model, confidence),
             partial(best_plan, kernel),
@@ -241,7 +255,16 @@ class Run:
             partial(certify.bounds, model, confidence),
             partial(certify.raw_difference, model, confidence),
             where=self._where,
+            whole=None if self.part is None else self._whole(confidence),
         )
+
+    def _whole(self, confidence: Any) -> Whole:
+        """All states, and the estimate for them."""
+        return Whole(self.problem.space, self.problem.model.kernel(confidence.theta))
+
+    def _resolved(self, reward: Any, scale: str = "total") -> Reward:
+        """A reward on the states of the core, checked."""
+        return resolve_inside(self.problem.space, self.core.space, reward, scale=scale)
 
     def seen_from(self, start: Any = None, horizon: Any = None) -> "Run":
         """The same evidence for episodes from elsewhere, or of other length; kept, as its confidence takes time."""
@@ -251,13 +274,14 @@ class Run:
             starts = np.flatnonzero(problem.space.starts())
             first = f"state {starts[0]}" if len(starts) == 1 else f"one of {len(starts)} states, drawn"
             words = f"from {first}, in {problem.horizon} steps"
-            self._views[key] = replace(self, problem=problem, _where=words)
+            part = self.part and self.part.moved(start_inside(self.part.space, start), horizon)
+            self._views[key] = replace(self, problem=problem, part=part, _where=words)
         return self._views[key]
 
     @x64
     def _own_plan(self, table: Float[np.ndarray, "H S A"]) -> Solution:
         """As the explorer would plan; logged episodes have the estimate of the evidence."""
-        world = to_device((self.problem.model, self.progress, np.asarray(table)))
+        world = to_device((self.core.model, self.progress, np.asarray(table)))
         return Solution(*(np.asarray(x) for x in _explorer_plan(self.explorer, *world)))
 
     def robustness(
@@ -269,6 +293,7 @@ class Run:
         misspecification that the data do not refute, and the gap as a function of it, which hold for all at once.
         shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
         """
+        check_exact(self.part, shape)
         return robustness(
             self.problem,
             self.evidence,

@@ -45,6 +45,7 @@ from horizonfree.runs.checkpoints import (
     read_checkpoint,
 )
 from horizonfree.runs.manifest import check_manifest
+from horizonfree.runs.part import part_with
 from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.records import from_lines, to_lines
 from horizonfree.runs.run import Run
@@ -241,9 +242,10 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     With it the versions that wrote it, and how far it has come.
     """
     header, arrays, mark, lines = read_checkpoint(seal, path)
+    part = part_with(run.problem, run.explorer, len(arrays["evidence.counts"]))
 
     def first() -> Progress:
-        model = to_device(run.problem.model)
+        model = to_device((part or run.problem).model)
         nothing = model.nothing(Bets(arrays["evidence.starts"], arrays["evidence.weights"]))
         if under(arrays, "evidence.record."):  # members of batches and older folders have none
             nothing = model.recorded(nothing)
@@ -270,7 +272,7 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     progress = jax.tree_util.tree_unflatten(shape, filled)
     check_progress(progress, mark.episode, run.problem.num_actions, first)
     records = from_lines(lines, header["records"]["types"], mark.episode)
-    grown = dataclasses.replace(run, progress=progress, records=records, until=until)
+    grown = dataclasses.replace(run, progress=progress, records=records, until=until, part=part)
     return grown, header["versions"], mark
 
 

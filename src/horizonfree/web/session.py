@@ -248,7 +248,8 @@ def _beginning(space: Space, start: int) -> Space:
     """
     if start == DRAWN:
         return space
-    return dataclasses.replace(space, initial=leaf(np.eye(space.num_states)[start]), start=None)
+    initial = (np.arange(space.num_states) == start).astype(np.float64)
+    return dataclasses.replace(space, initial=leaf(initial), start=None)
 
 
 def index(value: Any, size: int, what: str, least: int = 0) -> int:

@@ -146,6 +146,26 @@ def test_counts_are_what_was_seen_and_bets_count_from_their_start():
     assert (last.losses[2] == 0).all()
 
 
+def test_of_many_rows_an_episode_looks_at_its_own_alone_and_learns_the_same(monkeypatch):
+    """With a step that no parameter explains, and a bet that has not begun."""
+    problem = small.slips()
+    data = simulate(problem, uniform_policy(problem), episodes=4, seed=0)
+    is_odd = np.arange(data.j.size).reshape(data.j.shape) == data.j.shape[1] + 2
+    data = Trajectory(data.s, data.a, np.where(is_odd, -1, data.j).astype(np.int32))
+    last = replay(problem.model.valid, data, [0, 2, 9], [0.5, 0.25, 0.25])[-1]
+    monkeypatch.setattr(ev, "MANY", 0)
+    with jax.enable_x64(True):
+        valid = to_device(problem.model.valid)
+        step = jax.jit(lambda *given: ev.learn(*given))  # compiled anew
+        now = ev.nothing(valid, bets([0, 2, 9], [0.5, 0.25, 0.25]))
+        for k in range(4):
+            now = step(valid, now, to_device(small.pick(data, k)))
+    for name in ("counts", "row_counts", "since", "impossible"):
+        np.testing.assert_array_equal(getattr(now, name), getattr(last, name))
+    np.testing.assert_allclose(now.losses, last.losses, rtol=1e-12)
+    np.testing.assert_allclose(now.thetas, last.thetas, rtol=1e-12)
+
+
 def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
     problem = small.slips()
     valid = problem.model.valid

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
+from horizonfree.models.mixture import likelihood
 from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, predict, pseudo_counts
 from tests.reference import small
 
@@ -176,3 +177,16 @@ def test_the_second_predictor_adds_as_many_pseudo_counts_as_half_of_the_unknowns
 def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones(x64):
     assert log_loss(jnp.array([0, 2]), jnp.array([0.0, 0.5])) == pytest.approx(2 * np.log(2))
     assert log_loss(jnp.array([1, 2]), jnp.array([0.0, 0.5])) == np.inf
+
+
+@pytest.mark.parametrize("least", [2.0, 0.9, 0.6, 0.2, 0.05])
+def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(monkeypatch, least):
+    """f(t) = - c_1 log(1 + 0.9 t) - c_2 log(1 - 0.9 t) is least at t = (c_1 - c_2) / 0.9 (c_1 + c_2)."""
+    monkeypatch.setattr(likelihood, "MANY", 0)
+    c, x = np.array([1 + 0.9 * least, 1 - 0.9 * min(least, 1.0)]), np.array([0.9, -0.9])
+    t = 0.5 ** np.arange(8.0)
+    change = [-(c * np.log1p(step * x)).sum() for step in t]
+    with jax.enable_x64(True):
+        found = to_numpy(likelihood._best_step(*map(jnp.asarray, (c, x, t))))
+    assert found[0] == t[int(np.argmin(change))] == {2.0: 1, 0.9: 1, 0.6: 0.5, 0.2: 0.25, 0.05: 0.0625}[least]
+    assert found[1] == pytest.approx(min(change), rel=1e-12)

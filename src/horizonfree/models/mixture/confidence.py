@@ -47,6 +47,7 @@ class MixtureConfidence(Confidence):
     episodes: Int[Leaf, ""]
     impossible: Int[Leaf, ""]
     num_free: int = eqx.field(static=True)
+    numbers: Int[Leaf, " S"] | None = None  # what the caller calls the states, where they are part of his
 
     @property
     def step(self) -> Steps:
@@ -89,7 +90,10 @@ class MixtureConfidence(Confidence):
 
     def unsure_pairs(self) -> Int[np.ndarray, "m 2"]:
         """Pairs (s, a) of which too little is known: where the comparison with theta_hat has to stop."""
-        return np.argwhere(np.asarray(self.divergence.stop))
+        pairs = np.argwhere(np.asarray(self.divergence.stop))
+        if self.numbers is not None:
+            pairs[:, 0] = np.asarray(self.numbers)[pairs[:, 0]]
+        return pairs
 
     def more_episodes(self, target: float) -> float:
         """The divergence behind eps falls like 1/episodes; infinite while some direction has not been seen at all."""
@@ -144,7 +148,7 @@ def confidence(
     is_begun = (evidence.starts < evidence.episodes) | (jnp.arange(J) == jnp.argmin(evidence.starts))
     counts = jnp.concatenate([evidence.since, evidence.row_counts[None]])
     losses, weights = jnp.append(evidence.loss, evidence.table_loss), jnp.append(evidence.weights, 1.0)
-    fits = jax.lax.map(fit, counts)
+    fits = jax.lax.map(lambda x: where_begun(fit, *x), (jnp.append(is_begun, True), counts))
     # theta_hat may be gap above the minimum of L
     slacks = losses - jnp.log(delta * weights) - fits.loss + fits.gap
     bets = counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]
@@ -166,6 +170,7 @@ def confidence(
         episodes=evidence.episodes,
         impossible=evidence.impossible,
         num_free=valid.num_free,
+        numbers=space.numbers,
     )
 
 

@@ -34,6 +34,7 @@ from horizonfree.models.mixture.valid import ValidSet
 
 LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
 GROWTH = 1.02  # of the episodes, between two fits of it
+MANY = 10_000  # rows: of so many an episode looks at its own alone
 
 
 class Evidence(eqx.Module):
@@ -134,9 +135,8 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
     """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     seen = _seen(valid, evidence, trajectory)
-    counted = jnp.zeros(R, jnp.int32).at[jnp.where(seen.is_possible, seen.row, R)].add(1, mode="drop")
-    row_counts = evidence.row_counts + counted
     is_on = evidence.episodes >= evidence.starts
+    row_counts, since = _counted(evidence, is_on, jnp.where(seen.is_possible, seen.row, R))
     is_seen = seen.j != UNSEEN
     record = evidence.record
     if record is not None:
@@ -144,7 +144,7 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
     return Evidence(
         counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
         row_counts=row_counts,
-        since=evidence.since + is_on[:, None] * counted,
+        since=since,
         losses=evidence.losses - is_on[:, None] * _log_of(seen.p, seen.is_possible[:, None]),
         starts=evidence.starts,
         weights=evidence.weights,
@@ -154,6 +154,18 @@ def learn(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Eviden
         table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen.is_possible),
         record=record,
     )
+
+
+def _counted(
+    evidence: Evidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
+) -> tuple[Int[Array, " R"], Int[Array, "J R"]]:
+    """`row_counts` and `since` after an episode; R counts for nothing. Many rows are not gone through for its sake."""
+    R = evidence.row_counts.shape[0]
+    if R > MANY:
+        on = is_on[:, None].astype(jnp.int32)
+        return evidence.row_counts.at[row].add(1, mode="drop"), evidence.since.at[:, row].add(on, mode="drop")
+    counted = jnp.zeros(R, jnp.int32).at[row].add(1, mode="drop")
+    return evidence.row_counts + counted, evidence.since + is_on[:, None] * counted
 
 
 def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) -> Float[Array, "2 d"]:
@@ -177,7 +189,10 @@ def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Seen:
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
     row = jnp.where(is_slot, valid.row_of[s, a, jnp.where(is_slot, j, 0)], R)
-    p = jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))])[row]
+    if R > MANY:
+        p = jnp.where(row[:, None] < R, valid.rows[jnp.minimum(row, R - 1)] @ evidence.thetas.T, 0.0)
+    else:
+        p = jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))])[row]
     is_possible = (p > 0).all(-1) & jnp.append(valid.positive, False)[row]
     return _Seen(s, a, j, row, p, is_slot, is_possible)
 

@@ -61,9 +61,9 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
             f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}] is {value[b]}; features must be finite"
         )
     keep = np.abs(value) >= VANISHING
-    s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
-    pair = s.astype(np.int64) * A + a
-    transition, of_entry = np.unique(pair * S + s_next, return_inverse=True)
+    if not keep.all():
+        s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
+    transition, of_entry = np.unique((s.astype(np.int64) * A + a) * S + s_next, return_inverse=True)
     pair_of = transition // S
     count = np.bincount(pair_of, minlength=S * A)
     if (count == 0).any():
@@ -84,8 +84,8 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     else:
         succ[:] = (transition[first + count - 1] % S)[:, None]
         succ[pair_of, slot] = transition % S
-    phi = np.zeros((S * A, n, d))
-    np.add.at(phi, (pair_of[of_entry], slot[of_entry], i), value)
+    place = (pair_of * n + slot)[of_entry] * d + i
+    phi = np.bincount(place, weights=value, minlength=S * A * n * d)
     return succ.reshape(S, A, n), phi.reshape(S, A, n, d), is_dense
 
 
@@ -157,7 +157,7 @@ def from_kernels(kernels: Any) -> Packed:
                 f"base kernel {i}: probability of (s={s[b]}, a={a[b]}) -> {s_next[b]} is {value[b]:.6g}; "
                 "every transition probability must be a number >= 0"
             )
-        parts.append((s, a, s_next, np.full(len(value), i), value))
+        parts.append((s, a, s_next, np.full(len(value), i, np.int32), value))
     S, A, _ = shapes[0]
     joined = tuple(np.concatenate(column) for column in zip(*parts))
     return pack(joined, S, A, len(tables))  # type: ignore[arg-type]  # zip loses the length of the tuple

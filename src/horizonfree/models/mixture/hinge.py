@@ -79,7 +79,8 @@ def hinge(
     kept = np.append(matters | ~free, False)[row_of] & ~stop[..., None]
     leak = np.where(stop, 0.0, np.asarray(step.leak))
     reach = DEVIATIONS * np.sqrt(2 * kappa) + 2 * kappa
-    start = np.eye(space.num_states)[space.start] if space.initial is None else np.asarray(space.initial)
+    is_start = np.arange(space.num_states) == space.start
+    start = is_start.astype(np.float64) if space.initial is None else np.asarray(space.initial)
     return Hinge(
         succ=np.asarray(space.succ).astype(np.int32),
         prob=np.where(kept, np.asarray(step.kernel.prob) / (1 - leak[..., None]), 0.0),

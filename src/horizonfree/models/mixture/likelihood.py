@@ -28,6 +28,7 @@ GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood fro
 BARRIERS = 6  # geometric steps from half a pseudo-count per row to the last barrier, GAP / R per row
 MAX_STEPS = 40  # Newton steps per barrier; about six are needed
 SOLVED = 1e-6  # a share by which a solution of a linear system may miss
+MANY = 10_000  # rows whose logarithms take long
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
@@ -111,12 +112,30 @@ def _newton(
     dy = solve(Hessian, -grad)
     x = at.z @ dy / p  # relative change of each probability
     longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
-    t = longest * 0.5 ** jnp.arange(8.0)
-    change = -(c * jnp.log1p(t[:, None] * x)).sum(-1)
-    best = jnp.argmin(change)
-    y_next = y + t[best] * dy
-    is_better = (change[best] < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
+    t, change = _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
+    y_next = y + t * dy
+    is_better = (change < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
     return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
+
+
+def _best_step(
+    c: Float[Array, " R"], x: Float[Array, " R"], t: Float[Array, " T"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Of the lengths t, each half of the one before, the one at which f is least, and by how much it changes there.
+
+    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is asked first.
+    """
+
+    def tried(t: Array) -> tuple[Array, Array]:
+        change = -(c * jnp.log1p(t[:, None] * x)).sum(-1)
+        best = jnp.argmin(change)
+        return t[best], change[best]
+
+    if x.shape[0] <= MANY:
+        return tried(t)
+    first = tried(t[:2])
+    best: tuple[Array, Array] = jax.lax.cond(first[0] == t[0], lambda: first, lambda: tried(t))
+    return best
 
 
 def _multipliers(

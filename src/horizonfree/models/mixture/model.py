@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from horizonfree._arrays import Leaf, leaf, library
 from horizonfree._inputs import shown
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.part import part_of
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
 from horizonfree.models.interface import Intervals, Model, Told
@@ -43,7 +44,7 @@ from horizonfree.models.mixture.robust.reward import RobustWorld
 from horizonfree.models.mixture.robust.sets import zeta_low
 from horizonfree.models.mixture.steps import tilts
 from horizonfree.models.mixture.tangent import World
-from horizonfree.models.mixture.valid import ValidSet, check_valid, valid_set
+from horizonfree.models.mixture.valid import ValidSet, check_valid, part_of_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
@@ -131,6 +132,11 @@ class MixtureModel(Model):
     def in_units(self, parameter: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
         """Of the features as given."""
         return np.asarray(parameter) / self.unit
+
+    def part(self, states: Int[np.ndarray, " m"]) -> "MixtureModel":
+        """The features of these states, and the rows that they have."""
+        phi, valid = leaf(np.asarray(self.phi)[states]), part_of_valid(self.valid, states)
+        return MixtureModel(part_of(self.space, states), phi, valid, self.bound, self.unit, self.is_hull)
 
     def nothing(self, bets: Bets) -> Evidence:
         """No counts, and the first prediction: the centre of Theta."""

@@ -3,6 +3,8 @@
 Theta = {theta : X theta >= 0, C theta = 1}, X the distinct feature rows and C the distinct row sums.
 """
 
+from typing import Any
+
 import numpy as np
 import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
 import scipy.sparse as sp
@@ -13,6 +15,8 @@ from horizonfree.errors import FeatureError
 FORCED = 1e-9  # where not every row can have this share of its size, some are 0 on all of Theta
 DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
 EPS = float(np.finfo(np.float64).eps)
+MANY, FEW = 20_000, 500  # rows that a programme is not given all at once, and how many it is given at a time
+MISSED = 1e-9  # by so much less than the least of the rows given another may be
 
 
 def extent_along(
@@ -34,6 +38,38 @@ def extent_along(
     return ends[0], ends[1]
 
 
+def _largest_least(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> Any:
+    """(theta, t) with the largest t = min_r <x_r, theta> of C theta = 1, t at most 1.
+
+    Of many rows few matter. Those are found in rounds: solved for some rows, the ones that it has lowest join.
+    """
+    (R, d), m = rows.shape, len(sums)
+    chosen = np.arange(R)
+    if R > MANY:
+        ends = np.argpartition(rows, (FEW, R - FEW), axis=0)
+        chosen = np.unique(
+            np.r_[ends[:FEW].ravel(), ends[-FEW:].ravel(), np.linspace(0, R - 1, FEW, dtype=int)]
+        )
+    while True:
+        result = scipy.optimize.linprog(
+            np.r_[np.zeros(d), -1.0],
+            A_ub=np.c_[-rows[chosen], np.ones(len(chosen))],
+            b_ub=np.zeros(len(chosen)),
+            A_eq=np.c_[sums, np.zeros(m)],
+            b_eq=np.ones(m),
+            bounds=[(None, None)] * d + [(None, 1.0)],
+            method="highs",
+        )
+        if len(chosen) == R or result.x is None or result.status != 0:
+            return result
+        p = rows @ result.x[:d]
+        low = np.argpartition(p, FEW)[:FEW]
+        missing = np.setdiff1d(low[p[low] < result.x[-1] - MISSED], chosen)
+        if not missing.size:
+            return result
+        chosen = np.union1d(chosen, missing)
+
+
 def relative_interior_point(
     rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, " d"], Bool[np.ndarray, " R"]]:
@@ -44,15 +80,7 @@ def relative_interior_point(
     theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
     """
     (R, d), m = rows.shape, len(sums)
-    result = scipy.optimize.linprog(
-        np.r_[np.zeros(d), -1.0],
-        A_ub=np.c_[-rows, np.ones(R)],
-        b_ub=np.zeros(R),
-        A_eq=np.c_[sums, np.zeros(m)],
-        b_eq=np.ones(m),
-        bounds=[(None, None)] * d + [(None, 1.0)],
-        method="highs",
-    )
+    result = _largest_least(rows, sums)
 
     def is_inside(theta: np.ndarray) -> bool:
         return bool((rows @ theta > FORCED).all() and np.abs(sums @ theta - 1).max() <= FORCED)

@@ -12,6 +12,7 @@ of these may have weights where it has none.
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -20,12 +21,12 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, ShapeError
 from horizonfree.mdp.space import Space
+from horizonfree.models.mixture.distinct import distinct
 from horizonfree.models.mixture.programmes import DROWNED, extent_along, relative_interior_point
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
 NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
 SOLVED = 1e-8  # to this the extent of Theta is computed by linear programmes
-DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
 
 
 class ValidSet(eqx.Module):
@@ -113,6 +114,21 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
     _check_drowned(valid, bound, *_effects(valid, np.asarray(space.reachable)))
     _check_positive(valid, np.asarray(space.succ))
     return valid
+
+
+def part_of_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
+    """The same parameters and directions, with the rows of these states alone; virtual rows stay."""
+    row_of, virtual = np.asarray(valid.row_of)[states], np.asarray(valid.virtual)
+    is_kept = np.append(virtual, False)
+    is_kept[row_of] = True
+    kept = np.flatnonzero(is_kept[:-1])
+    index = np.full(len(is_kept), len(kept), np.int32)
+    index[kept] = np.arange(len(kept), dtype=np.int32)
+    found: dict[str, Any] = {
+        name: np.asarray(getattr(valid, name))[kept] for name in ("rows", "free", "positive", "sizes")
+    }
+    found |= {"row_of": index[row_of], "choices": np.asarray(valid.choices)[states], "virtual": virtual[kept]}
+    return dataclasses.replace(valid, **found)
 
 
 def _tell_weights(
@@ -257,15 +273,6 @@ def _drowned(
             reach = min(high - low, reach)
         total += float(size[k]) * reach
     return total
-
-
-def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
-    """Distinct rows and the row of each entry; rows that differ by rounding only are one."""
-    size = np.abs(x).max(axis=1, keepdims=True)
-    size = np.where(size > 0, size, 1.0)
-    digits = np.round(np.concatenate([x / size, np.log(size)], axis=1), DIGITS) + 0.0
-    _, first, inverse = np.unique(digits, axis=0, return_index=True, return_inverse=True)
-    return x[first], inverse.reshape(-1)
 
 
 def null_space(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:

@@ -1,0 +1,148 @@
+"""Planning and exploring with very many states: a GPU beside the CPU, and beside what its memory can do at most.
+
+    python benchmarks/device.py [--states 100000,1000000] [--horizon 100] [--seconds 3]
+
+A mixture of four kernels, four actions, four successors drawn at random for each pair, every state reachable. Rows of
+probabilities are drawn from a thousand patterns. Each size on each device in a process of its own; one line of JSON for
+each row, printed when it is measured: the median of wall seconds after one call that compiles, and the peak of memory.
+
+    plan, on the device      backward induction for one reward; nothing leaves the device
+    plan                     `planning.optimal`: the policy and V_1..V_{H+1} of one reward, handed out as NumPy arrays
+    information, a policy    the dynamic programme of one episode; nothing leaves the device
+    information, an episode  `explore`: a policy, an episode, what it teaches
+
+`limit_s` is the time in which the device could read its successors, probabilities and rewards and write the policy once
+for every step (V is taken to stay in a cache): bytes / 4.8 TB/s (H200, its data sheet).
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+A, N, D, PATTERNS = 4, 4, 4, 1_000
+BANDWIDTH = {"gpu": 4.8e12}
+
+
+def model(S: int, H: int) -> Any:
+    """The class: features and valid parameters of a small problem of PATTERNS pairs, whose rows all pairs share."""
+    import equinox as eqx
+
+    import horizonfree as hf
+    from horizonfree.mdp.space import make_space
+
+    rng = np.random.default_rng(0)
+    pairs, small = PATTERNS, PATTERNS // A
+    tables = np.zeros((D, small, A, small))
+    to = np.sort(np.stack([rng.choice(small, N, replace=False) for _ in range(pairs)]), axis=1)
+    at = np.indices((small, A)).reshape(2, pairs, 1)
+    tables[:, at[0], at[1], to] = rng.dirichlet(np.ones(N), (D, pairs))
+    known = hf.Mixture.from_kernels(tables, horizon=H).model
+    pattern = rng.integers(0, pairs, (S, A))
+    step = rng.integers(1, S // N, (S, A, 1))
+    succ = np.sort((rng.integers(0, S, (S, A, 1)) + step * np.arange(N)) % S, axis=-1)
+    space = make_space(succ, np.ones((S, A, N), bool), False, H, np.full(S, 1 / S))
+    row_of = np.asarray(known.valid.row_of).reshape(pairs, N)[pattern]
+    phi = np.asarray(known.phi).reshape(pairs, N, D)[pattern]
+    given = row_of, np.ones((S, A), bool)
+    valid = eqx.tree_at(lambda x: (x.row_of, x.choices), known.valid, given)
+    return eqx.tree_at(lambda x: (x.space, x.phi, x.valid), known, (space, phi, valid))
+
+
+def timed(call: Callable[[], Any], seconds: float) -> tuple[float, float]:
+    """The median of some calls, and the first one, which compiles."""
+    times: list[float] = []
+    while len(times) < 4 or sum(times[1:]) < seconds:
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+        if len(times) == 2 and times[1] > seconds:
+            break
+    return statistics.median(times[1:]), times[0]
+
+
+def peak() -> float:
+    """MiB that the device has held at most; on a CPU the process."""
+    import jax
+
+    found = jax.devices()[0].memory_stats()
+    if found and "peak_bytes_in_use" in found:
+        return found["peak_bytes_in_use"] / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def measure(S: int, H: int, seconds: float) -> None:
+    """All rows of one size, on the device that this process sees first."""
+    import equinox as eqx
+    import jax
+
+    import horizonfree as hf
+    from horizonfree._x64 import scope, to_device
+    from horizonfree.models.mixture.design import design
+    from horizonfree.planning.backward import stationary_jax
+    from horizonfree.problems.problem import Problem
+
+    began = time.perf_counter()
+    known = model(S, H)
+    problem = Problem(known, np.asarray(known.valid.center), "random")
+    made = time.perf_counter() - began
+    kind = jax.default_backend()
+    moved = H * S * (A * N * (4 + 8) + A * 8 + 4)  # successors, probabilities, rewards; the policy
+    limit = {"limit_s": moved / BANDWIDTH[kind]} if kind in BANDWIDTH else {}
+    setting = {"device": jax.devices()[0].device_kind, "S": S, "A": A, "n": N, "d": D, "H": H, "make_s": made}
+
+    def tell(what: str, found: tuple[float, float], per: int = 1) -> None:
+        row = {"what": what, "s": found[0] / per, "first_s": found[1], "peak_MiB": peak()}
+        print(json.dumps(setting | row | limit), flush=True)
+
+    with scope():
+        kernel = to_device(problem.kernel())
+        reward = to_device(np.random.default_rng(1).random((S, A)) / H)
+        plan = eqx.filter_jit(lambda kernel, reward: stationary_jax(kernel, reward, H))
+        tell("plan, on the device", timed(lambda: jax.block_until_ready(plan(kernel, reward)), seconds))
+        there = to_device(known)
+        counts = jax.numpy.ones(known.valid.rows.shape[0], jax.numpy.int32)
+        policy = eqx.filter_jit(lambda x, n: design(x.space, x.valid, n, x.valid.center))
+        found = timed(lambda: jax.block_until_ready(policy(there, counts)), seconds)
+        tell("information, a policy", found)
+        del there
+        table = np.broadcast_to(np.asarray(reward), (H, S, A))
+        tell("plan", timed(lambda: hf.planning.optimal(kernel, table), seconds))
+        del kernel, reward
+    run = hf.explore(problem, "information", episodes=1, progress=False)
+    number = max(1, min(200, int(seconds / max(found[0], 1e-3))))
+    tell("information, an episode", timed(lambda: run.resume(episodes=number, progress=False), 0.0), number)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--states", default="100000,1000000")
+    parser.add_argument("--horizon", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of measurement for each row")
+    parser.add_argument("--devices", default="gpu,cpu")
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.measure:
+        measure(asked.measure, asked.horizon, asked.seconds)
+        return
+    for S in asked.states.split(","):
+        for device in asked.devices.split(","):
+            chosen = {"JAX_PLATFORMS": "cpu"} if device == "cpu" else {"JAX_PLATFORMS": "cuda,cpu"}
+            command = [sys.executable, __file__, "--measure", S, "--horizon", str(asked.horizon)]
+            done = subprocess.run(
+                [*command, "--seconds", str(asked.seconds)], env=os.environ | chosen, check=False
+            )
+            if done.returncode:
+                print(json.dumps({"device": device, "S": int(S), "failed": done.returncode}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
