@@ -28,7 +28,7 @@ def keep(run: Run, delta: float) -> None:
 
     Where the folder cannot be written, or has gone on, nothing is kept: answers are only slower then.
     """
-    if run.folder is None:
+    if run.folder is None or run.problem.sampling is not None:
         return
     header, arrays = _described(run, delta)
     if sum(x.nbytes for x in arrays.values()) > MOST_BYTES:

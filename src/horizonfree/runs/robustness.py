@@ -74,6 +74,11 @@ def robustness(run: Run, target: Any, reward: Any, delta: Any, shape: Any) -> Ro
     """The curve of a run, for the plans of every reward or for the plan of one."""
     target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
     about = declared(shape)
+    if run.problem.sampling is not None:
+        raise OptionError(
+            "robustness is of kernels that are given; these are estimates from samples, and their error is in every "
+            "certificate: ask for certificate(misspecification=...), which adds to it"
+        )
     if about is None:
         raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
     radii = about.radii(*run.problem.space.sizes[1:])
