@@ -82,6 +82,22 @@ def test_pages_that_teach_print_what_they_say(name, capsys):
     assert capsys.readouterr().out.splitlines() == said
 
 
+@pytest.mark.parametrize("page", ["alternatives", "noise"])
+def test_the_pages_on_noise_and_alternatives_run(page, capsys):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict = {}
+    for example in examples:
+        exec(example, scope)
+    said = re.findall(r"^print\(.*\) +# (.*)$", "".join(examples), re.MULTILINE)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[: len(said)] == said
+    assert len(printed) == len(said) + 1
+    assert printed[-1].startswith(
+        {"alternatives": "model rejected: the class", "noise": "2,000 samples"}[page]
+    )
+
+
 def test_the_table_of_problems_is_right():
     """Every name, its sizes at the defaults, and no year that its source does not have."""
     text = (ROOT / "docs" / "problems.md").read_text()

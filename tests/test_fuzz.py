@@ -32,6 +32,9 @@ REWARD = hf.goal(PROBLEM, 2)
 POLICY = np.zeros((3, 3), int)
 EYES = np.array([np.eye(2)] * 2)
 LOG = [[0, 0, 1, 1]], [[0, 1, 0]]
+AFTER = np.random.default_rng(0).integers(3, size=(3, 2, 2))
+COUNTS = np.random.default_rng(0).integers(1, 9, size=(3, 2, 3))
+CAR = gymnasium.make("MountainCar-v0")
 LAKE = gymnasium.make("FrozenLake-v1", desc=["SF", "FG"])
 
 
@@ -121,6 +124,12 @@ ENTRIES = {
     "make gymnasium": Entry(lambda **x: hf.make("gymnasium:FrozenLake-v1", **x),
         {"horizon": 2, "start": 0, "desc": ["SF", "FG"]}, True),
     "from_kernels": Entry(hf.Mixture.from_kernels, {"kernels": KERNELS, "weights": np.array([0.5, 0.5]), **BUILT}),
+    "from_noise": Entry(hf.Mixture.from_noise, {"step": AFTER, "outcomes": ["calm", "storm"], "models": EYES[0],
+        "num_states": 3, "num_actions": 2, "weights": np.array([0.5, 0.5]), **BUILT}),
+    "from_simulators": Entry(hf.from_simulators, {"simulators": [COUNTS, COUNTS + 1], "smoothing": 0.5,
+        "successors": np.ones((3, 2, 3)), "hull": True, "samples": 1, "seed": 0, "weights": np.array([0.5, 0.5]),
+        "encode": None, "place": None, "num_states": 3, "num_actions": 2, **BUILT}),
+    "discretize": Entry(hf.discretize, {"env": CAR, "bins": [2, 2], "repeat": 1}),
     "from_features": Entry(hf.Mixture.from_features,
         {"phi": PHI, "bound": 2.0, "theta": np.array([0.5, 0.5]), "shape": None, **BUILT}),
     "from_tabular": Entry(hf.Mixture.from_tabular, {"P": KERNELS[0], "support": KERNELS[0] > 0, **BUILT}),
@@ -148,7 +157,8 @@ ENTRIES = {
         "checkpoints": [1], "delta": 0.05, "reward": None}, True),
     "sweep": Entry(swept, {**TINY, "rewards": "suite", "slopes": [], "delta": 0.05}),
     "load_sweep": Entry(hf.load_sweep, {"folder": folder}),
-    "certify": Entry(hf.certify, {"problem": PROBLEM, "episodes": LOG, "delta": 0.05, "budget": None}),
+    "certify": Entry(hf.certify, {"problem": PROBLEM, "episodes": LOG, "delta": 0.05, "budget": None,
+        "alternatives": ["table"]}),
     "from_episodes": Entry(lambda states, actions, **x: hf.from_episodes(episodes=(states, actions), **x),
         {"problem": PROBLEM, "states": np.array(LOG[0]), "actions": np.array(LOG[1]), "budget": None}),
     "load": Entry(hf.load, {"path": folder}),
@@ -172,6 +182,8 @@ ENTRIES = {
         {"delta": 0.05, "method": "uniform", "misspecification": 0.0}),
     "run.robustness": Entry(lambda **x: run().robustness(**x),
         {"target": 0.3, "reward": None, "delta": 0.05, "shape": 1.0}, True),
+    "run.check": Entry(lambda **x: hf.from_episodes(PROBLEM, LOG).check(**x),
+        {"by": None, "alternatives": "auto", "delta": 0.05}),
     "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
         {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,
         "env": None, "encode": None, "save_episodes": None, "save_seconds": 1}, True),

@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.rewards import goal, occupancy, rescale
     from horizonfree.models.misspecification import Misspecification
-    from horizonfree.problems import LinearMDP, Mixture, Problem, Tabular, from_gymnasium, make, problems
+    from horizonfree.problems import (
+        LinearMDP,
+        Mixture,
+        Problem,
+        Tabular,
+        from_gymnasium,
+        from_simulators,
+        make,
+        problems,
+    )
+    from horizonfree.problems.gymnasium.discretize import discretize
     from horizonfree.problems.truth import simulate, true_gap
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
@@ -40,12 +50,14 @@ __all__ = [
     "Tabular",
     "certify",
     "compare",
+    "discretize",
     "explore",
     "explore_many",
     "explorers",
     "from_episodes",
     "from_gymnasium",
     "from_log",
+    "from_simulators",
     "goal",
     "home",
     "load",
@@ -74,12 +86,14 @@ _HOME = {
     "Tabular": "problems",
     "certify": "runs.logged",
     "compare": "batch.compare",
+    "discretize": "problems.gymnasium.discretize",
     "explore": "runs.explore",
     "explore_many": "batch",
     "explorers": "explorers",
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
     "from_log": "runs.log_files",
+    "from_simulators": "problems",
     "goal": "mdp.rewards",
     "home": "regression.moments",
     "load": "runs.store",

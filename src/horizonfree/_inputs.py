@@ -50,6 +50,7 @@ def check_seed(seed: Any) -> None:
 def share(value: Any, name: str, meaning: str = "a failure probability") -> float:
     """A number strictly between 0 and 1."""
     is_number = isinstance(value, (int, float, np.number, np.ndarray)) and np.ndim(value) == 0
+    is_number = is_number and (not isinstance(value, np.ndarray) or value.dtype.kind in "fiu")
     if not (is_number and 0 < value < 1):
         raise OptionError(f"{name} is {shown(value)}; {meaning} lies strictly between 0 and 1")
     return float(value)

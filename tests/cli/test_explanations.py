@@ -101,6 +101,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify b --method paper",
         "certify a --rewards goals",
         "certify a --misspecification .01",
+        "certify a --alternatives",
         "certify c",
         "certify d --method paper",
         "certify e --method paper",

@@ -239,3 +239,13 @@ def problem_line(problem: "Problem") -> str:
         f"{problem.name}: {problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps, "
         f"{problem.model.num_unknown} unknown numbers"
     )
+
+
+def worst_state(run: "Run", rewards: str, index: int) -> int:
+    """The state of the reward with the largest gap, among those that can be occupied."""
+    import numpy as np
+
+    from horizonfree.mdp.space import occupied_states
+
+    occupied = occupied_states(run.problem.space)
+    return int(np.flatnonzero(occupied[-1] if rewards == "goals" else occupied.any(axis=0))[index])

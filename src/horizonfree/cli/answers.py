@@ -1,5 +1,6 @@
 """Questions to a run: certify, report, compare, serve."""
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,7 @@ from horizonfree.cli._shared import (
     tell,
     whole,
     working,
+    worst_state,
 )
 from horizonfree.errors import OptionError, RunError
 from horizonfree.guarantees.meanings import MEANINGS
@@ -52,6 +54,9 @@ def certify(
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
     misspecification: Misspecified = 0.0,
+    alternatives: Annotated[
+        bool, typer.Option("--alternatives", help="Also let richer classes bet against this one.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """How much the plans of a run lose at most, for every reward at once or for a family of them.
@@ -63,24 +68,30 @@ def certify(
         horizonfree certify runs/a --rewards goals
 
         horizonfree certify runs/a --misspecification .003
+
+        horizonfree certify runs/a --alternatives
     """
     if rewards is not None and rewards not in FAMILIES:
         raise OptionError(f"--rewards {rewards}: choose one of {', '.join(FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    is_kept = rewards is None and method == "uniform" and not misspecification
-    stored, run = kept(folder, delta) if is_kept else None, None
+    is_kept = rewards is None and method == "uniform" and not misspecification and not alternatives
+    stored, run, checked = kept(folder, delta) if is_kept else None, None, None
     if stored is not None:
         found, episodes = stored.certificate, stored.episodes
     else:
         run = open_run(folder)
         with working("certifying"):
             how: dict[str, Any] = {"rewards": rewards, "misspecification": misspecification}
-            found, episodes = run.certificate(delta, method=method, **how), run.episodes
+            richer = {"alternatives": "auto"} if alternatives else {}
+            found, episodes = run.certificate(delta, method=method, **how, **richer), run.episodes
+            checked = run.check(delta=delta) if alternatives else None
     value = certificate(found) | {"episodes": episodes}
+    if checked is not None:
+        value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
     meanings, what = dict(MEANINGS), "for every reward: "
     if run is not None and rewards is not None and not found.is_rejected:
-        state = value["worst_state"] = _worst_state(run, rewards, int(found.parts["worst"]))
+        state = value["worst_state"] = worst_state(run, rewards, int(found.parts["worst"]))
         meanings["gap"], what = "what a plan loses at most, for each of these rewards", ""
         meanings["worst"] += f": the one of state {state}"
 
@@ -88,6 +99,8 @@ def certify(
         form = "After {episodes:,} episodes, {what}[bold]{words}[/]"
         tell(form, episodes=episodes, what=what, words=found.words)
         say_forecast(found)
+        if checked is not None and not checked.is_refuted:
+            tell("Richer classes: {words}", words=checked.words)
         numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
         rows = [(name, x, meanings[name]) for name, x in numbers.items()]
         console.print(table("", "", "meaning", rows=rows))
@@ -101,16 +114,6 @@ def _keep(run: "Run", delta: float) -> None:
     from horizonfree.runs.keep import keep
 
     keep(run, delta)
-
-
-def _worst_state(run: "Run", rewards: str, index: int) -> int:
-    """The state of the reward with the largest gap, among those that can be occupied."""
-    import numpy as np
-
-    from horizonfree.mdp.space import occupied_states
-
-    occupied = occupied_states(run.problem.space)
-    return int(np.flatnonzero(occupied[-1] if rewards == "goals" else occupied.any(axis=0))[index])
 
 
 def report(
@@ -148,6 +151,8 @@ def report(
 
     def show() -> None:
         tell("{words}", words=found.family.words)
+        if found.check.is_refuted:
+            tell("but {words}", words=found.check.words)
         tell("report: {page}", page=page)
         if drawn:
             tell("{count} figures in {figures}", count=len(drawn), figures=figures)

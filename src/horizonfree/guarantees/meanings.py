@@ -16,6 +16,7 @@ MEANINGS = {
     "zeta_low": "no single parameter is closer than this to all transition laws",
     "floor": "the gap that this allowance alone costs: no number of episodes gives a smaller one",
     "slack_robust": "the slack, with what laws that are so far from the class may add",
+    "against": "evidence of richer classes against this one: the logarithm of their mean e-value, to base 10",
     "rewards": "how many rewards were planned for",
     "worst": "which of them has the largest gap, counted from 0",
     "median": "the median of their gaps",

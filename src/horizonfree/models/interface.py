@@ -6,7 +6,7 @@ else in the library, from the episode loop to the report, knows classes by these
 """
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -100,7 +100,8 @@ class Model(eqx.Module):
 
     `methods` names its certificates for every reward, "uniform" first; `derived` the fields that are computed from the
     others, which a stored run keeps as they were; `explorer` the one to explore with where none is named; `burn_in` the
-    part of a declared budget, one in so many, after which its late bet starts.
+    part of a declared budget, one in so many, after which its late bet starts; `alternatives` the automatic ones that
+    bet against it.
     """
 
     space: eqx.AbstractVar[Space]
@@ -108,6 +109,7 @@ class Model(eqx.Module):
     derived: eqx.AbstractClassVar[tuple[str, ...]]
     explorer: eqx.AbstractClassVar[str]
     burn_in: eqx.AbstractClassVar[int]
+    alternatives: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abc.abstractmethod
@@ -217,6 +219,29 @@ class Model(eqx.Module):
     @abc.abstractmethod
     def rounding(self) -> float:
         """By how much the arithmetic may err in the difference of two values in [0, 1]."""
+
+    # What bets against the class (docs/alternatives.md).
+
+    def likeliest(self, evidence: Evidence, confidence: Any) -> float:
+        """Not less than the logarithm of the largest likelihood of the evidence in the class."""
+        raise OptionError(
+            "alternatives bet against mixtures and tables; against this class of models there are none yet"
+        )
+
+    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+        """The logarithm of their likelihood, each part with a parameter of its own, averaged; or a bound below it."""
+        raise OptionError("this class of models cannot bet against another; give a mixture or a table")
+
+    def changed(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
+        """The same of two parts, before and after the start of each bet, with the bets' weights.
+
+        Empty where the evidence does not tell; then the episodes themselves must.
+        """
+        return [], np.zeros(0)
+
+    def remembered(self) -> Int[np.ndarray, "S A n"]:
+        """A number for each transition, which the next one may depend on where the class is wrong."""
+        raise OptionError("this class of models has no memory to bet on")
 
     # What judges and reports ask.
 

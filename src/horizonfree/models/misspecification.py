@@ -57,6 +57,10 @@ class Misspecification:
         name = next(name for name in BALLS if getattr(self, name) is not None)
         return name, numbers(getattr(self, name), name)
 
+    def divergence(self) -> float:
+        """The largest divergence of a law from that of the parameter; infinite where it was not declared as one."""
+        return np.inf if self.kl is None else float(np.max(numbers(self.kl, "kl")))
+
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
         name, given = self._given()

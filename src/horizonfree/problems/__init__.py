@@ -6,6 +6,7 @@ from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.named import chains, grids, linear, lower_bounds, operations, random
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
+from horizonfree.problems.simulators import from_simulators
 from horizonfree.problems.tabular import Tabular
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Tabular",
     "chains",
     "from_gymnasium",
+    "from_simulators",
     "grids",
     "linear",
     "lower_bounds",

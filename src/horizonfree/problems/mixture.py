@@ -1,17 +1,19 @@
-"""Problems whose dynamics are an unknown mixture of known models, from kernels, features, or a table."""
+"""Problems whose dynamics are an unknown mixture of known models, from kernels, features, noise, or a table."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from horizonfree._arrays import leaf
 from horizonfree._inputs import shown
-from horizonfree._x64 import leaf
 from horizonfree.errors import FeatureError, KernelError, OptionError
 from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
 from horizonfree.models.mixture import features, row_sums
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
 from horizonfree.models.mixture.valid import longest
+from horizonfree.problems import noise
 from horizonfree.problems.problem import Problem, described
 
 
@@ -53,6 +55,35 @@ class Mixture:
                     f"they must {'be >= 0 and ' if hull else ''}sum to 1"
                 )
         return _problem(model, weights, name, layout)
+
+    @staticmethod
+    def from_noise(
+        step: Any,
+        outcomes: Any,
+        *,
+        horizon: int,
+        models: Any = None,
+        num_states: int | None = None,
+        num_actions: int | None = None,
+        start: Any = 0,
+        weights: Any = None,
+        name: str = "noise",
+        layout: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """s' = f(s, a, noise): what each outcome of the noise does is known, how often it comes is not.
+
+        step: a function (s, a, outcome) -> s', with num_states and num_actions; or an array [S, A, n] of next states.
+        outcomes: n values, in a list, or a dictionary from names. models: laws on the outcomes, each [n], in a list or
+        a dictionary from names; the noise is a mixture of them. Without, it may have any law on the outcomes.
+        weights: the truth, optional: of the models, or of the outcomes. The noise is drawn anew at every step.
+        """
+        found = noise.noise_of(step, outcomes, models, num_states, num_actions)
+        told: dict[str, Any] = {noise.AFTER: found.after, noise.OUTCOMES: found.outcomes}
+        if models is not None:
+            told |= {noise.LAWS: found.laws, noise.MODELS: found.law_names}
+        settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "name": name}
+        problem = Mixture.from_kernels(found.kernels(), layout=layout, **settings)
+        return replace(problem, layout={**problem.layout, **told})
 
     @staticmethod
     def from_features(
@@ -117,7 +148,7 @@ def _longest(packed: features.Packed) -> float:
     return bound
 
 
-def _problem(model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None) -> Problem:
+def _problem(model: MixtureModel, theta: Any, name: Any, layout: Any) -> Problem:
     """Theta in the units it was given in; stored in the units of the normalised features."""
     truth = None if theta is None else model.parameter(theta, "the given truth")
     return described(model, truth, name, layout)

@@ -13,6 +13,7 @@ from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp.rewards import family
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
+from horizonfree.problems.sampling import Sampling, sampling_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,11 @@ class Problem:
     def num_actions(self) -> int:
         """A."""
         return self.space.num_actions
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How far kernels that were estimated may be off, and what that allows; None where they were given."""
+        return sampling_of(self.layout, self.horizon)
 
     def kernel(self) -> Kernel:
         """The true transition probabilities, for simulation and scoring."""

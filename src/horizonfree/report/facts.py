@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.explorers.registry import describe, label
+from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
 from horizonfree.mdp.part import outside
@@ -52,6 +53,7 @@ class Example(NamedTuple):
 class Facts:
     """One run at one confidence. `certificate` is for every reward, `family` for the goals together.
 
+    `check` is what richer classes say of this one.
     `ahead` is a forecast, made where the evidence tells of no earlier moment. `robustness` says how wrong the class may
     be, of the plans of every reward and of the first example; None where a class or a run does not tell.
     """
@@ -65,6 +67,7 @@ class Facts:
     num_unknown: int
     certificate: Certificate
     family: Certificate
+    check: Check
     history: list[Moment]
     ahead: list[tuple[float, float]]
     goals: GoalStates
@@ -146,6 +149,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         num_unknown=model.num_unknown,
         certificate=run.certificate(delta),
         family=of_goals(run, delta),
+        check=run.check(delta=delta),
         history=history,
         ahead=ahead(run, delta) if len(history) == 1 else [],
         goals=goal_states(run),
@@ -166,6 +170,7 @@ def _robustness(run: Run, delta: float) -> tuple[Robustness, Robustness] | None:
         getattr(run.evidence, "record", None) is None
         or run.problem.model.num_unknown == 0
         or run.episodes == 0
+        or run.problem.sampling is not None
     ):
         return None
     _, _, table = samples(run.problem)[0]

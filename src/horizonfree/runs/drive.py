@@ -134,7 +134,7 @@ def _certified(run: Run, until: Until) -> float:
     within = until.misspecification
     if until.targets is None:
         eps, wanted = run.certificate(until.delta, misspecification=within).eps, until.until_eps or 0.0
-        if until.zeta is not None:
+        if until.zeta is not None or run.problem.sampling is not None:
             return eps
         is_near = wanted < eps < NEAR * wanted
         return run.certificate(until.delta, method=run.problem.model.sharpest).eps if is_near else eps

@@ -28,7 +28,7 @@ def keep(run: Run, delta: float) -> None:
 
     Where the folder cannot be written, or has gone on, nothing is kept: answers are only slower then.
     """
-    if run.folder is None or run.part is not None:  # a part does not say what lies beyond it
+    if run.folder is None or run.part is not None or run.problem.sampling is not None:
         return
     header, arrays = _described(run, delta)
     if sum(x.nbytes for x in arrays.values()) > MOST_BYTES:

@@ -44,7 +44,7 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
     nothing = model.recorded(nothing) if part is None else nothing
     after = _replay(model, nothing, to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
-    return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False, part=part)
+    return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False, part=part, log=trajectories)
 
 
 def certify(
@@ -54,13 +54,15 @@ def certify(
     delta: float = 0.05,
     budget: int | None = None,
     misspecification: Any = 0.0,
+    alternatives: Any = None,
 ) -> Certificate:
     """The certificate that logged episodes support, for the plans of every reward; episodes as for `from_episodes`.
 
     misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
+    alternatives: richer classes that may refute this one, as for `Run.check`.
     """
     run = from_episodes(problem, episodes, budget=budget)
-    return run.certificate(delta, misspecification=misspecification)
+    return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
 
 
 @eqx.filter_jit

@@ -23,10 +23,11 @@ SPARED = 5_000  # states, half of all at least, that must be out of reach: below
 def part_of_problem(problem: Problem, explorer: Explorer | None = None) -> Problem | None:
     """The problem on the states that its episodes come to; None where these are most, or few are spared.
 
-    Explorers for one reward have it on all states, and keep them; so do classes that cannot be cut.
+    Explorers for one reward have it on all states, and keep them; so do classes that cannot be cut, and
+    kernels that are estimates: their error may lead anywhere.
     """
     space = problem.space
-    if space.is_dense or space.num_states < SPARED or hasattr(explorer, "reward"):
+    if space.is_dense or space.num_states < SPARED or problem.sampling or hasattr(explorer, "reward"):
         return None
     states = visited_states(space)
     if space.num_states - len(states) < max(SPARED, len(states)):

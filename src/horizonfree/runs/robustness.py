@@ -84,6 +84,11 @@ def robustness(
     """The curve of a run, for the plans of every reward or for the plan of one; `confident` is its `confidence`."""
     target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
     about = declared(shape)
+    if problem.sampling is not None:
+        raise OptionError(
+            "robustness is of kernels that are given; these are estimates from samples, and their error is in every "
+            "certificate: ask for certificate(misspecification=...), which adds to it"
+        )
     if about is None:
         raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
     radii = about.radii(*problem.space.sizes[1:])

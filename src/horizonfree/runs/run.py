@@ -7,25 +7,29 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from horizonfree._inputs import share, shown
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Planned
+from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.part import outside, resolve_inside, start_inside
 from horizonfree.mdp.rewards import Reward, family
+from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence, Intervals, Model
+from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
-from horizonfree.planning.backward import Solution, best_plan, evaluate, optimal_jax
+from horizonfree.planning.backward import Solution, best_plan, evaluate
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.answers import Answers, Whole
+from horizonfree.runs.check import check, judged
+from horizonfree.runs.confidences import Confidences
+from horizonfree.runs.own_plan import own_plan
 from horizonfree.runs.part import check_exact
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.robustness import Robustness, robustness
@@ -37,8 +41,9 @@ class Run:
     """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
 
     `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
-    when a real environment was stepped. `part` is the part of the problem that episodes come to, where that is much
-    less than all of it (part.py): `progress`, `evidence` and `confidence()` are then about it, all else is not.
+    when a real environment was stepped. `log` holds the episodes of a run made of logged ones; it is not stored.
+    `part` is the part of the problem that episodes come to, where that is much less than all of it (part.py):
+    `progress`, `evidence`, `log` and `confidence()` are then about it, all else is not.
     """
 
     problem: Problem
@@ -50,9 +55,10 @@ class Run:
     until: Until | None = None
     folder: Path | None = None
     part: Problem | None = None
+    log: Trajectory | None = field(default=None, repr=False)
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
-    _confidences: dict[Any, Confidence] = field(default_factory=dict, init=False, repr=False)
+    _confidences: Confidences = field(default_factory=Confidences, init=False, repr=False)
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -93,14 +99,8 @@ class Run:
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
-        delta, about, model = share(delta, "delta"), declared(misspecification), self.core.model
-        check_exact(self.part, about)
-        radii = None if about is None else about.radii(*model.space.sizes[1:])
-        key = delta if about is None or radii is None else (delta, radii.tobytes(), about.support)
-        if key not in self._confidences:
-            how = certify.confidence if about is None else partial(certify.within, declared=about)
-            self._confidences[key] = how(model, self.evidence, delta=delta)
-        return self._confidences[key]
+        check_exact(self.part, declared(misspecification))
+        return self._confidences.of(self.core, self.evidence, delta, misspecification)
 
     @property
     def weights(self) -> Float[np.ndarray, " d"]:
@@ -119,6 +119,16 @@ class Run:
             raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
         return found
 
+    def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
+        """Whether richer classes refute this one: their e-values, wrong with probability delta at most, and words.
+
+        alternatives: "auto", or a list of names and of problems on the same states and actions. "noise": any law of the
+        noise, of `from_noise` with models; "table": any law for every pair (s,a); "change": another parameter after
+        some episode; "memory": another one after some transitions. The last needs the episodes, of a run made of logged
+        ones. by: a label for each logged episode, known before it began; then groups with parameters of their own bet.
+        """
+        return check(self.core, (self.evidence, self.confidence(delta)), self.log, by, alternatives)
+
     def certificate(
         self,
         delta: float = 0.05,
@@ -126,6 +136,7 @@ class Run:
         method: str = "uniform",
         rewards: Any = None,
         misspecification: Any = 0.0,
+        alternatives: Any = None,
     ) -> Certificate:
         """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
@@ -135,13 +146,23 @@ class Run:
         gap of their plans. All hold together: that costs nothing.
         misspecification: how far the transition laws may be from those of one parameter of the class, in total
         variation: a number, one per pair [S, A], or a Misspecification. For mixtures, by the method "uniform".
+        alternatives: richer classes that may refute this one, as for `check`, with a delta of their own, as large.
         """
+        if alternatives is not None:
+            if declared(misspecification) is not None:
+                raise OptionError(
+                    "alternatives= refute a class that is taken to be right; give that or misspecification="
+                )
+            found = self.certificate(delta, method=method, rewards=rewards)
+            return judged(found, self.check(alternatives=alternatives, delta=delta))
         model = self.core.model
         if rewards is not None:
             return self._of_family(rewards, self.confidence(delta, misspecification))
-        if declared(misspecification) is not None:
+        if declared(misspecification) is not None or self.problem.sampling is not None:
             if method != "uniform":
-                raise OptionError(f"method is {shown(method)}; with misspecification= it must be 'uniform'")
+                raise OptionError(
+                    f"method is {shown(method)}; with misspecification=, or kernels from samples, it must be 'uniform'"
+                )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if isinstance(method, str) and method == "paper":
             return self._claim(delta)
@@ -202,7 +223,8 @@ class Run:
         """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
         if not isinstance(model, str) or model not in ("likelihood", "explorer"):
             raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
-        return self._own_plan if model == "explorer" else None
+        own = partial(own_plan, self.explorer, self.core.model, self.progress)
+        return own if model == "explorer" else None
 
     def evaluate(
         self,
@@ -278,12 +300,6 @@ class Run:
             self._views[key] = replace(self, problem=problem, part=part, _where=words)
         return self._views[key]
 
-    @x64
-    def _own_plan(self, table: Float[np.ndarray, "H S A"]) -> Solution:
-        """As the explorer would plan; logged episodes have the estimate of the evidence."""
-        world = to_device((self.core.model, self.progress, np.asarray(table)))
-        return Solution(*(np.asarray(x) for x in _explorer_plan(self.explorer, *world)))
-
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
     ) -> Robustness:
@@ -318,12 +334,3 @@ class Run:
         from horizonfree.runs.store import create
 
         create(self, path)
-
-
-@eqx.filter_jit
-def _explorer_plan(
-    explorer: Explorer | None, model: Model, progress: Progress, reward: Float[Array, "H S A"]
-) -> Planned:
-    if explorer is None:
-        return Planned(*optimal_jax(model.estimate(progress.evidence), reward))
-    return explorer.plan(model, progress.state, progress.evidence, reward)

@@ -106,11 +106,26 @@ def until(problem: Problem, explored: int, asked: Asked, reward: Any) -> Until:
         radii = asked.within.radii(*problem.space.sizes[1:])
         within = {"zeta": radii, "support": asked.within.support}
         _check_floor(problem, asked, reward)
+    _check_samples(problem, asked, reward)
     if asked.until_eps is None or reward is None:
         return Until(explored, last, asked.until_eps, asked.delta, **within)
     several = reward if isinstance(reward, (list, tuple)) else [reward]
     targets = np.stack([rewards.resolve(problem, x).table for x in several])
     return Until(explored, last, asked.until_eps, asked.delta, targets, **within)
+
+
+def _check_samples(problem: Problem, asked: Asked, reward: Any) -> None:
+    """Refuse a gap for every reward that samples of the kernels do not allow, however long one explores."""
+    sampling = problem.sampling
+    if sampling is None or reward is not None or asked.until_eps is None:
+        return
+    floor = sampling.floor(asked.delta)
+    if floor > asked.until_eps:
+        raise OptionError(
+            f"until_eps is {asked.until_eps:g}, but with these samples of the simulators a gap for every reward stays "
+            f"above {floor:.3g}; it needs about {sampling.needed(asked.until_eps, asked.delta):,.2g} samples of each "
+            "row, or reward= for the rewards that matter"
+        )
 
 
 def _check_floor(problem: Problem, asked: Asked, reward: Any) -> None:

@@ -11,6 +11,7 @@ for small b, since judgements of rank are made on the scale of 1.
 `unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
+import math
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -27,7 +28,7 @@ from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make
 from horizonfree.models.interface import Intervals, Model, Told
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture import features, insight, row_sums
+from horizonfree.models.mixture import features, insight, richer, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
@@ -64,6 +65,7 @@ class MixtureModel(Model):
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "information"
     burn_in: ClassVar[int] = 5
+    alternatives: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory")
 
     @property
     def dim(self) -> int:
@@ -226,6 +228,29 @@ class MixtureModel(Model):
         products."""
         n = self.space.succ.shape[2]
         return self.space.horizon * (row_sums.EXACT + n * DROWNED + 4 * (n + 2) * EPS)
+
+    def likeliest(self, evidence: Evidence, confidence: MixtureConfidence) -> float:
+        """By the maximum of the likelihood and its gap, of which the slack of the table is made."""
+        slack, delta = float(confidence.slacks[-1]), float(confidence.delta)
+        return slack + math.log(delta) - float(evidence.table_loss)
+
+    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+        """Over weights; of other features, over laws on the rows of each kind of pair."""
+        if not richer.has_weights(self.valid, self.is_hull):
+            return richer.over_kinds(self.valid, counts)
+        return richer.over_weights(self.valid, richer.on_rows(self.valid, counts))
+
+    def changed(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
+        """From the rows seen since each bet began; for weights, which rows alone tell of."""
+        if not richer.has_weights(self.valid, self.is_hull):
+            return [], np.zeros(0)
+        rows, since = np.asarray(evidence.row_counts), np.asarray(evidence.since)
+        parts = [richer.over_weights(self.valid, np.stack([rows - x, x])) for x in since]
+        return parts, np.asarray(evidence.weights)
+
+    def remembered(self) -> Int[np.ndarray, "S A n"]:
+        """The kernel that favours a transition most."""
+        return richer.labels(self.valid, self.is_hull)
 
     def excess(
         self, evidence: Evidence, parameter: Float[Array, " d"], delta: Float[Array, ""]

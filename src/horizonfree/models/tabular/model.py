@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from horizonfree._inputs import numbers
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.guarantees.alternatives import dirichlet
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
@@ -41,6 +42,7 @@ class TabularModel(Model):
     derived: ClassVar[tuple[str, ...]] = ()
     explorer: ClassVar[str] = "tabular-design"
     burn_in: ClassVar[int] = 5
+    alternatives: ClassVar[tuple[str, ...]] = ("change", "memory")
 
     def check(self) -> None:
         """The pairs must be those that the space leaves unknown."""
@@ -145,6 +147,20 @@ class TabularModel(Model):
     def rounding(self) -> float:
         """In H steps sums of n products, a few functions of each."""
         return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
+
+    def likeliest(self, evidence: Evidence, confidence: TabularConfidence) -> float:
+        """That of the frequencies."""
+        counts = np.asarray(evidence.counts)
+        share = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
+        return float((counts * np.log(np.where(counts > 0, share, 1.0))).sum())
+
+    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+        """Over all laws of every pair."""
+        return float(dirichlet(counts, np.broadcast_to(np.asarray(self.space.support), counts.shape)).sum())
+
+    def remembered(self) -> Int[np.ndarray, "S A n"]:
+        """The state that a transition came from."""
+        return np.broadcast_to(np.arange(self.space.num_states)[:, None, None], self.space.succ.shape)
 
     def excess(
         self, evidence: Evidence, parameter: Float[Array, "S A n"], delta: Float[Array, ""]

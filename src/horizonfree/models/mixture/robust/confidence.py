@@ -51,6 +51,7 @@ class RobustConfidence(Confidence):
     impossible: Int[Leaf, ""]
     anywhere: bool = eqx.field(static=True)
     num_free: int = eqx.field(static=True)
+    known: str = eqx.field(static=True, default="")  # why laws are within the radii, where that is proved
 
     @property
     def largest(self) -> float:
@@ -73,7 +74,9 @@ class RobustConfidence(Confidence):
         }
 
     def condition(self) -> str:
-        """What the certificate assumes, and what the data say of it."""
+        """What the certificate assumes, and what the data say of it; or why it holds."""
+        if self.known:
+            return self.known
         within = f"{round_up(self.largest):.3g}"
         if np.ptp(np.asarray(self.zeta)) > 0:
             within = f"its radius, {within} at most,"
@@ -154,7 +157,8 @@ def confidence_within(
     step, divergence = to_numpy(_within(*to_device((space, valid, found.ball, zeta))))
     floor = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=anywhere)
     coupled = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=True)
-    eps = float(lost) + coupled
+    steered = math.sqrt(2 * (space.horizon - 1) * declared.divergence())  # Pinsker, for two policies
+    floor, eps = min(floor, steered), float(lost) + min(coupled, steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
     is_impossible = bool(evidence.impossible > 0) and not anywhere

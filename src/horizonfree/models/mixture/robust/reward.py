@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._arrays import Leaf, backward, node, static
+from horizonfree.errors import OptionError
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.tangent import OPTIMAL, SECOND_ORDER, Values, World
 from horizonfree.models.norms import length, opnorm
@@ -82,6 +83,10 @@ class RobustWorld:
 
         Plans are tables of actions.
         """
+        if policy.ndim == 3:
+            raise OptionError(
+                "within a misspecification, plans are certified whose actions are certain: [H, S]"
+            )
         world, space, q = self.world, self.space, self.world.z.shape[-1]
         S, H, e = space.num_states, len(reward), q if q <= SECOND_ORDER else 0
 

@@ -1,0 +1,96 @@
+"""Bets of richer classes against a class: e-values, and what they say. Proofs in docs/alternatives.md.
+
+An alternative predicts every transition before it is seen; Q_n is the probability that it gave to what was seen.
+Against the best parameter of the class in hindsight,
+
+    E_n = Q_n / sup_theta prod_t P_theta(s'_t|s_t,a_t),      P(E_n >= 1/delta at some n) <= delta inside the class,
+
+whatever gathered the data. The mean of several such e-values is one, so that together they refute the class when
+
+    (1/m) sum_i E_i >= 1/delta.
+
+A table of frequencies averaged over Dirichlet's law with a half per outcome (Krichevsky and Trofimov) is an alternative
+in closed form: with counts N of m outcomes,
+
+    log Q = log G(m/2) - log G(m/2 + sum N) + sum_j [log G(1/2 + N_j) - log G(1/2)].
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import gammaln
+
+HALF = 0.5
+
+
+class Alternative(NamedTuple):
+    """A richer class by its name, and the logarithm of its e-value: a lower bound of it where that is easier."""
+
+    name: str
+    log_e: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """What alternatives say of a class after some episodes; a refutation is wrong with probability delta at most."""
+
+    alternatives: tuple[Alternative, ...]
+    delta: float
+    episodes: int
+
+    @property
+    def log_e(self) -> float:
+        """The logarithm of the mean e-value; minus infinity where nobody bets."""
+        if not self.alternatives:
+            return -math.inf
+        return float(
+            np.logaddexp.reduce([x.log_e for x in self.alternatives]) - math.log(len(self.alternatives))
+        )
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the class is wrong, up to delta."""
+        return self.log_e >= -math.log(self.delta)
+
+    @property
+    def strongest(self) -> Alternative:
+        """The alternative with the largest e-value."""
+        return max(self.alternatives, key=lambda x: x.log_e)
+
+    @property
+    def words(self) -> str:
+        """What is found, in a sentence."""
+        if not self.alternatives:
+            return "no richer class bets against this one"
+        if self.is_refuted:
+            return (
+                f"the class is refuted by {self.strongest.name!r}: e-value {power(self.strongest.log_e)} after "
+                f"{self.episodes:,} episodes (wrong with probability {self.delta:g} at most)"
+            )
+        found = ", ".join(f"{x.name} {power(x.log_e)}" for x in self.alternatives)
+        return f"not refuted: e-values after {self.episodes:,} episodes are {found}"
+
+
+def power(log_e: float) -> str:
+    """An e-value as a power of ten, rounded down."""
+    if math.isinf(log_e):
+        return "infinity" if log_e > 0 else "0"
+    return f"10^{math.floor(log_e / math.log(10) * 10) / 10:.1f}"
+
+
+def dirichlet(
+    counts: Int[np.ndarray, "*n m"], is_outcome: Bool[np.ndarray, "*n m"]
+) -> Float[np.ndarray, "*n"]:
+    """The logarithm of the probability of these counts in one order, averaged over all laws on the outcomes."""
+    m = is_outcome.sum(-1)
+    seen = np.where(is_outcome, counts, 0)
+    each: np.ndarray = np.where(is_outcome, gammaln(HALF + seen) - gammaln(HALF), 0.0).sum(-1)
+    return np.asarray(gammaln(HALF * m) - gammaln(HALF * m + seen.sum(-1)) + each)
+
+
+def mean_of(log_e: list[float], weights: Float[np.ndarray, " k"]) -> float:
+    """The logarithm of sum_i w_i E_i, for weights that sum to at most 1."""
+    return float(np.logaddexp.reduce(np.asarray(log_e) + np.log(weights)))

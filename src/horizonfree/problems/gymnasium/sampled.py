@@ -1,0 +1,149 @@
+"""Environments asked for samples: put into every state, or followed in episodes of random actions.
+
+After the end of an episode an environment counts as staying where it ended.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from horizonfree._inputs import shown, whole
+from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.problems.gymnasium.live import Encode, state_of
+
+Place = Callable[[Any, int, np.random.Generator], None]
+RESETS = 20  # to see whether an environment always starts alike
+MOST_STEPS = 20_000_000  # of an environment: many minutes
+
+
+def is_env(x: Any) -> bool:
+    """Whether something is an environment."""
+    return all(hasattr(x, name) for name in ("action_space", "observation_space", "reset", "step"))
+
+
+def sampled_env(
+    env: Any,
+    name: str,
+    rng: np.random.Generator,
+    samples: int,
+    horizon: int,
+    num_states: int | None,
+    encode: Encode | None,
+    place: Place | None,
+) -> tuple[Int[np.ndarray, "S A S"], Bool[np.ndarray, " S"]]:
+    """Counts of what it did, and the states in which an episode was over."""
+    S, A = _sizes(env, name, num_states, encode)
+    if S * A * samples > MOST_STEPS:
+        raise OptionError(
+            f"environment {name} would take {S * A * samples:,} steps; more than {MOST_STEPS:,} take too long: ask "
+            "for fewer samples, or sample it yourself and give counts [S, A, S]"
+        )
+    asked = _Asked(env, name, S, A, encode, rng)
+    if place is None:
+        asked.follow(samples * S * A, horizon)
+    else:
+        asked.put(place, samples)
+    return asked.counts, asked.ends()
+
+
+def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
+    """The one state in which all of them start."""
+    S = 2**31
+    found = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(RESETS)}
+    if len(found) > 1:
+        raise OptionError(
+            f"the environments start in {len(found)} different states; say from which distribution, start=[..], or "
+            "start= the state to plan from"
+        )
+    return found.pop()
+
+
+class _Asked:
+    """An environment, and what it showed so far."""
+
+    def __init__(
+        self, env: Any, name: str, S: int, A: int, encode: Encode | None, rng: np.random.Generator
+    ) -> None:
+        self._env, self._name, self._encode, self._rng = env, name, encode, rng
+        self.counts = np.zeros((S, A, S), np.int64)
+        self._entered = np.zeros(
+            (2, S), np.int64
+        )  # how often a state was entered, and it went on or was over
+
+    def put(self, place: Place, samples: int) -> None:
+        """The same number of samples of every pair."""
+        S, A, _ = self.counts.shape
+        for s, a in np.ndindex(S, A):
+            for _ in range(samples):
+                self._reset()
+                try:
+                    place(self._env, s, self._rng)
+                except Exception as error:  # whatever somebody's function does
+                    raise OptionError(
+                        f"place(environment {self._name}, state {s}) fails: {type(error).__name__}: {error}"
+                    ) from error
+                self._step(s, a)
+
+    def follow(self, steps: int, horizon: int) -> None:
+        """So many steps, in episodes, of actions at random."""
+        while steps > 0:
+            s, is_over = self._state(self._reset()), False
+            for _ in range(horizon):
+                s, is_over = self._step(s, int(self._rng.integers(self.counts.shape[1])))
+                steps -= 1
+                if is_over:
+                    break
+
+    def ends(self) -> Bool[np.ndarray, " S"]:
+        """States in which an episode is over; refuses one that it sometimes is."""
+        both = np.flatnonzero((self._entered > 0).all(0))
+        if both.size:
+            raise ModelError(
+                f"environment {self._name} was over in state {both[0]} {self._entered[1, both[0]]} times and went on "
+                f"from there {self._entered[0, both[0]]} times; give ends a state of their own, as hf.discretize does"
+            )
+        return np.asarray(self._entered[1] > 0)
+
+    def _reset(self) -> Any:
+        return self._env.reset(seed=int(self._rng.integers(2**31)))[0]
+
+    def _state(self, observation: Any) -> int:
+        return _state(self._env, self._encode, len(self.counts), observation)
+
+    def _step(self, s: int, a: int) -> tuple[int, bool]:
+        first = int(self._env.action_space.start)
+        observation, _, is_over, is_cut, _ = self._env.step(first + a)
+        to = self._state(observation)
+        self.counts[s, a, to] += 1
+        self._entered[int(is_over), to] += 1
+        return to, bool(is_over or is_cut)
+
+
+def _sizes(env: Any, name: str, num_states: int | None, encode: Encode | None) -> tuple[int, int]:
+    """S and A, from its spaces or as told."""
+    from gymnasium.spaces import Discrete
+
+    if not isinstance(env.action_space, Discrete):
+        raise ShapeError(f"environment {name} has actions {env.action_space}; they must be Discrete")
+    A = int(env.action_space.n)
+    if encode is not None:
+        meaning = "a whole number of at least 1, as encode gives states"
+        return whole(num_states, "num_states", 1, 2**31, meaning), A
+    if not isinstance(env.observation_space, Discrete):
+        raise ShapeError(
+            f"environment {name} has observations {env.observation_space}; make them states with hf.discretize, or "
+            "pass encode="
+        )
+    return int(env.observation_space.n), A
+
+
+def _state(env: Any, encode: Encode | None, S: int, observation: Any) -> int:
+    if encode is None:
+        return state_of(env, observation)
+    try:
+        found = encode(observation)
+    except Exception as error:  # whatever somebody's function does
+        raise OptionError(f"encode({shown(observation)}) fails: {type(error).__name__}: {error}") from error
+    return whole(found, f"encode({shown(observation)})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)

@@ -1,0 +1,138 @@
+"""Systems that a noise of unknown law drives: s' = f(s, a, w), w one of n outcomes, drawn anew at every step.
+
+    P(s'|s,a) = sum_w p_w 1{f(s,a,w) = s'}            any law p on the outcomes: one kernel per outcome, weights p
+    p = sum_i v_i p_i                                 or a mixture of given laws p_i: one kernel per law, weights v
+
+What an outcome does is known (a demand of 3 takes 3 from the shelf), how often it comes is not. The second class lies
+in the first, so that the first is what may refute it (docs/alternatives.md): `after` [S, A, n], where each outcome
+leads, is kept with the problem.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Float, Int
+
+from horizonfree._inputs import integers, numbers, shown, whole
+from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.mdp.space import TOLERANCE
+
+MOST_CALLS = 5_000_000  # of a function of one's own: about a minute of Python
+# What a problem's layout calls them: where outcomes lead and their names, the laws and theirs.
+AFTER, OUTCOMES, LAWS, MODELS = "after", "outcomes", "laws", "models"
+Step = Callable[[int, int, Any], int]
+
+
+class Noise(NamedTuple):
+    """Where each outcome leads, the names of the outcomes, and the laws that are mixed with theirs."""
+
+    after: Int[np.ndarray, "S A n"]
+    outcomes: list[str]
+    laws: Float[np.ndarray, "m n"]
+    law_names: list[str]
+
+    def kernels(self) -> list[sp.csr_array]:
+        """One kernel [S*A, S] for each law."""
+        S, A, n = self.after.shape
+        row, outcome = np.repeat(np.arange(S * A), n), np.tile(np.arange(n), S * A)
+        to = self.after.reshape(-1)
+        found = []
+        for law in self.laws:
+            is_on = law[outcome] > 0
+            entries = law[outcome][is_on], (row[is_on], to[is_on])
+            found.append(sp.csr_array(sp.coo_array(entries, (S * A, S))))
+        return found
+
+
+def noise_of(step: Any, outcomes: Any, models: Any, num_states: Any, num_actions: Any) -> Noise:
+    """All of it, checked; without models every outcome is a law of its own."""
+    names, values = _named(outcomes, "outcomes")
+    if callable(step):
+        after = _called(step, names, values, num_states, num_actions)
+    else:
+        after = _listed(step, len(names), num_states, num_actions)
+    if models is None:
+        return Noise(after, names, np.eye(len(names)), names)
+    law_names, given = _named(models, "models")
+    laws = np.stack([_law(x, name, len(names)) for name, x in zip(law_names, given)])
+    return Noise(after, names, laws, law_names)
+
+
+def _named(given: Any, what: str) -> tuple[list[str], list[Any]]:
+    """Names and values of a dictionary; of a list, where numbers and words are their own names."""
+    if isinstance(given, Mapping):
+        names, values = [str(key) for key in given], list(given.values())
+    elif isinstance(given, str) or not np.iterable(given):
+        raise ShapeError(f"{what} is {shown(given)}; it must be a list, or a dictionary from names")
+    else:
+        values = list(given)
+        is_name = [isinstance(x, str) or not np.iterable(x) for x in values]
+        names = [str(x) if plain else f"{i}" for i, (x, plain) in enumerate(zip(values, is_name))]
+    if not values:
+        raise ShapeError(f"{what} is empty; give at least one")
+    double = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if double is not None:
+        raise ShapeError(f"{what} has {double!r} more than once; each must be there once")
+    return names, values
+
+
+def _called(step: Step, names: list[str], values: list[Any], S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
+    """A function asked for every state, action and outcome."""
+    sizes = {"num_states": S, "num_actions": A}
+    S, A = (
+        whole(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
+        for name, x in sizes.items()
+    )
+    if S * A * len(names) > MOST_CALLS:
+        raise OptionError(
+            f"step would be called {S * A * len(names):,} times, for {S:,} states, {A:,} actions and {len(names)} "
+            f"outcomes; more than {MOST_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
+        )
+    after = np.empty((S, A, len(names)), np.int32)
+    for s, a, w in np.ndindex(after.shape):
+        where = f"step(s={s}, a={a}, outcome {names[w]})"
+        try:
+            to = step(s, a, values[w])
+        except Exception as error:  # whatever somebody's function does
+            raise OptionError(
+                f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
+            ) from error
+        after[s, a, w] = whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
+    return after
+
+
+def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
+    """An array of next states."""
+    after = integers(step, "step")
+    if after.ndim != 3 or after.shape[2] != n:
+        raise ShapeError(
+            f"step has shape {after.shape}; it must be a function (s, a, outcome) -> state, or an array "
+            f"[S, A, {n}] of next states, one for each outcome"
+        )
+    for name, given, own in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
+        if given is not None:
+            whole(given, name, own, own, f"{own}, as step is an array of shape {after.shape}, or left out")
+    bad = np.argwhere((after < 0) | (after >= len(after)))
+    if bad.size:
+        s, a, w = bad[0]
+        raise ShapeError(
+            f"step[s={s}, a={a}, outcome {w}] is {after[s, a, w]}; states are 0 to {len(after) - 1}"
+        )
+    return after.astype(np.int32)
+
+
+def _law(given: Any, name: str, n: int) -> Float[np.ndarray, " n"]:
+    """A law on the outcomes, divided by its sum, which may miss 1 by rounding."""
+    law = numbers(given, f"models[{name}]")
+    if law.shape != (n,):
+        raise ShapeError(
+            f"models[{name}] has shape {law.shape}; it must be ({n},), a probability for each outcome"
+        )
+    if not ((law >= 0).all() and abs(law.sum() - 1) <= TOLERANCE):
+        raise KernelError(
+            f"models[{name}] sums to {law.sum():.10g} and its smallest entry is {law.min():.6g}; probabilities must be "
+            ">= 0 and sum to 1: give the tail to the last outcome"
+        )
+    return np.asarray(law / law.sum())

@@ -1,0 +1,148 @@
+"""Kernels that were estimated from samples: how far they may be from the true ones, and what that allows.
+
+N(s,a) samples of each of d simulators at each of X pairs, m(s,a) possible successors. With probability 1 - delta_s
+every estimate obeys KL(P_hat_i || P_i)(s,a) <= t / N, where
+
+    t - (m - 1) log(e t / (m - 1)) = log(d X / delta_s),  t > m - 1        N fixed beforehand (Agrawal 2020)
+    t = log(d X / delta_s) + log[ G(1/2) G(N + m/2) / (G(N + 1/2) G(m/2)) ]       N of any kind, as in episodes
+
+(the second is Krichevsky and Trofimov's bet against P_i, whose worst case is N samples of one successor). KL is jointly
+convex, so a mixture of the estimates is as near to the mixture of the simulators: the system is within
+zeta = sqrt(KL/2) + shift of the class in total variation, `shift` by smoothing. docs/noise.md has the proof.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import gammaln
+
+from horizonfree.guarantees.certificate import round_up
+from horizonfree.models.misspecification import Misspecification
+
+SHARE = 0.2  # of delta, for the samples
+KEYS = ("samples", "successors", "shift", "sampling")  # of a problem's layout
+LARGEST = 10**15  # samples beyond which nobody asks
+
+
+class Sampling(NamedTuple):
+    """What is known of estimated kernels.
+
+    `samples` [S, A] is the fewest of any simulator, `successors` [S, A] how many states may follow, `shift` [S, A] how
+    far smoothing moved an estimate. `rows` = d X. `is_fixed`: the numbers of samples were fixed beforehand.
+    `everywhere`: a state may follow that no sample showed. `size` bounds the sum of |weights|, 1 in the simplex.
+    """
+
+    samples: Int[np.ndarray, "S A"]
+    successors: Int[np.ndarray, "S A"]
+    shift: Float[np.ndarray, "S A"]
+    rows: int
+    is_fixed: bool
+    everywhere: bool
+    size: float
+    horizon: int
+
+    def divergence(self, delta: float) -> Float[np.ndarray, "S A"]:
+        """How far (KL) the estimates may be, at confidence 1 - delta for all together; infinite without samples."""
+        level, m, N = math.log(self.rows / delta), self.successors, self.samples
+        t = agrawal(level, m) if self.is_fixed else level + worst_case(N, m)
+        found: np.ndarray = np.where(m > 1, np.where(N > 0, t / np.maximum(N, 1), np.inf), 0.0)
+        return found
+
+    def misspecification(self, delta: float, about: Misspecification | None = None) -> Misspecification:
+        """The same as a radius around the class, wider by what somebody declares beside it.
+
+        By divergence where nothing was smoothed, weights are weights, and nothing is declared.
+        """
+        is_anywhere = self.everywhere or (about is not None and about.support == "anywhere")
+        support = "anywhere" if is_anywhere else "successors"
+        kl = self.divergence(delta)
+        if about is None and self.size == 1 and not self.shift.any():
+            return Misspecification(kl=np.minimum(kl, 2.0), support=support)
+        zeta = self.size * (np.sqrt(kl / 2) + self.shift)
+        if about is not None:
+            zeta = zeta + about.radii(*self.samples.shape)
+        return Misspecification(tv=np.minimum(zeta, 1.0), support=support)
+
+    def floor(self, delta: float = 0.05) -> float:
+        """What no certificate for every reward can be below, however many episodes: 2 sqrt((H - 1) KL / 2)."""
+        declared = self.misspecification(SHARE * delta)
+        zeta = float(declared.radii(*self.samples.shape).max())
+        return min(1.0, zeta * 2 * math.sqrt(self.horizon - 1))
+
+    def needed(self, target: float, delta: float = 0.05) -> float:
+        """Samples of each row and simulator with which the floor is the target; infinite where smoothing forbids it."""
+        wanted = self._replace(shift=np.zeros_like(self.shift))
+
+        def is_enough(N: int) -> bool:
+            return wanted._replace(samples=np.full_like(self.samples, N)).floor(delta) <= target
+
+        low, high = 1, LARGEST
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
+        return math.inf if low >= LARGEST else low
+
+    def words(self, delta: float = 0.05) -> str:
+        """What the samples allow, before anything is explored."""
+        unknown = self.successors > 1
+        if not unknown.any():
+            return "every row is known: nothing was estimated"
+        least = int(self.samples[unknown].min())
+        zeta = float(self.misspecification(SHARE * delta).radii(*self.samples.shape).max())
+        floor = self.floor(delta)
+        known = (
+            f"{least:,} samples of each row and simulator: every law is known to within {round_up(zeta):.3g}"
+        )
+        if floor >= 1:
+            allowed = "no gap for every reward can be certified with these, single rewards perhaps"
+        else:
+            allowed = f"no gap for every reward below {round_up(floor):.3g} can be certified with these"
+        target = next((x for x in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01) if x < floor), 0.01)
+        return (
+            f"{known} (total variation); {allowed}; {target:g} needs about {self.needed(target, delta):,.2g}"
+        )
+
+    def clause(self, delta: float) -> str:
+        """What a certificate adds: that the errors of the samples are in it."""
+        zeta = float(self.misspecification(SHARE * delta).radii(*self.samples.shape).max())
+        return (
+            f", with what the samples of the simulators leave open, up to {round_up(zeta):.3g} of every law"
+        )
+
+    def layout(self) -> dict[str, Any]:
+        """As a problem keeps it."""
+        plain = {
+            "rows": self.rows,
+            "is_fixed": self.is_fixed,
+            "everywhere": self.everywhere,
+            "size": self.size,
+        }
+        return dict(zip(KEYS, (self.samples, self.successors, self.shift, plain)))
+
+
+def sampling_of(layout: Mapping[str, Any], horizon: int) -> Sampling | None:
+    """Of a problem's layout; None where its kernels were given."""
+    if KEYS[-1] not in layout:
+        return None
+    samples, successors, shift, plain = (layout[key] for key in KEYS)
+    arrays = np.asarray(samples), np.asarray(successors), np.asarray(shift, np.float64)
+    flags = bool(plain["is_fixed"]), bool(plain["everywhere"])
+    return Sampling(*arrays, int(plain["rows"]), *flags, float(plain["size"]), horizon)
+
+
+def agrawal(level: float, m: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
+    """The larger root of t - (m-1) log(e t/(m-1)) = level: Newton's steps from above, each a bound."""
+    k = np.maximum(m - 1, 1).astype(np.float64)
+    t = k + level + np.sqrt(level**2 + 2 * k * level)
+    for _ in range(50):
+        t = t - (t - k * np.log(np.e * t / k) - level) / (1 - k / t)
+    return np.asarray(t)
+
+
+def worst_case(N: Int[np.ndarray, "S A"], m: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
+    """How much better than Krichevsky and Trofimov's bet a law can explain N samples, in logarithms, at most."""
+    found: np.ndarray = gammaln(0.5) + gammaln(N + m / 2) - gammaln(N + 0.5) - gammaln(m / 2)
+    return found

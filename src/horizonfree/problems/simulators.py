@@ -1,0 +1,207 @@
+"""Base kernels from samples: simulators that can only be asked, or counts of what they did.
+
+A simulator is asked `samples` times at every pair (s,a), or, an environment that cannot be put into a state, followed
+in episodes of random actions. P_hat(s'|s,a) = (N(s') + c/m) / (N + c), c = `smoothing`, over the m states that may
+follow. What the estimates may be off is kept with the problem and goes into its certificates (sampling.py).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._inputs import check_seed, count, integers, numbers, shown, whole
+from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.models.mixture.valid import extent
+from horizonfree.problems.gymnasium.sampled import Place, is_env, sampled_env, start_of_envs
+from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.sampling import Sampling
+
+MOST_CALLS = 20_000_000  # of a simulator: minutes of Python
+Encode = Callable[[Any], int]
+
+
+class Sampled(NamedTuple):
+    """What one simulator showed: counts, and states in which an episode is over."""
+
+    counts: Int[np.ndarray, "S A S"]
+    is_end: Bool[np.ndarray, " S"]
+
+
+def from_simulators(
+    simulators: Any,
+    *,
+    horizon: int,
+    num_states: int | None = None,
+    num_actions: int | None = None,
+    samples: int = 1000,
+    encode: Encode | None = None,
+    place: Place | None = None,
+    smoothing: float = 0.0,
+    successors: Any = None,
+    start: Any = None,
+    weights: Any = None,
+    hull: bool = True,
+    seed: int = 0,
+    name: str = "simulators",
+    layout: Mapping[str, Any] | None = None,
+) -> Problem:
+    """A mixture of simulators whose kernels are estimated; certificates pay for the error of the estimates.
+
+    simulators: a list, or a dictionary from names, of functions (s, a, rng) -> s'; of gymnasium environments; or of
+        counts [S, A, S], each row of a number of samples that was fixed beforehand. `problem.sampling.words()` says
+        what they allow before anything is explored.
+    samples: of every pair and simulator. place: a function (env, state, rng) that puts an environment into a state, for
+        `discretize` often env.unwrapped.state = env.inside(state, rng); without it episodes of random actions are
+        followed, `samples` steps per pair on average. encode: from observations to states, where they are not.
+    smoothing: how many samples are added to every row, spread evenly over the states that may follow, so that none of
+        them is impossible. successors: [S, A, S], which states may follow, where that is known beforehand; else any.
+    hull: False where weights outside the simplex are meant, as long as they make the estimates a kernel.
+    """
+    names, given = _listed(simulators)
+    check_seed(seed)
+    rngs = np.random.default_rng(seed).spawn(len(given))
+    ask = _Asked(num_states, num_actions, count(samples, "samples"), horizon, encode, place)
+    found = [ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)]
+    counts = _stacked([x.counts for x in found], names)
+    is_end = np.any([x.is_end for x in found], axis=0)
+    may_follow = _may_follow(successors, counts, is_end)
+    kernels, shift = _estimates(counts, is_end, smoothing, may_follow)
+    if start is None:
+        start = start_of_envs(given, encode) if is_env(given[0]) else 0
+    settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "hull": hull}
+    problem = Mixture.from_kernels(kernels, name=name, layout=layout, **settings)
+    listed = (kernels > 0).any(0)
+    sampling = Sampling(
+        samples=np.where(is_end[:, None], 0, counts.sum(-1).min(0)),
+        successors=may_follow.sum(-1),
+        shift=shift,
+        rows=int(counts.shape[0] * counts.shape[1] * counts.shape[2]),
+        is_fixed=place is not None or not is_env(given[0]),
+        everywhere=bool((may_follow & ~listed).any()),
+        size=1.0 if hull else _size(problem),
+        horizon=problem.horizon,
+    )
+    told = {**problem.layout, "simulators": names, **sampling.layout()}
+    return Problem(problem.model, problem.truth, name, None, told)
+
+
+class _Asked(NamedTuple):
+    """How simulators are asked."""
+
+    num_states: int | None
+    num_actions: int | None
+    samples: int
+    horizon: int
+    encode: Encode | None
+    place: Place | None
+
+    def of(self, simulator: Any, name: str, rng: np.random.Generator) -> Sampled:
+        """What one of them shows."""
+        if is_env(simulator):
+            how = self.samples, self.horizon, self.num_states, self.encode, self.place
+            return Sampled(*sampled_env(simulator, name, rng, *how))
+        if callable(simulator):
+            return self._function(simulator, name, rng)
+        table = integers(simulator, f"simulator {name}")
+        if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape or (table < 0).any():
+            raise ShapeError(
+                f"simulator {name} is an array of shape {table.shape}; counts are whole numbers >= 0, [S, A, S]"
+            )
+        return Sampled(table.astype(np.int64), np.zeros(len(table), bool))
+
+    def _function(self, simulator: Callable[..., Any], name: str, rng: np.random.Generator) -> Sampled:
+        """A function asked at every pair."""
+        sizes = {"num_states": self.num_states, "num_actions": self.num_actions}
+        S, A = (
+            whole(x, key, 1, 2**31, "a whole number of at least 1, as a simulator is a function")
+            for key, x in sizes.items()
+        )
+        if S * A * self.samples > MOST_CALLS:
+            raise OptionError(
+                f"simulator {name} would be asked {S * A * self.samples:,} times; more than {MOST_CALLS:,} take too "
+                "long: sample it yourself, and give counts [S, A, S]"
+            )
+        counts = np.zeros((S, A, S), np.int64)
+        for s, a in np.ndindex(S, A):
+            where = f"simulator {name} at (s={s}, a={a})"
+            for _ in range(self.samples):
+                try:
+                    to = simulator(s, a, rng)
+                except Exception as error:  # whatever somebody's function does
+                    raise OptionError(f"{where} fails: {type(error).__name__}: {error}") from error
+                counts[s, a, whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)] += 1
+        return Sampled(counts, np.zeros(S, bool))
+
+
+def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
+    """Names and simulators."""
+    if isinstance(simulators, Mapping):
+        names, given = [str(key) for key in simulators], list(simulators.values())
+    elif isinstance(simulators, str) or is_env(simulators) or not np.iterable(simulators):
+        raise ShapeError(
+            f"simulators is {shown(simulators)}; it must be a list of them, or a dictionary from names"
+        )
+    else:
+        given = list(simulators)
+        names = [str(i) for i in range(len(given))]
+    if not given:
+        raise ShapeError("simulators is empty; give at least one")
+    if any(is_env(x) != is_env(given[0]) for x in given):
+        raise ShapeError("some simulators are environments and some are not; give one kind")
+    return names, given
+
+
+def _stacked(counts: list[Int[np.ndarray, "S A S"]], names: list[str]) -> Int[np.ndarray, "d S A S"]:
+    for table, name in zip(counts, names):
+        if table.shape != counts[0].shape:
+            raise ShapeError(
+                f"simulator {name} has shape {table.shape} but simulator {names[0]} {counts[0].shape}; they must agree"
+            )
+    return np.stack(counts)
+
+
+def _may_follow(
+    successors: Any, counts: Int[np.ndarray, "d S A S"], is_end: Bool[np.ndarray, " S"]
+) -> Bool[np.ndarray, "S A S"]:
+    """Which states may follow: all, those that are declared, or the state itself where an episode is over."""
+    S, A = counts.shape[1:3]
+    allowed = (
+        np.ones((S, A, S), bool) if successors is None else numbers(successors, "successors").astype(bool)
+    )
+    if allowed.shape != (S, A, S):
+        raise ShapeError(f"successors has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}")
+    wrong = np.argwhere((counts > 0) & ~allowed)
+    if wrong.size:
+        i, s, a, to = wrong[0]
+        raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors says cannot be")
+    return np.where(is_end[:, None, None], np.eye(S, dtype=bool)[:, None], allowed)
+
+
+def _estimates(
+    counts: Int[np.ndarray, "d S A S"],
+    is_end: Bool[np.ndarray, " S"],
+    smoothing: Any,
+    may_follow: Bool[np.ndarray, "S A S"],
+) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
+    """Kernels, and how far smoothing moved them. A pair without samples stays where it is: nothing is known of it."""
+    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < np.inf:
+        raise OptionError(f"smoothing is {shown(smoothing)}; it must be a number of at least 0")
+    S = counts.shape[1]
+    stay = np.eye(S)[:, None]
+    seen = counts.sum(-1, keepdims=True)
+    plain = np.where(seen > 0, counts / np.maximum(seen, 1), stay)
+    added = counts + float(smoothing) * may_follow / may_follow.sum(-1, keepdims=True)
+    total = added.sum(-1, keepdims=True)
+    smooth = np.where(total > 0, added / np.where(total > 0, total, 1.0), stay)
+    smooth, plain = (np.where(is_end[:, None, None], stay, x) for x in (smooth, plain))
+    return smooth, np.abs(smooth - plain).sum(-1).max(0) / 2
+
+
+def _size(problem: Problem) -> float:
+    """The largest sum of |weights| of weights that make the estimates a kernel."""
+    valid: Any = problem.model.valid  # type: ignore[attr-defined]  # of a mixture
+    ends = np.array([extent(valid, i) for i in range(len(np.asarray(valid.center)))])
+    return float((np.abs(ends).max(1) * np.asarray(valid.sums)[0]).sum())

@@ -1,0 +1,29 @@
+"""The plan of an explorer itself, in its own model, instead of the one in the maximum-likelihood model."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from horizonfree._x64 import to_device, x64
+from horizonfree.explorers.interface import Explorer, Planned
+from horizonfree.explorers.loop import Progress
+from horizonfree.models.interface import Model
+from horizonfree.planning.backward import Solution, optimal_jax
+
+
+@x64
+def own_plan(
+    explorer: Explorer | None, model: Model, progress: Progress, table: Float[np.ndarray, "H S A"]
+) -> Solution:
+    """As the explorer would plan; logged episodes have the estimate of the evidence."""
+    world = to_device((model, progress, np.asarray(table)))
+    return Solution(*(np.asarray(x) for x in _plan(explorer, *world)))
+
+
+@eqx.filter_jit
+def _plan(
+    explorer: Explorer | None, model: Model, progress: Progress, reward: Float[Array, "H S A"]
+) -> Planned:
+    if explorer is None:
+        return Planned(*optimal_jax(model.estimate(progress.evidence), reward))
+    return explorer.plan(model, progress.state, progress.evidence, reward)
