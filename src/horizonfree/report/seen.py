@@ -17,6 +17,7 @@ def seen(found: Facts) -> dict[str, str]:
         "states": _states(found),
         "weights": _weights(found),
         "records": _records(found),
+        "robustness": _robustness(found),
     }
     return told | {f"plan-{i + 1}": _plan(found, x) for i, x in enumerate(found.examples)}
 
@@ -63,6 +64,21 @@ def _records(found: Facts) -> str:
         if len(x)
     ]
     return "What the explorer reported, first and last episode: " + "; ".join(each) + "."
+
+
+def _robustness(found: Facts) -> str:
+    """What is proved where the class is exact, and where the curves end."""
+    if found.robustness is None:
+        return ""
+    each = []
+    for name, x in zip(("any reward", "one reward"), found.robustness):
+        there = np.flatnonzero(np.isfinite(x.gaps))
+        if len(there):
+            first, last = there[0], there[-1]
+            each.append(
+                f"{name}: {x.gaps[first]:.3g} at {x.zetas[first]:.3g}, {x.gaps[last]:.3g} at {x.zetas[last]:.3g}"
+            )
+    return "Proved loss against how far transition laws may be from the class. " + "; ".join(each) + "."
 
 
 def _plan(found: Facts, x: Example) -> str:
