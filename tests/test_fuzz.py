@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
+from horizonfree.runs.extended import extended
 from tests.reference.nonsense import ODD, PROFILE, RARELY, spoiled
 from tests.sweeps.conftest import TINY, Pretend, rows_for
 
@@ -85,7 +86,14 @@ class Entry(NamedTuple):
 ROWS = {"episode": [0, 0], "step": [0, 1], "state": [0, 1], "action": [0, 0], "next_state": [1, 1]}
 SIZES = {"delta": 0.1, "d": 2, "H": 3, "B": 2.0}
 TABLE = {"problem": PROBLEM, "reward": REWARD, "policy": POLICY, "scale": "total"}
-BUILT = {"horizon": 3, "start": np.array([0.5, 0.5, 0.0]), "name": "x", "layout": {}}
+BUILT = {
+    "horizon": 3,
+    "start": np.array([0.5, 0.5, 0.0]),
+    "name": "x",
+    "layout": {},
+    "states": ["a", "b", "c"],
+    "actions": None,
+}
 HOME = {
     "phi": np.eye(2),
     "theta": np.eye(2),
@@ -104,6 +112,7 @@ EXPLORE |= {
     "save_seconds": 10.0,
     "known": None,
     "encode": None,
+    "callback": None,
 }
 MANY = {
     "explorer": "uniform",
@@ -172,6 +181,8 @@ ENTRIES = {
         {"delta": 0.05, "method": "uniform", "misspecification": 0.0}),
     "run.robustness": Entry(lambda **x: run().robustness(**x),
         {"target": 0.3, "reward": None, "delta": 0.05, "shape": 1.0}, True),
+    "extended": Entry(extended, {"problem": PROBLEM, "reward": REWARD, "discount": 0.9, "final": np.zeros(3)}),
+    "state_number": Entry(PROBLEM.state_number, {"state": 1}),
     "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
         {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,
         "env": None, "encode": None, "save_episodes": None, "save_seconds": 1}, True),
