@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -33,9 +33,6 @@ from horizonfree.runs.part import check_exact
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.until import Until
-
-if TYPE_CHECKING:
-    pass
 
 MODELS = ("likelihood", "explorer")  # that a plan can be made in
 
