@@ -24,10 +24,10 @@ COMPILED = {
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(
     "act advance certificate certify check check_kernel compare confidence declaring discretize evaluate explore "
-    "explore_many explorers from_episodes from_features from_gymnasium from_kernels from_log from_noise "
+    "explore_many explorers extended from_episodes from_features from_gymnasium from_kernels from_log from_noise "
     "from_simulators from_table from_tabular goal home load load_sweep make make_explorer occupancy optimal "
     "optimal_values plan policy_table problems rescale resolve resume robustness save seen_as simulate "
-    "simulate_kernel suite sweep true_gap visits".split()
+    "simulate_kernel state_number suite sweep true_gap visits".split()
 )
 # Whose functions check their numbers themselves.
 THEORY = {

@@ -23,6 +23,7 @@ BASE = {
     "_arrays",
     "_inputs",
     "_shapes",
+    "_shown",
     "_x64",
     "errors",
 }  # all that stands outside the rooms

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
+from horizonfree.runs.extended import extended
 from tests.reference.nonsense import ODD, PROFILE, RARELY, spoiled
 from tests.sweeps.conftest import TINY, Pretend, rows_for
 
@@ -88,7 +89,14 @@ class Entry(NamedTuple):
 ROWS = {"episode": [0, 0], "step": [0, 1], "state": [0, 1], "action": [0, 0], "next_state": [1, 1]}
 SIZES = {"delta": 0.1, "d": 2, "H": 3, "B": 2.0}
 TABLE = {"problem": PROBLEM, "reward": REWARD, "policy": POLICY, "scale": "total"}
-BUILT = {"horizon": 3, "start": np.array([0.5, 0.5, 0.0]), "name": "x", "layout": {}}
+BUILT = {
+    "horizon": 3,
+    "start": np.array([0.5, 0.5, 0.0]),
+    "name": "x",
+    "layout": {},
+    "states": ["a", "b", "c"],
+    "actions": None,
+}
 HOME = {
     "phi": np.eye(2),
     "theta": np.eye(2),
@@ -107,6 +115,7 @@ EXPLORE |= {
     "save_seconds": 10.0,
     "known": None,
     "encode": None,
+    "callback": None,
 }
 MANY = {
     "explorer": "uniform",
@@ -184,6 +193,8 @@ ENTRIES = {
         {"target": 0.3, "reward": None, "delta": 0.05, "shape": 1.0}, True),
     "run.check": Entry(lambda **x: hf.from_episodes(PROBLEM, LOG).check(**x),
         {"by": None, "alternatives": "auto", "delta": 0.05}),
+    "extended": Entry(extended, {"problem": PROBLEM, "reward": REWARD, "discount": 0.9, "final": np.zeros(3)}),
+    "state_number": Entry(PROBLEM.state_number, {"state": 1}),
     "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
         {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,
         "env": None, "encode": None, "save_episodes": None, "save_seconds": 1}, True),

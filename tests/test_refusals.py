@@ -173,7 +173,7 @@ def test_theory_takes_numbers_only(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["Total", None, 3, [], {}, np.zeros(2), ["total"]])
-def test_a_scale_is_one_of_two_words(value: Any, run: hf.Run) -> None:
+def test_a_scale_is_one_of_three_words(value: Any, run: hf.Run) -> None:
     words = f"scale is {shown(value)}; it must be 'total'"
     sizes = {"delta": 0.1, "d": 1, "H": 1, "B": 1}  # a lower bound of 0, whatever the scale
     refuses(lambda: hf.theory.lower_bound(0.1, **sizes, scale=value), words)

@@ -44,7 +44,7 @@ def test_a_problem_is_known_already() -> None:
     ("states", "words"),
     [
         (None, "states has type object"),
-        ("0", "states has type <U1; it must hold real numbers"),
+        ("x", "there is no state 'x'; states are 0 to 2"),
         ([], "states is empty; it must hold whole numbers, at least one"),
         ([[0]], "states has shape (1, 1); it must be a state or a list of states"),
         ([0, [1]], "states is not an array"),

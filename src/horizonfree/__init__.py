@@ -108,6 +108,10 @@ _HOME = {
 }
 
 
+# Modules that people reach for by their name alone: hf.planning, hf.report.
+_ROOMS = ("errors", "mdp", "models", "planning", "regression", "report", "runs", "sweeps", "web")
+
+
 class _Package(ModuleType):
     """A function that has the name of its room wins: `explorers`, `problems`."""
 
@@ -119,11 +123,20 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+def __dir__() -> list[str]:
+    """The public names, those that are not loaded yet as well, and the rooms of the house."""
+    return sorted({*__all__, *_ROOMS, "__version__", "__doc__"})
+
+
 def __getattr__(name: str) -> Any:
     if name == "theory":
         return import_module("horizonfree.regression.theory")
+    if name in _ROOMS:
+        return import_module(f"horizonfree.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module 'horizonfree' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'horizonfree' has no attribute {name!r}; dir(horizonfree) lists what it has"
+        )
     value = getattr(import_module(f"horizonfree.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -93,6 +93,14 @@ def finite_rewards(table: np.ndarray) -> None:
         raise RewardError(f"reward{list(map(int, bad[0]))} is {table[tuple(bad[0])]}; rewards must be finite")
 
 
+def hint(name: Any, names: Iterable[str]) -> str:
+    """ ", did you mean ..?" after a name that is nearly one of these, else nothing."""
+    import difflib  # as below
+
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6) if isinstance(name, str) else []
+    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
+
+
 def closest(name: str, names: Iterable[str]) -> str:
     """Advice for a name that does not exist."""
     import difflib  # for errors only

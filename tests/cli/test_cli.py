@@ -1,5 +1,6 @@
 """The command line, driven as a person would."""
 
+import io
 import json
 import os
 import re
@@ -12,8 +13,12 @@ import httpx
 import numpy as np
 import pexpect
 import pytest
+from rich.console import Console
 
 import horizonfree as hf
+from horizonfree.cli import tour
+from horizonfree.cli._shared import console
+from horizonfree.guarantees.certificate import Certificate
 from tests.shell import COMMAND, TINY, Shell
 
 
@@ -69,7 +74,7 @@ def test_from_exploration_to_plan_certificate_report_and_comparison(shell: Shell
     assert shell.json("explore --resume runs/a --episodes 10")["episodes"] == 50
     code, out, err = shell(f"explore {TINY} --explorer uniform --episodes 20 --out runs/b")
     assert code == 0
-    assert "horizonfree plan runs/b --goal 8" in out
+    assert "horizonfree plan runs/b --goal 4" in out
     assert "episode 20 of 20" in err  # plain lines, as this is no terminal
 
     assert shell.json("report runs/a")["report"].endswith("report.html")
@@ -110,7 +115,7 @@ def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
     name = "[red]x[/red] :smile: [/]"
     code, out, _ = shell(f"explore {TINY} --explorer uniform --episodes 2 --out '{name}'")
     assert code == 0
-    assert f"horizonfree plan '{name}' --goal 8" in out
+    assert f"horizonfree plan '{name}' --goal 4" in out
     assert f"policy written to {name}/p\n" in shell(f"plan '{name}' --goal 8 --out '{name}/p'")[1]
     assert np.load(f"{name}/p").shape == (4, 9)
     assert name in shell(f"compare '{name}'")[1]
@@ -165,7 +170,7 @@ def test_the_folder_that_one_stands_in_can_hold_the_run(
     monkeypatch.chdir("x")
     code, out, err = shell(f"explore {TINY} --explorer uniform --episodes 2 --out .")
     assert code == 0, err
-    assert "horizonfree plan . --goal 8" in out
+    assert "horizonfree plan . --goal 4" in out
     assert shell.json("certify .")["episodes"] == 2
 
 
@@ -176,7 +181,7 @@ def test_a_run_can_be_made_from_a_folder_that_is_gone(shell: Shell, tmp_path: Pa
         ["bash", "-c", f"{command} {tmp_path}/a"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert f"horizonfree plan {tmp_path}/a --goal 8" in done.stdout
+    assert f"horizonfree plan {tmp_path}/a --goal 4" in done.stdout
     Path("x").mkdir()
     done = subprocess.run(["bash", "-c", f"{command} b"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -256,6 +261,27 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
     assert 0 < out.index("all 64 goals: at most") < out.index("every reward there is: at most")
     assert "truly between" in out
     assert "…" not in out
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison of runs, and what the tour says of certificates and plans."""
+    shell.json(f"explore {TINY} --explorer uniform --episodes 4 --out a")
+    monkeypatch.setattr(console, "width", width)
+    out = shell("compare a")[1]
+    assert max(map(len, out.splitlines())) <= width
+    assert "certified, every reward" in out
+    screen = Console(width=width, record=True, file=io.StringIO())
+    found = Certificate(
+        0.5, 0.05, "x", "at most 0.5 is lost, with probability 0.95", {}, forecast="0.2 needs more"
+    )
+    numbers = {"value": 0.5, "value_low": 0.4, "value_high": 0.6, "gap": 0.1, "true_loss": 0.01}
+    tour._promise(screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS})
+    screen.print(tour._plans(dict.fromkeys(tour.EXPLORERS, numbers)))
+    said = screen.export_text()
+    assert max(map(len, said.splitlines())) <= width
+    assert "…" not in said
+    assert "0.40 and 0.60" in said
 
 
 def test_serve_tells_machines_where_it_is(shell: Shell) -> None:

@@ -70,7 +70,7 @@ BAD = {
     "--bogus": "No such option: --bogus; write it as horizonfree [OPTIONS] COMMAND",
     "explore zoned-grid --episodes 1e3": "'--episodes': '1e3' is not a whole number; write it in digits only",
     "explore zoned-grid --until-eps few": "'--until-eps': 'few' is not a number; write it in digits",
-    "plan nothing --goal 1 --goal x": "'--goal': 'x' is not a whole number",
+    "plan nothing --horizon x": "'--horizon': 'x' is not a whole number",
     "plan --json": "Missing argument 'RUN'; write it as horizonfree plan [OPTIONS] RUN (--help says more)",
     "serve": "Missing argument 'RUN'; write it as horizonfree serve [OPTIONS] RUN",
     "plan nothing extra": "extra argument(s) (extra); write it as horizonfree plan [OPTIONS] RUN",
@@ -188,3 +188,29 @@ def test_errors_about_folders_fit_the_command_line_and_python(line: str, advice:
     assert code == 2
     assert last.endswith(advice)
     assert not PYTHON.search(last)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("explor", "there is no command 'explor'; did you mean 'explore'?"),
+        ("explore --epsiodes 3", "there is no option --epsiodes (did you mean --episodes?)"),
+        ("certify a --rewards goal", "--rewards goal: did you mean 'goals'?"),
+        ("certify a --method unifrm", "did you mean 'uniform'?"),
+        ("plan a --goal 1 --model explorr", "did you mean 'explorer'?"),
+        ("plan a --goal 1 --scale resale", "did you mean 'rescale'?"),
+        ("explore --settings s.toml", "there is no setting 'episods'; did you mean 'episodes'?"),
+    ],
+)
+def test_a_slip_of_the_pen_is_answered_with_what_was_meant(line: str, words: str, shell: Shell) -> None:
+    hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
+    Path("s.toml").write_text("episods = 3\n")
+    code, _, err = shell(line)
+    assert code == 2
+    assert words in err
+
+
+def test_an_end_that_is_none_is_refused_before_anything_is_said(shell: Shell) -> None:
+    code, _, err = shell("explore river-swim --episodes 0")
+    assert code == 2
+    assert err == "horizonfree: error: episodes is 0; it must be a whole number of at least 1\n"

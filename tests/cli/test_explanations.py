@@ -127,6 +127,7 @@ def examples(name: str) -> list[str]:
 @pytest.mark.parametrize("page", ["command-line.md", "runs.md"])
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
     np.save("reward.npy", np.full(64, 0.05))
+    np.savetxt("cost.csv", np.arange(64.0))
     np.savetxt("mine.csv", np.ones((1, 64)), delimiter=",", fmt="%d")
     Path("settings.toml").write_text(toml_block())
     lines = examples(page)

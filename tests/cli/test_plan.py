@@ -136,8 +136,8 @@ def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> 
         ("--policy half.csv", "policy has shape (9,) and type float64"),
         ("--compare short.csv", "policy has shape (3,)"),
         ("--policy fine.csv --model explorer", "--model belongs to a plan; leave it out with --policy"),
-        ("--start 9", "start is 9; it must be a state, 0 to 8"),
-        ("--start x", "'--start': 'x' is not a whole number"),
+        ("--start 9", "there is no state '9'; states are 0 to 8"),
+        ("--start x", "there is no state 'x'; states are 0 to 8"),
         ("--horizon 0", "horizon is 0; it must be a number of steps"),
         ("--start 1 --horizon 9", "nothing is known of it"),
     ],
@@ -181,7 +181,7 @@ def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell
 
 def test_a_family_that_does_not_exist_is_refused(shell: Shell, run: Run) -> None:
     for line, words in {
-        "certify a --rewards gaols": "--rewards gaols: choose one of goals, occupancies",
+        "certify a --rewards gaols": "--rewards gaols: did you mean 'goals'?",
         "certify a --rewards goals --method direct": "--method is for every reward at once",
     }.items():
         code, _, err = shell(line)

@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +17,11 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Certificate, Problem, Run
-    from horizonfree.mdp.space import HasSpace
+    from horizonfree.cli.reward_files import Named
     from horizonfree.runs.kept import Kept
 
 LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
+MOST_WEIGHTS = 12  # that are shown
 NO_LOSS = 1e-12  # a loss below this is one of the arithmetic, not of the plan
 
 
@@ -53,6 +54,11 @@ def real(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, parser=parse, metavar="NUMBER")
 
 
+def state(help: str, *names: str) -> Any:
+    """An option that takes a state, by its number or its name; the problem knows which it is."""
+    return typer.Option(*names, help=help, metavar="STATE")
+
+
 Folder = Annotated[Path, typer.Argument(help="Folder of a run, as `explore --out` wrote it.", metavar="RUN")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Delta = Annotated[float, real("Failure probability of the certificate.")]
@@ -61,11 +67,13 @@ Misspecified = Annotated[
     real("How far, in total variation, transition laws may be from those of one parameter of the class."),
 ]
 GoalStates = Annotated[
-    list[int] | None, whole("Reward 1 for ending in this state; repeat for several.", "--goal")
+    list[str] | None, state("Reward 1 for ending in this state; repeat for several.", "--goal")
 ]
 RewardFile = Annotated[
     Path | None,
-    typer.Option("--reward", help="Reward from a .npy file: [S], [S, A] or [H, S, A].", metavar="FILE"),
+    typer.Option(
+        "--reward", help="Reward from a file, .csv or .npy: [S], [S, A] or [H, S, A].", metavar="FILE"
+    ),
 ]
 
 console = Console(highlight=False, emoji=False)
@@ -201,19 +209,64 @@ def say_forecast(found: "Certificate") -> None:
         tell("[dim]{forecast}[/]", forecast=found.forecast)
 
 
-def reward_of(problem: "HasSpace", goal: list[int] | None, reward: str | Path | None) -> Any:
-    """The reward that --goal or --reward asks for; None without either."""
+def weights_of(run: "Run", delta: float) -> list[dict[str, Any]]:
+    """What was learnt of a mixture, weight by weight, with intervals that hold together; empty for other classes."""
+    found = run.problem.model.intervals(run.confidence(delta))
+    if found is None:
+        return []
+    numbers = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    return [
+        {"name": run.problem.weight_name(i), "estimate": estimate, "low": low, "high": high}
+        for i, (estimate, low, high) in enumerate(numbers)
+    ]
+
+
+def show_weights(weights: list[dict[str, Any]], delta: float) -> None:
+    """The weights, where there are few."""
+    if not 0 < len(weights) <= MOST_WEIGHTS:
+        return
+    from horizonfree.guarantees.certificate import surely_of
+
+    rows = [(x["name"], f"{x['estimate']:.3f}", f"{x['low']:.3f} to {x['high']:.3f}") for x in weights]
+    tell("")
+    console.print(table("learnt", "estimate", f"with probability {surely_of(delta)}", rows=rows))
+
+
+def problem_of(name: str | None, kernels: str | Path | None, param: dict[str, Any]) -> "Problem":
+    """A named problem, one of an .npz file of kernels, or one that a function of somebody's makes."""
+    from horizonfree import make
+    from horizonfree.cli import own_problems
+
+    if kernels is not None:
+        if name is not None:
+            raise OptionError(f"{name} and --kernels are two problems; give one of them")
+        return own_problems.from_file(Path(kernels), param)
+    assert name is not None  # the commands ask for one or the other
+    return own_problems.from_function(name, param) if own_problems.is_function(name) else make(name, **param)
+
+
+def reward_of(
+    problem: "Named",
+    goal: Sequence[int | str] | None,
+    reward: str | Path | None,
+    cost: Path | None = None,
+) -> Any:
+    """The reward that --goal, --reward or --cost asks for; None without any."""
     if goal and reward:
         raise OptionError("--goal and --reward are two ways to say the same; give one of them")
     if goal:
         from horizonfree import goal as ending_in
 
-        return ending_in(problem, goal)
-    if reward is None:
+        return ending_in(problem, list(goal))
+    if reward is None and cost is None:
         return None
-    from horizonfree.cli.files import read_npy  # it loads NumPy
+    from horizonfree.cli.reward_files import read_reward  # it loads NumPy
 
-    return read_npy(Path(reward), "reward")
+    return (
+        read_reward(Path(reward), problem)
+        if reward is not None
+        else -read_reward(Path(str(cost)), problem, "cost")
+    )
 
 
 def folder_for_output(path: Path) -> None:

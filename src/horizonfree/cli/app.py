@@ -4,12 +4,13 @@ import errno
 import os
 import sys
 import warnings
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from horizonfree.cli import answers, explore, lists, plan, robustness, sweep
+from horizonfree.cli import answers, compare, explore, lists, plan, robustness, sweep
 from horizonfree.errors import HorizonfreeError, UnknownNameError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
@@ -21,9 +22,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names."""
         if args[0] not in self.commands and not ctx.resilient_parsing:  # completion asks for half a word
-            raise UnknownNameError(
-                f"there is no command {args[0]!r}; choose one of: {', '.join(self.commands)}"
-            )
+            near = get_close_matches(args[0], self.commands, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(self.commands)}"
+            raise UnknownNameError(f"there is no command {args[0]!r}; {advice}")
         return super().resolve_command(ctx, args)
 
 
@@ -46,7 +47,7 @@ for command in (
     answers.certify,
     robustness.robustness,
     answers.report,
-    answers.compare,
+    compare.compare,
     sweep.sweep,
     answers.serve,
     lists.theory,
@@ -58,7 +59,7 @@ for command in (
             answers.certify,
             robustness.robustness,
             answers.report,
-            answers.compare,
+            compare.compare,
             sweep.sweep,
         )
     )(command)
@@ -119,6 +120,11 @@ def _run() -> int:
 def _about_usage(error: Any) -> str:
     """What Typer found wrong with the words that were typed, and how they are written, where it does not say so."""
     words: str = error.format_message().removesuffix(".")
+    near = get_close_matches(
+        getattr(error, "option_name", ""), getattr(error, "possibilities", None) or [], n=1
+    )
+    if near:
+        words = f"there is no option {error.option_name} (did you mean {near[0]}?)"
     if not words:
         return "say what to do; the help above shows how"
     if getattr(error, "ctx", None) is None or (isinstance(error, typer.BadParameter) and error.message):

@@ -21,11 +21,14 @@ from horizonfree.cli._shared import (
     expanded,
     free_name,
     problem_line,
+    problem_of,
     real,
     reward_of,
     say_forecast,
+    show_weights,
     tell,
     typed,
+    weights_of,
     whole,
     working,
 )
@@ -51,9 +54,13 @@ def explore(
     problem: Annotated[
         str | None,
         typer.Argument(
-            help="A name (see `horizonfree problems`) or gymnasium:ID.",
+            help="A name (see `horizonfree problems`), gymnasium:ID, or your own module:function.",
             autocompletion=_problem_names,
         ),
+    ] = None,
+    kernels: Annotated[
+        Path | None,
+        typer.Option(help="Instead: your own kernels, an .npz file.", metavar="FILE.npz"),
     ] = None,
     explorer: Annotated[
         str | None,
@@ -119,6 +126,10 @@ def explore(
 
         horizonfree explore gymnasium:FrozenLake-v1 --known-rules --param horizon=60 --until-eps 0.2
 
+        horizonfree explore --kernels shop.npz --episodes 200
+
+        horizonfree explore mymodule:shop --param capacity=20 --episodes 200
+
         horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
 
         horizonfree explore --resume runs/a
@@ -127,6 +138,7 @@ def explore(
     """
     flags: dict[str, Any] = {
         "problem": problem,
+        "kernels": None if kernels is None else str(kernels),
         "explorer": explorer,
         "known_rules": known_rules or None,
         "episodes": episodes,
@@ -150,23 +162,28 @@ def explore(
         asked = chosen.delta if run.until is None else run.until.delta
         within = 0.0 if run.until is None else run.until.misspecification
         found = run.certificate(asked, misspecification=within)
+        learnt = weights_of(run, asked)
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
         "episodes": run.episodes,
         **({"theta_hat": run.problem.model.in_units(run.theta_hat)} if run.has_parameter else {}),
+        "weights": learnt,
         "certificate": certificate(found),
     }
 
     def show() -> None:
+        from horizonfree.report.facts import example_states
+
         folder = typed(run.folder) if run.folder else ""
         tell("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
         tell("For every reward: [bold]{words}[/]", words=found.words)
         say_forecast(found)
+        show_weights(learnt, asked)
         tell(
             "\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}",
             folder=folder,
-            state=run.problem.num_states - 1,
+            state=example_states(run.problem)[1],
         )
         tell("[dim]See it all:[/]         horizonfree report {folder}", folder=folder)
         tell("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
@@ -178,29 +195,27 @@ def explore(
 
 
 def _begin(chosen: config.Settings) -> "Run":
-    if chosen.problem is None:
+    if chosen.problem is None and chosen.kernels is None:
         raise OptionError(
-            "say what to explore: horizonfree explore zoned-grid --episodes 300 (or --resume RUN)"
+            "say what to explore: horizonfree explore zoned-grid --episodes 300 (or --kernels FILE, or --resume RUN)"
         )
+    _check_names(chosen)
     if chosen.episodes is None and chosen.until_eps is None:
         raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
-    from horizonfree import make
-    from horizonfree.explorers.registry import find
+    from horizonfree.runs.until import check
 
-    if chosen.explorer is not None:
-        find(chosen.explorer)
+    check(chosen.episodes, chosen.until_eps, chosen.delta, chosen.budget)
     own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
     if own:
         name = sorted(own)[0]
         raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
-    is_unknown = chosen.problem.startswith("gymnasium:") and not chosen.known_rules
-    if chosen.known_rules and not chosen.problem.startswith("gymnasium:"):
+    is_unknown = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
+    if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
         raise OptionError("--known-rules is for gymnasium:ID; other problems have rules of their own")
-    if is_unknown:
-        problem = make(chosen.problem, **_horizon(chosen)).seen_as("tabular")
-    else:
-        problem = make(chosen.problem, **chosen.param)
+    param = _horizon(chosen) if is_unknown else chosen.param
+    problem = problem_of(chosen.problem, chosen.kernels, param)
+    problem = problem.seen_as("tabular") if is_unknown else problem
     explorer = chosen.explorer or problem.model.explorer
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
@@ -223,6 +238,16 @@ def _begin(chosen: config.Settings) -> "Run":
             **chosen.saving,
             **chosen.opt,
         )
+
+
+def _check_names(chosen: config.Settings) -> None:
+    """Refuse a problem or an explorer that does not exist, before anything else is asked for."""
+    from horizonfree.cli.lists import check_exists
+
+    if chosen.explorer is not None:
+        check_exists("explorers", chosen.explorer)
+    if chosen.problem is not None and ":" not in chosen.problem:
+        check_exists("problems", chosen.problem)
 
 
 def _horizon(chosen: config.Settings) -> dict[str, Any]:

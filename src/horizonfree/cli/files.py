@@ -16,9 +16,9 @@ KINDS = {
 OF_NUMPY = "a .npy file of numbers, as numpy.save writes it"
 
 
-def read_npy(path: Path, what: str) -> Any:
-    """An array from a .npy file; `what` it is."""
-    return _read(path, what, OF_NUMPY)
+def read_array(path: Path, what: str) -> Any:
+    """An array from a .npy or .json file; `what` it is."""
+    return _read(path, what, KINDS.get(path.suffix.lower(), OF_NUMPY))
 
 
 def read_policy(path: Path, num_states: int) -> Any:
@@ -28,11 +28,25 @@ def read_policy(path: Path, num_states: int) -> Any:
     """
     kind = path.suffix.lower()
     if kind not in KINDS:
-        return read_npy(path, "policy")
+        return read_array(path, "policy")
     table = _read(path, "policy", KINDS[kind])
     is_actions = table.ndim in (1, 2) and table.shape[-1] == num_states
     is_whole = is_actions and bool((np.abs(table) < 2**31).all() and (table == table.astype(int)).all())
     return table.astype(int) if is_whole else table
+
+
+def write_policy(path: Path, policy: np.ndarray) -> None:
+    """A policy into a file that `read_policy` reads, by its ending; .npy where that is no other."""
+    kind = path.suffix.lower()
+    if kind == ".csv" and policy.ndim == 3:
+        raise OptionError(f"{path}: a policy that draws its actions does not fit a table; use .npy or .json")
+    if kind == ".csv":
+        path.write_text("".join(",".join(map(str, row)) + "\n" for row in policy.tolist()))
+    elif kind == ".json":
+        path.write_text(json.dumps({"policy": policy.tolist()}) + "\n")
+    else:
+        with path.open("wb") as file:  # a bare name would be given an ending
+            np.save(file, policy)
 
 
 def _read(path: Path, what: str, wanted: str) -> np.ndarray:

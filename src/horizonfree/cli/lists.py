@@ -118,13 +118,22 @@ def theory(
 
 def _chosen(kind: str, name: str | None) -> dict[str, Any]:
     """All of a kind, or the one that was named."""
-    from horizonfree._inputs import closest
     from horizonfree.cli.catalogue import catalogue
 
     found = catalogue()[kind]
-    if name is not None and name not in found:
-        raise UnknownNameError(f"there is no {kind[:-1]} {name!r}; {closest(name, found)}")
+    if name is not None:
+        check_exists(kind, name)
     return found if name is None else {name: found[name]}
+
+
+def check_exists(kind: str, name: str) -> None:
+    """Refuse a name that is not one of the "problems" or "explorers"."""
+    from horizonfree._inputs import closest, shown
+    from horizonfree.cli.catalogue import catalogue
+
+    found = catalogue()[kind]
+    if name not in found:
+        raise UnknownNameError(f"there is no {kind[:-1]} {shown(name)}; {closest(name, found)}")
 
 
 def _reach(parameter: dict[str, Any]) -> str:

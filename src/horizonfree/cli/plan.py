@@ -21,7 +21,9 @@ from horizonfree.cli._shared import (
     kept,
     loss,
     open_run,
+    real,
     reward_of,
+    state,
     table,
     tell,
     whole,
@@ -41,12 +43,19 @@ def plan(
     folder: Folder,
     goal: GoalStates = None,
     stay: Annotated[
-        list[int] | None, whole("Reward the share of the steps spent in this state.", "--stay")
+        list[str] | None, state("Reward the share of the steps spent in this state.", "--stay")
     ] = None,
     reward: RewardFile = None,
+    cost: Annotated[
+        Path | None,
+        typer.Option(help="Costs instead, in any unit, from a file as for --reward.", metavar="FILE"),
+    ] = None,
     scale: Annotated[
-        str, typer.Option(help="total: adds up to at most 1; per-step: entries in [0, 1].")
-    ] = "total",
+        str | None,
+        typer.Option(
+            help="total: adds up to at most 1; per-step: entries in [0, 1]; rescale: any.  [default: total]"
+        ),
+    ] = None,
     delta: Delta = 0.05,
     model: Annotated[
         str, typer.Option(help="Plan in the `likelihood` estimate or the `explorer`'s own.")
@@ -57,13 +66,25 @@ def plan(
     compare: Annotated[
         Path | None, typer.Option(help="Also say how much better it is than this policy.", metavar="FILE")
     ] = None,
-    start: Annotated[int | None, whole("Plan from this state.  [default: where episodes start]")] = None,
+    start: Annotated[str | None, state("Plan from this state.  [default: where episodes start]")] = None,
     horizon: Annotated[
         int | None, whole("Plan for so many steps.  [default: the length of an episode]")
     ] = None,
     misspecification: Misspecified = 0.0,
+    discount: Annotated[
+        float | None, real("Step h counts this to the power h - 1 times.  [default: 1]")
+    ] = None,
+    final: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also pay for the state after the last step: [S], a file as for --reward.", metavar="FILE"
+        ),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the policy to this .npy file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--out", "--policy-out", help="Write the policy to this .npy, .csv or .json file.", metavar="FILE"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -71,55 +92,80 @@ def plan(
 
     Examples:
 
-        horizonfree plan runs/a --goal 63
+        horizonfree plan runs/a --goal 56
 
         horizonfree plan runs/a --stay 7 --stay 8 --start 12 --horizon 5
 
-        horizonfree plan runs/a --reward cost.npy --scale per-step --out policy.npy
+        horizonfree plan runs/a --cost monthly.csv --out policy.npy
 
-        horizonfree plan runs/a --goal 63 --policy mine.csv --compare theirs.csv
+        horizonfree plan runs/a --reward profit.csv --scale rescale --discount 0.95 --final salvage.csv
+
+        horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
+    if sum(map(bool, (goal, stay, reward, cost))) > 1:
+        raise OptionError("--goal, --stay, --reward and --cost each name a reward; give one of them")
+    if cost is not None and scale not in (None, "rescale"):
+        raise OptionError(
+            f"--scale {scale} is for rewards; costs are rescaled, and answers are in their unit"
+        )
     if misspecification and (policy is not None or compare is not None):
         raise OptionError("--misspecification is about a plan; leave it out with --policy and --compare")
-    if stay and (goal or reward):
-        raise OptionError("--goal, --stay and --reward each name a reward; give one of them")
-    asked = _ask(folder, delta, model, start, horizon, misspecification)
-    from horizonfree import occupancy
-    from horizonfree.cli.files import read_policy
+    is_longer = discount is not None or final is not None
+    if misspecification and is_longer:
+        raise OptionError("--misspecification is for rewards without --discount and --final; leave it out")
+    if compare is not None and is_longer:
+        raise OptionError(
+            "--compare is for rewards without --discount and --final; value each by itself: --policy"
+        )
+    asked = _ask(folder, delta, model, start, horizon, misspecification, is_longer=is_longer)
+    from horizonfree.cli import show_plan
+    from horizonfree.cli.files import read_policy, write_policy
+    from horizonfree.cli.reward_files import paid_of
+    from horizonfree.mdp.rewards import occupancy
 
-    space = (asked.answers.whole or asked.answers).space
-    array = occupancy(space, stay) if stay else reward_of(space, goal, reward)
+    there, named = asked.answers, asked.answers.named
+    scale = scale or ("total" if cost is None else "rescale")
+    array = occupancy(named, stay) if stay else reward_of(named, goal, reward, cost)
     if array is None:
-        raise OptionError("say what is rewarded: --goal STATE, --stay STATE, or --reward FILE.npy")
-    mine, other = (None if x is None else read_policy(x, space.num_states) for x in (policy, compare))
+        raise OptionError("say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE")
+    mine, other = (None if x is None else read_policy(x, named.num_states) for x in (policy, compare))
     if out is not None:
         folder_for_output(out.parent)
-    checked = asked.answers.resolve(array, scale)
-    if mine is None:
-        found = asked.answers.plan(checked, asked.solve)
+    beside = None
+    if is_longer:
+        paid = None if final is None else paid_of(final, named, is_cost=cost is not None)
+        how = {"scale": scale, "delta": delta, "discount": discount, "final": paid}
+        found, true_loss = asked.longer(array, mine, model=model, **how)
     else:
-        found = asked.answers.evaluate(checked, mine)
-    beside = None if other is None else asked.answers.compare(checked, found.policy, other)
+        checked = there.resolve(array, scale)
+        found = there.plan(checked, asked.solve) if mine is None else there.evaluate(checked, mine)
+        beside = None if other is None else there.compare(checked, found.policy, other)
+        true_loss = there.true_loss(checked, found.policy)
     if out is not None:
-        _write(out, found.policy)
+        write_policy(out, found.policy)
     value: dict[str, Any] = {
         **{name: getattr(found, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate(found.certificate),
         "policy": found.policy,
+        "path": show_plan.path(found),
+        "time": found.occupancy.mean(axis=0),
+        "names": {key: there.layout[key] for key in ("states", "actions") if key in there.layout},
     }
-    true_loss = asked.answers.true_loss(checked, found.policy)
+    if cost is not None:
+        value |= {"cost": -found.value, "cost_low": -found.value_high, "cost_high": -found.value_low}
     if true_loss is not None:
         value["true_loss"] = loss(true_loss)
     if beside is not None:
         value["comparison"] = {**beside._asdict(), "words": beside.words}
 
     def show() -> None:
-        rows = _rows(found, value.get("true_loss"))
+        rows = _rows(found, value.get("true_loss"), is_cost=cost is not None)
         if beside is not None:
             rows.append(_difference(beside, str(policy or "the plan"), str(compare)))
         console.print(table("", "", "", rows=rows))
+        _show(found)
         if out is not None:
             tell("\npolicy written to {out}", out=out)
 
@@ -128,42 +174,73 @@ def plan(
 
 
 class _Asked(NamedTuple):
-    """A run that is asked: its answers, how to plan where not in the estimate, and what to do afterwards."""
+    """A run that is asked: its answers, how to plan where not in the estimate, and what to do afterwards.
+
+    `longer` answers rewards that are discounted or paid for at the end.
+    """
 
     answers: "Answers"
     solve: Any
     keep: Callable[[], None]
+    longer: Any = None
 
 
 def _ask(
-    folder: Path, delta: float, model: str, start: int | None, horizon: int | None, misspecification: float
+    folder: Path,
+    delta: float,
+    model: str,
+    start: str | None,
+    horizon: int | None,
+    misspecification: float,
+    *,
+    is_longer: bool,
 ) -> _Asked:
     """What a run answers: as it was kept in its folder, without JAX, or of the run itself, which is kept then."""
     is_as_explored = start is None and horizon is None and not misspecification
-    found = kept(folder, delta) if is_as_explored and model == "likelihood" else None
+    found = kept(folder, delta) if is_as_explored and model == "likelihood" and not is_longer else None
     if found is not None:
         return _Asked(found.answers, None, lambda: None)
     run = open_run(folder)
+    from horizonfree.cli.longer import Longer
     from horizonfree.runs.keep import answers, keep
 
     solve = run.solver(model)
-    there = run if start is None and horizon is None else run.seen_from(start, horizon)
+    begin = None if start is None else run.problem.state_number(start)
+    there = run if start is None and horizon is None else run.seen_from(begin, horizon)
     with working("certifying"):
-        return _Asked(
-            answers(there, delta, misspecification),
-            solve,
-            lambda: keep(run, delta) if is_as_explored else None,
-        )
+        found_there = answers(there, delta, misspecification)
+    return _Asked(
+        found_there, solve, lambda: keep(run, delta) if is_as_explored else None, Longer(run, begin, horizon)
+    )
 
 
-def _rows(found: "Plan", true_loss: float | None) -> list[tuple[str, Any, str]]:
-    """What is shown of a plan."""
+def _show(found: "Plan") -> None:
+    """What the plan does."""
+    from horizonfree.cli import show_plan
+
+    for part in show_plan.lines(found, console.width):
+        console.print()
+        if isinstance(part, tuple):
+            lines, more = part
+            console.print(table("state", "time there", "what it does", rows=lines))
+            part = f"[dim]and {more:,} more states[/]" if more else None
+        if part is not None:
+            console.print(part)
+
+
+def _rows(found: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:
+    """What is shown of a plan; costs are shown as such."""
     from horizonfree.guarantees.certificate import interval, surely_of
 
-    words = f"truly between {interval(found.value_low, found.value_high)}"
+    low, high = (-found.value_high, -found.value_low) if is_cost else (found.value_low, found.value_high)
+    words = f"truly between {interval(low, high)}"
     proved = f"{words}, with probability {surely_of(found.certificate.delta)}"
     rows: list[tuple[str, Any, str]] = [
-        ("value", found.value, "nothing is proved of it" if found.certificate.is_rejected else proved),
+        (
+            "cost" if is_cost else "value",
+            -found.value if is_cost else found.value,
+            "nothing is proved of it" if found.certificate.is_rejected else proved,
+        ),
         ("certified gap", bound(found.gap), found.certificate.words),
     ]
     if true_loss is not None:
@@ -179,10 +256,3 @@ def _difference(found: "Comparison", a: str, b: str) -> tuple[str, Any, str]:
     verdict = "either may be better" if better is None else f"{better} is better"
     words = f"{a} minus {b}: truly between {interval(found.low, found.high)}"
     return ("difference", found.difference, f"{words}, with probability {surely_of(found.delta)}; {verdict}")
-
-
-def _write(path: Path, policy: Any) -> None:
-    import numpy as np
-
-    with path.open("wb") as file:  # a bare name would be given an ending
-        np.save(file, policy)

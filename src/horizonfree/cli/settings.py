@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -14,6 +15,7 @@ class Settings:
     """Everything that `horizonfree explore` can be told. `param` belongs to the problem, `opt` to the explorer."""
 
     problem: str | None = None
+    kernels: str | None = None
     explorer: str | None = None
     known_rules: bool = False
     episodes: int | None = None
@@ -23,7 +25,7 @@ class Settings:
     budget: int | None = None
     seed: int = 0
     out: str | None = None
-    goal: list[int] = field(default_factory=list)
+    goal: list[int | str] = field(default_factory=list)
     reward: str | None = None
     rewards: str | None = None
     param: dict[str, Any] = field(default_factory=dict)
@@ -53,9 +55,9 @@ def read(path: Path) -> dict[str, Any]:
     hints = get_type_hints(Settings)
     for name, value in found.items():
         if name not in hints:
-            raise OptionError(
-                f"settings {path}: there is no setting {name!r}; choose from {', '.join(hints)}"
-            )
+            near = get_close_matches(name, hints, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(hints)}"
+            raise OptionError(f"settings {path}: there is no setting {name!r}; {advice}")
         hint = hints[name]
         kinds = (get_origin(hint),) if get_origin(hint) in (dict, list) else get_args(hint) or (hint,)
         if type(value) not in kinds and not (type(value) is int and float in kinds):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 
@@ -43,12 +44,14 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     _promise(console, certificates)
     console.print("\n[bold]4. Plan[/] for three rewards that nobody had in mind while exploring")
     answers = {title: _answers(problem, runs, reward) for title, reward in rewards_of(problem).items()}
-    console.print(_plans(answers))
-    console.print(
-        "   Value: as estimated, and between which numbers it truly lies. Gap: the\n"
-        "   certified gap, what the plan loses at most against the best policy. Both are\n"
-        "   computed without the truth and hold with probability 0.95. Best and loss are\n"
-        "   the truth: the best policy's value, and the true loss of the plan."
+    for title, found in answers.items():
+        _tell(console, f"\n{title}; the best policy gets {found['best']:.3f}")
+        console.print(_plans(found))
+    _tell(
+        console,
+        "\nValue: as estimated, and between which numbers it truly lies. The certified gap is what the plan "
+        "loses at most against the best policy. Both are computed without the truth and hold with probability 0.95. "
+        "Loss: the true loss, and what the best policy gets, are the truth.",
     )
     _draw(console, runs["information"], problem)
     page = write_report(runs["information"], folder / "report.html")
@@ -62,7 +65,7 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     console.print(
         f"\nThe runs are kept. Go on with one, or paint your own reward:\n"
         f"   horizonfree explore --resume {kept} --episodes 200\n"
-        f"   horizonfree plan {kept} --goal 20\n"
+        f"   horizonfree plan {kept} --goal 35\n"
         f"   horizonfree serve {kept} --open",
         soft_wrap=True,
     )
@@ -90,13 +93,22 @@ def _told(found: Certificate) -> dict[str, Any]:
 def _promise(console: Console, certificates: Mapping[str, Mapping[str, Certificate]]) -> None:
     """The goals first, every reward second; beside each what less would need."""
     console.print("\n[bold]3. Certify[/] what any plan will lose, before there is a reward")
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(no_wrap=True)
+    lines.add_column()
     for what, title in (("goals", ""), ("every_reward", "every reward there is: ")):
         style = "bold" if what == "goals" else "none"
         for name, found in certificates.items():
             x = found[what]
-            console.print(f"   [cyan]{name:<14}[/] [{style}]{title}{x.words}[/]", soft_wrap=True)
+            lines.add_row(f"   [cyan]{name}[/]", f"[{style}]{title}{x.words}[/]")
             if x.forecast:
-                console.print(f"   {'':<14} [dim]{x.forecast}[/]", soft_wrap=True)
+                lines.add_row("", f"[dim]{x.forecast}[/]")
+    console.print(lines)
+
+
+def _tell(console: Console, text: str) -> None:
+    """A paragraph, set in like the rest."""
+    console.print(Padding(text, (0, 0, 0, 3)), width=min(console.width, 84))
 
 
 def rewards_of(problem: Problem) -> dict[str, np.ndarray]:
@@ -149,19 +161,17 @@ def _answers(problem: Problem, runs: Mapping[str, Run], reward: np.ndarray) -> d
     return found
 
 
-def _plans(answers: Mapping[str, dict[str, Any]]) -> Table:
-    """Per reward a line of its own, below it one line per explorer."""
+def _plans(found: Mapping[str, Any]) -> Table:
+    """One line per explorer."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("", "value", "truly between", "best", "gap", "loss"):
+    for title in ("", "value", "truly between", "gap", "loss"):
         table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
-    for title, found in answers.items():
-        table.add_row(f"   {title}", "", "", f"{found['best']:.3f}")
-        for name in EXPLORERS:
-            x = found[name]
-            gap = round_up(x["gap"], finest=0.001)
-            between = interval(x["value_low"], x["value_high"])
-            cells = (f"{x['value']:.3f}", between, "", f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
-            table.add_row(f"      [cyan]{name}[/]", *cells)
+    for name in EXPLORERS:
+        x = found[name]
+        gap = round_up(x["gap"], finest=0.001)
+        between = interval(x["value_low"], x["value_high"])
+        cells = (f"{x['value']:.3f}", between, f"[bold]{gap:.3f}[/]", f"{x['true_loss']:.4f}")
+        table.add_row(f"   [cyan]{name}[/]", *cells)
     return table
 
 
@@ -170,6 +180,6 @@ def _draw(console: Console, run: Run, problem: Problem) -> None:
     reward = rewards_of(problem)["end in the bottom left corner"]
     arrows = ARROWS[run.plan(reward).policy[0]].reshape(SIZE, SIZE)
     arrows[-1, 0] = "★"
-    console.print("\n   First moves towards the bottom left corner, wherever the robot stands:\n")
+    _tell(console, "\nFirst moves towards the bottom left corner, wherever the robot stands:\n")
     for row in arrows:
         console.print("     " + " ".join(row).replace("★", "[yellow]★[/]"))

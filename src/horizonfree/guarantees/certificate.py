@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from horizonfree._shown import Card, Shown
+
 FINEST = 1e-6  # the smallest unit of an interval that is shown
-ROUNDING = 1e-9  # units by which a number may miss a round one
+ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Shown):
     """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
 
     `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller gap needs, empty
@@ -25,6 +27,19 @@ class Certificate:
     parts: Mapping[str, float]
     is_rejected: bool = False
     forecast: str = ""
+
+    def card(self) -> Card:
+        """What is proved, and what it is made of."""
+        lines = [
+            ("proved", self.words),
+            ("eps", f"{self.eps:.6g}, with delta {self.delta:g}"),
+            ("method", self.method),
+        ]
+        lines += [("forecast", self.forecast)] if self.forecast else []
+        lines += (
+            [("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items()))] if self.parts else []
+        )
+        return Card("Certificate", lines)
 
     @property
     def is_vacuous(self) -> bool:

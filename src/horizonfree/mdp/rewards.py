@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from horizonfree._arrays import node
-from horizonfree._inputs import finite_rewards, integers, numbers, shown, whole
+from horizonfree._inputs import finite_rewards, hint, integers, numbers, shown, whole
 from horizonfree._shapes import Bool, Float
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
+SCALES = ("total", "per-step", "rescale")
 SHORT = 16  # numbers whose maximum is found faster one by one
 SLACK = 1e-9  # a total may exceed its scale by rounding only
 RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
@@ -37,22 +38,22 @@ class Reward:
 
 
 def goal(
-    problem: HasSpace, states: int | Sequence[int], *, step: int | None = None
+    problem: HasSpace, states: int | str | Sequence[int | str], *, step: int | None = None
 ) -> Float[np.ndarray, "H S A"]:
-    """1 for being in one of the states at one step (from 0; the last by default), else 0."""
+    """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0."""
     space = space_of(problem)
     last = space.horizon - 1
     step = last if step is None else whole(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
     table = np.zeros(space.sizes)
-    table[step, _states(space, states)] = 1.0
+    table[step, _states(space, _numbers(problem, states))] = 1.0
     return table
 
 
-def occupancy(problem: HasSpace, states: int | Sequence[int]) -> Float[np.ndarray, "H S A"]:
+def occupancy(problem: HasSpace, states: int | str | Sequence[int | str]) -> Float[np.ndarray, "H S A"]:
     """1/H for every step spent in one of the states: the share of the episode."""
     space = space_of(problem)
     table = np.zeros(space.sizes)
-    table[:, _states(space, states)] = 1.0 / space.horizon
+    table[:, _states(space, _numbers(problem, states))] = 1.0 / space.horizon
     return table
 
 
@@ -77,6 +78,7 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
             ]
         raise RewardError(
             f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
+            f"{hint(rewards, ('goals', 'occupancies'))}"
         )
     is_list = isinstance(rewards, (list, tuple)) or (isinstance(rewards, np.ndarray) and rewards.ndim > 0)
     if not is_list or not len(rewards):
@@ -94,8 +96,8 @@ def _all(number: int, one: str, several: str | None = None) -> str:
 def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> Reward:
     """Check a reward of any form and bring it to the scale total <= 1.
 
-    scale: "total" for a reward whose total is at most 1 on every trajectory, "per-step" for entries in [0, 1].
-    Negative entries are refused: `rescale` turns costs into rewards and says by which map.
+    scale: "total" for a reward whose total is at most 1 on every trajectory, "per-step" for entries in [0, 1],
+    "rescale" for any rewards, costs as negative ones: `rescale` brings them to the scale and keeps the map back.
     """
     space = space_of(problem)
     if isinstance(reward, Reward):
@@ -111,8 +113,12 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
             table = np.where(reward.occupied[:, :, None], table, 0.0)
         _check(space, table)
         return reward
-    if not isinstance(scale, str) or scale not in ("total", "per-step"):
-        raise RewardError(f"scale is {shown(scale)}; it must be 'total' or 'per-step'")
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise RewardError(
+            f"scale is {shown(scale)}; it must be 'total', 'per-step' or 'rescale'{hint(scale, SCALES)}"
+        )
+    if scale == "rescale":
+        return rescale(space, reward)
     table = as_table(space, reward)
     if scale == "total":
         _check(space, table)
@@ -136,8 +142,8 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
     if most > 1 + SLACK:
         raise RewardError(
             f"the total reaches {most:.12g} on the trajectory {_worst(space, table, highest)}; "
-            "it must be <= 1 on every possible trajectory: divide the reward by that total, use "
-            "rescale(problem, reward), or scale='per-step' for entries in [0, 1]"
+            "it must be <= 1 on every possible trajectory: divide the reward by that total, or take the scale "
+            "'rescale' (any rewards) or 'per-step' (entries in [0, 1])"
         )
 
 
@@ -146,8 +152,8 @@ def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
     if low.size:
         h, s, a = low[0]
         raise RewardError(
-            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; rewards must be >= 0: pass the array through "
-            "rescale(problem, reward), which shifts and scales costs and reports the map"
+            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; on this scale rewards must be >= 0: the scale "
+            "'rescale' takes any rewards or costs, and answers in their units"
         )
 
 
@@ -247,6 +253,15 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
                 "it takes h, s and a"
             ) from error
     return table
+
+
+def _numbers(problem: Any, states: Any) -> Any:
+    """States with the numbers of those that are given by name; what has no names is left to `_states`."""
+    number = getattr(problem, "state_number", None)
+    several = [states] if isinstance(states, str) else states
+    if number is None or not isinstance(several, (list, tuple)):
+        return states
+    return [number(x) if isinstance(x, str) else x for x in several]
 
 
 def _states(space: Space, states: Any) -> np.ndarray:

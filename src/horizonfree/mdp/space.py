@@ -133,11 +133,12 @@ def make_space(
     return Space(*lists, None if initial is None else leaf(initial), horizon, first, is_dense)
 
 
-def moved(space: Space, start: Any, horizon: Any) -> Space:
+def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
     """The same lists seen from another start or with another horizon; None leaves it as it is.
 
     Refuses to go where no episode of the space could: nothing can be known of it. A state is kept as a distribution, so
-    that what is compiled for one state serves for all.
+    that what is compiled for one state serves for all. is_paid_after: the last step is only a payment for the state
+    that it is in, so that nothing need be known of where it leads.
     """
     S = space.num_states
     if horizon is None:
@@ -145,7 +146,8 @@ def moved(space: Space, start: Any, horizon: Any) -> Space:
     horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
     initial, first = (space.initial, space.start) if start is None else _start(start, S)
     starts = _starts(S, initial, first)
-    reachable = reachable_states(np.asarray(space.succ), np.asarray(space.support), starts, horizon)
+    acting = max(1, horizon - 1) if is_paid_after else horizon
+    reachable = reachable_states(np.asarray(space.succ), np.asarray(space.support), starts, acting)
     beyond = np.flatnonzero(reachable & ~np.asarray(space.reachable))
     if beyond.size:
         raise ShapeError(

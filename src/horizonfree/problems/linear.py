@@ -17,6 +17,8 @@ class LinearMDP:
         horizon: int,
         start: Any = 0,
         mu: Any = None,
+        states: Any = None,
+        actions: Any = None,
         name: str = "linear",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -27,4 +29,4 @@ class LinearMDP:
         """
         model = linear_model(phi, horizon=horizon, start=start)
         truth = None if mu is None else model.parameter(mu, "mu")
-        return described(model, truth, name, layout)
+        return described(model, truth, name, layout, states=states, actions=actions)

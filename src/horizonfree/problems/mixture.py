@@ -18,7 +18,11 @@ from horizonfree.problems.problem import Problem, described
 
 
 class Mixture:
-    """Ways to build a problem of this class. start: a state, or a distribution from which the first state is drawn."""
+    """Ways to build a problem of this class.
+
+    start: a state, or a distribution from which the first state is drawn. states, actions: their names, which plans,
+    reports and the command line then speak of.
+    """
 
     @staticmethod
     def from_kernels(
@@ -28,19 +32,24 @@ class Mixture:
         start: Any = 0,
         weights: Any = None,
         hull: bool = True,
+        states: Any = None,
+        actions: Any = None,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
         """A convex mixture of d known kernels: P = sum_i w_i P_i, w in the simplex.
 
         kernels: array [d, S, A, S], or a sequence of d tables, each [S, A, S] or a SciPy sparse matrix [S*A, S]
-        with row s*A + a. weights: the truth w, optional. phi_i = P_i / sqrt(d) and B = sqrt(d). hull: False where
-        weights may be negative, as long as P is a kernel.
+        with row s*A + a; or a dictionary {name: table}, whose names the weights then have. weights: the truth w,
+        optional. phi_i = P_i / sqrt(d) and B = sqrt(d). hull: False where weights may be negative, as long as P is a
+        kernel.
         """
+        called, kernels = _named(kernels)
         succ, phi, is_dense = features.from_kernels(kernels)
         d = phi.shape[-1]
         for i in range(d):
-            check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {i}")
+            which = i if called is None else repr(called[i])
+            check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {which}")
         packed = succ, row_sums.divided(phi), is_dense
         if not isinstance(hull, bool):
             raise OptionError(f"hull is {shown(hull)}; it must be True or False")
@@ -54,7 +63,7 @@ class Mixture:
                     f"weights sum to {weights.sum():.10g} and the smallest, weights[{i}], is {weights[i]:.6g}; "
                     f"they must {'be >= 0 and ' if hull else ''}sum to 1"
                 )
-        return _problem(model, weights, name, layout)
+        return _problem(model, weights, name, layout, states=states, actions=actions, weights=called)
 
     @staticmethod
     def from_noise(
@@ -82,7 +91,8 @@ class Mixture:
         if models is not None:
             told |= {noise.LAWS: found.laws, noise.MODELS: found.law_names}
         settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "name": name}
-        problem = Mixture.from_kernels(found.kernels(), layout=layout, **settings)
+        called = found.outcomes if models is None else found.law_names
+        problem = Mixture.from_kernels(dict(zip(called, found.kernels())), layout=layout, **settings)
         return replace(problem, layout={**problem.layout, **told})
 
     @staticmethod
@@ -94,6 +104,8 @@ class Mixture:
         bound: float,
         theta: Any = None,
         shape: tuple[int, int, int] | None = None,
+        states: Any = None,
+        actions: Any = None,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -112,7 +124,7 @@ class Mixture:
                 raise FeatureError(
                     f"||theta||_2 is {norm:.6g}, above bound={bound:.6g}; raise the bound, or check theta"
                 )
-        return _problem(model, theta, name, layout)
+        return _problem(model, theta, name, layout, states=states, actions=actions)
 
     @staticmethod
     def from_tabular(
@@ -121,6 +133,8 @@ class Mixture:
         horizon: int,
         start: Any = 0,
         support: Any = None,
+        states: Any = None,
+        actions: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -134,7 +148,7 @@ class Mixture:
         S, A, _ = succ.shape
         packed = succ, phi, is_dense
         model = mixture_model(packed, horizon=horizon, start=start, bound=float(np.sqrt(S * A)))
-        return _problem(model, theta, name, layout)
+        return _problem(model, theta, name, layout, states=states, actions=actions)
 
 
 def _longest(packed: features.Packed) -> float:
@@ -148,7 +162,21 @@ def _longest(packed: features.Packed) -> float:
     return bound
 
 
-def _problem(model: MixtureModel, theta: Any, name: Any, layout: Any) -> Problem:
+def _named(kernels: Any) -> tuple[list[str] | None, Any]:
+    """The names of the kernels where they have some, and the kernels."""
+    if not isinstance(kernels, Mapping):
+        return None, kernels
+    if not kernels:
+        raise KernelError("the dictionary of kernels is empty; give at least one, {name: kernel}")
+    odd = next((name for name in kernels if not isinstance(name, str)), None)
+    if odd is not None:
+        raise KernelError(f"kernel {shown(odd)} has no name; the keys of kernels must be text")
+    return list(kernels), list(kernels.values())
+
+
+def _problem(
+    model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None, **given: Any
+) -> Problem:
     """Theta in the units it was given in; stored in the units of the normalised features."""
     truth = None if theta is None else model.parameter(theta, "the given truth")
-    return described(model, truth, name, layout)
+    return described(model, truth, name, layout, **given)

@@ -9,19 +9,21 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._inputs import shown
+from horizonfree._shown import Card, Shown, listed
 from horizonfree.errors import OptionError, SimulationError
+from horizonfree.mdp import names
 from horizonfree.mdp.rewards import family
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
 from horizonfree.problems.sampling import Sampling, sampling_of
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem(Shown):
     """A model, and the parameter of it that is the truth where the problem can simulate itself.
 
     `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
-    "cells" [S, 2] column and row of each state on a grid, "actions" the names of the actions.
+    "cells" [S, 2] column and row of each state on a grid, and it holds the names of "states", "actions", "weights".
     """
 
     model: Model
@@ -60,6 +62,43 @@ class Problem:
         """How far kernels that were estimated may be off, and what that allows; None where they were given."""
         return sampling_of(self.layout, self.horizon)
 
+    def state_name(self, state: int) -> str:
+        """What a state is called; "state 3" where it has no name."""
+        return names.name_of(self.layout, "states", state)
+
+    def action_name(self, action: int) -> str:
+        """What an action is called; "action 3" where it has no name."""
+        return names.name_of(self.layout, "actions", action)
+
+    def weight_name(self, index: int) -> str:
+        """What an entry of the parameter is called; "weight 3" where it has no name."""
+        return names.name_of(self.layout, "weights", index)
+
+    def state_number(self, state: int | str) -> int:
+        """The number of a state that is given by its name, or by its number."""
+        return names.number_of(self.layout, "states", state, self.num_states)
+
+    def first_state(self) -> str:
+        """Where an episode starts, in words."""
+        starts = np.flatnonzero(self.space.starts())
+        return (
+            self.state_name(int(starts[0])) if len(starts) == 1 else f"one of {len(starts):,} states, drawn"
+        )
+
+    def card(self) -> Card:
+        """Sizes, names and what is unknown."""
+        sizes = {"states": self.num_states, "actions": self.num_actions}
+        lines = []
+        for kind, size in sizes.items():
+            called = self.layout.get(kind)
+            lines.append((kind, f"{size:,}" + (f": {listed([str(x) for x in called])}" if called else "")))
+        lines.append(("episode", f"{self.horizon:,} steps from {self.first_state()}"))
+        weights = [str(x) for x in self.layout.get("weights") or ()]
+        of_what = f", in the weights of {listed(weights)}" if weights else ""
+        lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_what}"))
+        lines.append(("truth", "not given" if self.truth is None else "hidden; it simulates itself"))
+        return Card(f"Problem {self.name}", lines)
+
     def kernel(self) -> Kernel:
         """The true transition probabilities, for simulation and scoring."""
         if self.truth is None:
@@ -69,9 +108,12 @@ class Problem:
             )
         return self.model.kernel(self.truth)
 
-    def moved(self, start: Any = None, horizon: Any = None) -> "Problem":
-        """The same system with episodes from elsewhere, or of another length; None leaves it as it is."""
-        space = moved(self.space, start, horizon)
+    def moved(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Problem":
+        """The same system with episodes from elsewhere, or of another length; None leaves it as it is.
+
+        is_paid_after: the last step is only a payment for the state that the others lead to.
+        """
+        space = moved(self.space, start, horizon, is_paid_after=is_paid_after)
         return replace(self, model=eqx.tree_at(lambda x: x.space, self.model, space), recipe=None)
 
     def declaring(self, rewards: Any) -> "Problem":
@@ -101,12 +143,10 @@ class Problem:
         return ProblemEnv(self, reward)
 
 
-def described(model: Model, truth: Any, name: Any, layout: Any) -> Problem:
-    """A problem without a recipe; refuses what is no name and no layout."""
+def described(model: Model, truth: Any, name: Any, layout: Any, **given: Any) -> Problem:
+    """A problem without a recipe, with names of its states, actions or weights where they are given."""
     if not isinstance(name, str):
         raise OptionError(f"name is {shown(name)}; it must be text")
-    if not (layout is None or isinstance(layout, Mapping)):
-        raise OptionError(
-            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
-        )
-    return Problem(model, truth, name, None, layout or {})
+    return Problem(
+        model, truth, name, None, names.named(layout, model.space, getattr(model, "dim", 0), **given)
+    )

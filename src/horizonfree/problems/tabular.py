@@ -9,6 +9,7 @@ from jaxtyping import Bool
 from horizonfree._inputs import integers, numbers, shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
+from horizonfree.mdp.names import BEFORE
 from horizonfree.mdp.space import LONGEST, Space
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
 from horizonfree.problems.problem import Problem, described
@@ -34,6 +35,8 @@ class Tabular:
         support: Any = None,
         terminal: Any = (),
         *,
+        states: Any = None,
+        actions: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -45,7 +48,9 @@ class Tabular:
         if isinstance(start, str):
             possible, start, horizon = _drawn(possible, start, horizon)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
-        return described(model, None, name, layout)
+        if isinstance(states, (list, tuple)) and len(possible) > S:
+            states = [*states, BEFORE]
+        return described(model, None, name, layout, states=states, actions=actions)
 
     @staticmethod
     def from_table(
@@ -55,6 +60,8 @@ class Tabular:
         start: Any = 0,
         support: Any = "any",
         terminal: Any = (),
+        states: Any = None,
+        actions: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -68,7 +75,8 @@ class Tabular:
             raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
         possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, terminal)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
-        return described(model, model.parameter(table, "P"), name, layout)
+        truth = model.parameter(table, "P")
+        return described(model, truth, name, layout, states=states, actions=actions)
 
 
 def seen_as(problem: Problem, support: str = "any") -> Problem:
@@ -86,12 +94,17 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
         model = TabularModel(space, leaf(unknown_pairs(space)), True)
         prob = None if truth is None else np.maximum(np.asarray(truth.prob), 0.0)
         known = None if prob is None else prob / prob.sum(-1, keepdims=True)
-        return described(model, known, problem.name, problem.layout)
+        return described(model, known, problem.name, _of_table(problem.layout))
     possible, _ = _possible(space.num_states, space.num_actions, "any", None, _never_left(space))
     start = space.start if space.initial is None else space.initial
     model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False)
     table = None if truth is None else model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
-    return described(model, table, problem.name, problem.layout)
+    return described(model, table, problem.name, _of_table(problem.layout))
+
+
+def _of_table(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """A layout without the names of weights, which a table has not."""
+    return {key: x for key, x in layout.items() if key != "weights"}
 
 
 def _never_left(space: Space) -> np.ndarray:

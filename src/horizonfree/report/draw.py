@@ -20,6 +20,7 @@ ARROWS = {
     "north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0),
 }  # fmt: skip
 MOST_ARROWS = 1600  # cells; beyond, arrows are specks
+MOST_NAMES = 24  # states whose names stand below their bars
 MOST_WEIGHTS = 24  # intervals that one figure can hold
 SMALLEST = 1e-6  # gaps below this are drawn there
 WIDTH = 7.2  # inches
@@ -124,6 +125,10 @@ def states(facts: Facts) -> "Figure":
         for ax, title, x, unit, color in zip(axes[:, 0], titles, share, units, (ACCENT, WARM)):
             ax.bar(np.arange(len(x)), np.nan_to_num(x), color=color, width=0.85)
             ax.set(title=title, xlabel="state", ylabel=unit)
+            if facts.problem.layout.get("states") and len(x) <= MOST_NAMES:
+                names = [written(facts.problem.state_name(s)) for s in range(len(x))]
+                ax.set_xticks(np.arange(len(x)), names, rotation=0 if len(x) <= 8 else 60)
+                ax.set_xlabel("")
         return fig
     side_by_side = 1 if facts.is_wide else 2
     height = _height(facts.problem, WIDTH / side_by_side) + BAR
@@ -178,12 +183,12 @@ def weights(facts: Facts) -> "Figure | None":
     widest = np.argsort((found.low - found.high)[order], kind="stable")[:MOST_WEIGHTS]
     order = np.sort(order[widest])
     fig, ((ax,),) = figure(0.7 + 0.2 * len(order))
-    y = np.arange(len(order))
+    y, names = np.arange(len(order)), [written(facts.problem.weight_name(int(i))) for i in order]
     ax.hlines(y, found.low[order], found.high[order], color=ACCENT, linewidth=5, alpha=0.35)
     ax.plot(found.estimate[order], y, "o", color=ACCENT, markersize=4.5, label="estimate and interval")
     if facts.truth is not None:
         ax.plot(facts.truth[order], y, "o", color=WARM, markerfacecolor="none", markersize=8, label="truth")
-    ax.set(yticks=y, yticklabels=[f"weight {i}" for i in order], ylim=(len(order) - 0.4, -0.6))
+    ax.set(yticks=y, yticklabels=names, ylim=(len(order) - 0.4, -0.6))
     ax.grid(axis="y", visible=False)
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8.5)
     return fig

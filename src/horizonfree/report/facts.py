@@ -124,8 +124,7 @@ class Facts:
     @property
     def first_state(self) -> str:
         """Where an episode starts, in words."""
-        start = self.problem.space.start
-        return f"one of {num_starts(self.problem):,} states, drawn" if start is None else f"state {start}"
+        return self.problem.first_state()
 
     @property
     def has_truth(self) -> bool:
@@ -197,15 +196,20 @@ def as_known(run: Run) -> Run:
     return replace(run, problem=replace(run.problem, truth=None))
 
 
-def samples(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
-    """Three rewards of any problem: to end at a state nearby, to end at one half way out, to stay at the first."""
+def example_states(problem: Problem) -> tuple[int, int]:
+    """A state nearby and one half way out: goals with something to gain and something to lose."""
     occupied = occupied_states(problem.space)
     # The step at which a state can be reached.
     first = np.where(occupied.any(axis=0), occupied.argmax(axis=0), -1)
     near, far = (np.flatnonzero(first == math.ceil(share * first.max())) for share in (0.25, 0.5))
     a = int(near[len(near) // 2])
     others = far[far != a] if len(far) > 1 else far
-    b = int(others[len(others) // 2])
+    return a, int(others[len(others) // 2])
+
+
+def samples(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
+    """Three rewards of any problem: to end at a state nearby, to end at one half way out, to stay at the first."""
+    a, b = example_states(problem)
     return [
         (f"End in {place(problem, a)}", [a], rewards.goal(problem, a)),
         (f"End in {place(problem, b)}", [b], rewards.goal(problem, b)),
@@ -247,9 +251,9 @@ def is_wide(problem: Problem) -> bool:
 
 
 def place(problem: Problem, state: int) -> str:
-    """A state in words; its cell where states are drawn in a plane."""
-    cells = problem.layout.get("cells")
-    if cells is None or not np.asarray(cells)[:, 1].any():
-        return f"state {state}"
+    """A state in words: its name, or else its cell where states are drawn in a plane."""
+    cells, is_named = problem.layout.get("cells"), problem.layout.get("states") is not None
+    if is_named or cells is None or not np.asarray(cells)[:, 1].any():
+        return problem.state_name(state)
     column, row = cells[state]
     return f"column {column + 1}, row {row + 1}"

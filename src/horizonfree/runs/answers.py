@@ -3,8 +3,8 @@
 A run in memory computes with compiled calls, one that was kept in its folder with NumPy (kept.py): the same formulas.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from horizonfree._arrays import leaf
 from horizonfree._shapes import Float
 from horizonfree.guarantees.certificate import in_units
+from horizonfree.mdp.names import Named
 from horizonfree.mdp.part import inside, outside, resolve_inside
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward
@@ -19,7 +20,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.said import Said, given
 from horizonfree.models.world import Bounds
 from horizonfree.planning.induction import Solution, best_policy, lost, policy_values
-from horizonfree.runs.plan import Comparison, Plan
+from horizonfree.runs.plan import Comparison, Plan, start_of
 
 Table = Float[np.ndarray, "H S A"]
 Policies = tuple[np.ndarray, np.ndarray]
@@ -38,6 +39,7 @@ class Answers:
 
     `truth` is the true kernel, where it is known. `where` says where episodes start, where that is not as usual.
     `whole`: all states, where those of the space are part of them: policies are for all, rewards come from `resolve`.
+    `layout` says what states and actions are called.
     """
 
     space: Space
@@ -50,11 +52,17 @@ class Answers:
     truth: Kernel | None = None
     where: str = ""
     whole: Whole | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """(H, S, A) of all states."""
         return (self.whole or self).space.sizes
+
+    @property
+    def named(self) -> Named:
+        """All states and actions, and what they are called."""
+        return Named((self.whole or self).space, self.layout)
 
     def resolve(self, reward: Any, scale: str = "total") -> Reward:
         """A reward of any form, over all states, as it is asked about."""
@@ -110,4 +118,6 @@ class Answers:
             checked.factor * certificate.eps,
             certificate,
             (self.whole or self).kernel,
+            start_of((self.whole or self).space),
+            self.layout,
         )

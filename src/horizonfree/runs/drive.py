@@ -15,6 +15,7 @@ from horizonfree.runs.run import Run
 from horizonfree.runs.store import writing
 from horizonfree.runs.until import MOST_EPISODES, Until
 
+Callback = Callable[[int, Mapping[str, float]], object]
 SECONDS = 0.25  # how long a block should take
 NEAR = 1.4  # of the gap that is asked for: from there on the sharpest certificate may reach it
 SAVE_SECONDS = 10.0  # how long a run that lives in a folder may go without a checkpoint
@@ -28,8 +29,18 @@ class Saving:
     seconds: float = SAVE_SECONDS
 
 
-def drive(run: Run, until: Until, engine: Engine, saving: Saving, progress: bool | None) -> Run:
-    """Explore to the end that was asked for. Whatever interrupts it, what was explored is saved."""
+def drive(
+    run: Run,
+    until: Until,
+    engine: Engine,
+    saving: Saving,
+    progress: bool | None,
+    callback: Callback | None = None,
+) -> Run:
+    """Explore to the end that was asked for. Whatever interrupts it, what was explored is saved.
+
+    callback: called after each block with the episodes so far and the numbers of the last one.
+    """
     now, pace = _Growing(run), Pace()
     with writing(run) as write, meter(run.episodes, until, progress) as show:
         saver = _Saver(write, saving, run.episodes)
@@ -38,6 +49,8 @@ def drive(run: Run, until: Until, engine: Engine, saving: Saving, progress: bool
                 k = now.episodes
                 eps = _certified(now.run(), until) if until.is_look(k) else None
                 show(k, now.last, eps)
+                if callback is not None and k > run.episodes:
+                    callback(k, _numbers(now.last, eps))
                 if until.is_reached(k, eps):
                     break
                 saver.save_if_due(now)
@@ -50,6 +63,12 @@ def drive(run: Run, until: Until, engine: Engine, saving: Saving, progress: bool
         finally:
             saver.save(now)
     return now.run()
+
+
+def _numbers(records: Mapping[str, np.ndarray], eps: float | None) -> dict[str, float]:
+    """What the explorer reported of the last episode, and the certified gap where one was made."""
+    found = {name: float(x[-1]) for name, x in records.items()}
+    return found if eps is None else found | {"eps": eps}
 
 
 class Pace:

@@ -19,7 +19,7 @@ from horizonfree.models.interface import Model
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.drive import SAVE_SECONDS, Saving, drive
+from horizonfree.runs.drive import SAVE_SECONDS, Callback, Saving, drive
 from horizonfree.runs.engines import simulated, stepped
 from horizonfree.runs.part import part_of_problem
 from horizonfree.runs.run import Run
@@ -47,6 +47,7 @@ def explore(
     reward: Any = None,
     rewards: Any = None,
     progress: bool | None = None,
+    callback: Callback | None = None,
     out: str | PathLike[str] | None = None,
     save_episodes: int | None = None,
     save_seconds: float = SAVE_SECONDS,
@@ -69,10 +70,14 @@ def explore(
     rewards: of a linear MDP, those of interest, declared beforehand for sharper certificates: a list, "goals" (to end
         in a state, for each) or "occupancies" (to stay in it). Every other reward can be planned for, too.
     progress: show progress; by default when standard error is a terminal.
+    callback: called as callback(episodes, numbers) after each block of episodes (about four times a second) and at the
+        end: what the explorer reports of the last episode, and "eps" where a certificate was made for until_eps. What
+        it raises ends the exploration, after saving.
     out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
         after a crash, load(out).resume() goes on from the last one.
     """
     flag(progress, "progress")
+    _check_callback(callback)
     world = _world(problem, known, horizon, start)
     is_simulated = world is problem
     world = world if rewards is None else world.declaring(rewards)
@@ -99,7 +104,7 @@ def explore(
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:
         run = create(run, out)
-    return drive(run, end, engine, saving, progress)
+    return drive(run, end, engine, saving, progress, callback)
 
 
 @x64
@@ -112,6 +117,7 @@ def advance(
     misspecification: Any = 0.0,
     reward: Any = None,
     progress: bool | None = None,
+    callback: Callback | None = None,
     env: Any = None,
     encode: Callable[[Any], int] | None = None,
     save_episodes: int | None = None,
@@ -123,6 +129,7 @@ def advance(
     checkpoints are written or how the episodes are cut into blocks.
     """
     flag(progress, "progress")
+    _check_callback(callback)
     explorer, saving = run.explorer, _saving(save_episodes, save_seconds)
     if explorer is None:
         raise OptionError("these episodes were logged, not explored; there is no explorer to go on with")
@@ -136,7 +143,7 @@ def advance(
         end = until(run.problem, run.episodes, asked, reward)
     run = dataclasses.replace(run, until=end)
     engine = simulated(run, explorer) if env is None else stepped(run, explorer, env, encode)
-    return drive(run, end, engine, saving, progress)
+    return drive(run, end, engine, saving, progress, callback)
 
 
 def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
@@ -158,6 +165,11 @@ def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
             f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels gives"
         )
     return known
+
+
+def _check_callback(callback: Any) -> None:
+    if not (callback is None or callable(callback)):
+        raise OptionError(f"callback is {shown(callback)}; it must be a function of (episodes, numbers)")
 
 
 def _saving(save_episodes: Any, save_seconds: Any) -> Saving:

@@ -12,6 +12,7 @@ from horizonfree.models.plain import arrays_of, statics_of
 from horizonfree.models.registry import class_name
 from horizonfree.runs import kept, sealed
 from horizonfree.runs.answers import Answers
+from horizonfree.runs.recipes import laid_out
 from horizonfree.runs.run import Run
 
 MOST_BYTES = 2**25  # to plan in NumPy with more would take longer than to load JAX
@@ -53,6 +54,8 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
     certificate = asdict(run.certificate(delta))
     said = found.said
     arrays = arrays_of(world, "world.") | arrays_of(found.kernel, "kernel.")
+    layout, drawn = laid_out(run.problem)
+    arrays |= {f"layout.{key}": x for key, x in drawn.items()}
     arrays["parts"] = np.array(list(said.parts.values()), float)
     arrays["certificate"] = np.array(list(certificate["parts"].values()), float)
     if found.truth is not None:
@@ -65,6 +68,7 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
             same[name] = first
     header = {
         "class": class_name(model),
+        "layout": layout,
         "world": statics_of(world),
         "kernel": statics_of(found.kernel),
         "said": {

@@ -7,6 +7,7 @@ damaged, it is as if it were not there. Nothing else depends on it: it may be de
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from horizonfree.runs import sealed
 from horizonfree.runs.answers import Answers, Policies, Table
 from horizonfree.runs.checkpoints import MANIFEST, checkpoints, episode_of, read_checkpoint
 
-FORMAT = 1  # rises when worlds, or what is said of them, change
+FORMAT = 2  # rises when worlds, or what is said of them, change
 NAME, ASIDE = "answers.npz", ".partial-answers"
 
 
@@ -87,7 +88,9 @@ def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     plain = header["certificate"]
     parts = dict(zip(plain["parts"], arrays["certificate"].tolist(), strict=True))
     certificate = Certificate(**{**plain, "parts": parts})
-    return Kept(in_numpy(world, kernel, said, truth), certificate, int(header["tie"]["episodes"]))
+    layout = header["layout"] | under(arrays, "layout.")
+    found = replace(in_numpy(world, kernel, said, truth), layout=layout)
+    return Kept(found, certificate, int(header["tie"]["episodes"]))
 
 
 def in_numpy(world: World, kernel: Kernel, said: Said, truth: Kernel | None = None) -> Answers:

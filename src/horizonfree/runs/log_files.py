@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._inputs import integers, shown
+from horizonfree._inputs import closest, integers, shown
 from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import UNKNOWN, Tabular
@@ -57,6 +57,7 @@ def from_log(
 
     source: the path of a .csv file (with a header) or a .parquet file (with pyarrow installed); or the columns as
         arrays, in a dictionary, a data frame, or whatever gives them by name: episode, step, state, action, next_state.
+        States and actions are numbers, or names where the problem has some.
     problem: the class of dynamics that the log belongs to; without it, an unknown table.
     num_states, num_actions, horizon: of the unknown table. What is not given is taken from the log: that nothing else
         exists is then your assumption. terminal: states in which an episode is over.
@@ -64,7 +65,7 @@ def from_log(
     columns: what the columns are called in the source, {"episode": "id", ..}, where that is something else.
     budget: as for `from_episodes`; which episodes may be left out, and when they may break off, is said there.
     """
-    log = _arranged(_columns(source, _names(columns)))
+    log = _arranged(_columns(source, _names(columns), _numbers_of(problem)))
     sizes = {"num_states": num_states, "num_actions": num_actions, "horizon": horizon}
     if problem is not None:
         given = [name for name, x in {**sizes, "start": start}.items() if x is not None]
@@ -99,18 +100,48 @@ def _names(columns: Any) -> dict[str, str]:
     return {name: str(given.get(name, name)) for name in COLUMNS}
 
 
-def _columns(source: Any, names: dict[str, str]) -> dict[str, Int[np.ndarray, " N"]]:
-    """The columns as whole numbers, all of one length."""
+def _numbers_of(problem: Problem | None) -> dict[str, dict[str, int]]:
+    """For each column whose entries may be names, the number of each name."""
+    layout: Mapping[str, Any] = {} if problem is None else problem.layout
+    states, actions = (
+        {str(x): i for i, x in enumerate(layout.get(key) or ())} for key in ("states", "actions")
+    )
+    found = {"state": states, "action": actions, "next_state": states}
+    return {column: numbers for column, numbers in found.items() if numbers}
+
+
+def _numbered(column: Any, numbers: Mapping[str, int], name: str) -> Any:
+    """A column whose names are replaced by their numbers; one of numbers is left as it is."""
+    array = np.asarray(column)
+    if array.dtype.kind not in "UOT":
+        return column
+    found = np.empty(array.shape, np.int64)
+    for row, entry in enumerate(map(str, array)):
+        try:
+            found[row] = numbers[entry] if entry in numbers else int(entry)
+        except (ValueError, OverflowError):
+            words = f"column {name}, row {row + 1}: {shown(entry)} is neither a number nor a name"
+            raise UnknownNameError(f"{words}; {closest(entry, numbers)}") from None
+    return found
+
+
+def _columns(
+    source: Any, names: dict[str, str], named: Mapping[str, Mapping[str, int]]
+) -> dict[str, Int[np.ndarray, " N"]]:
+    """The columns as whole numbers, all of one length; `named` tells the numbers of names."""
     if isinstance(source, (str, PathLike)):
         path = Path(fspath(source))
         if not path.is_file():
             raise UnknownNameError(f"there is no file {path}")
-        readers = {".csv": _from_csv, ".parquet": _from_parquet}
-        if path.suffix.lower() not in readers:
+        kind = path.suffix.lower()
+        if kind not in (".csv", ".parquet"):
             raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")
-        found = readers[path.suffix.lower()](path, list(names.values()))
+        called = list(names.values())
+        found = _from_csv(path, called, bool(named)) if kind == ".csv" else _from_parquet(path, called)
     else:
         found = [_column(source, name) for name in names.values()]
+    if named:
+        found = [_numbered(x, named.get(key, {}), key) for key, x in zip(names, found)]
     columns = {key: integers(x, f"column {name}") for (key, name), x in zip(names.items(), found)}
     shapes = {x.shape for x in columns.values()}
     if len(shapes) > 1 or columns["step"].ndim != 1 or not columns["step"].size:
@@ -127,8 +158,8 @@ def _column(source: Any, name: str) -> Any:
         ) from None
 
 
-def _from_csv(path: Path, names: list[str]) -> list[np.ndarray]:
-    """Columns of a file with a header."""
+def _from_csv(path: Path, names: list[str], is_text: bool) -> list[np.ndarray]:
+    """Columns of a file with a header: of whole numbers, or of text, in which names may stand."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             header = [x.strip() for x in next(csv.reader(file), [])]
@@ -136,8 +167,9 @@ def _from_csv(path: Path, names: list[str]) -> list[np.ndarray]:
             lines = file.readlines()
             if not any(line.strip() for line in lines):
                 raise ShapeError(f"{path} has no rows below its header; a log has at least 1")
+            kind: Any = str if is_text else np.int64
             table = np.loadtxt(
-                lines, np.int64, delimiter=",", usecols=place, quotechar='"', ndmin=2, comments=None
+                lines, kind, delimiter=",", usecols=place, quotechar='"', ndmin=2, comments=None
             )
     except (HorizonfreeError, OSError):
         raise

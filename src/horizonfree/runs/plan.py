@@ -1,24 +1,32 @@
 """What a run answers: a plan for one reward, and which of two policies is better."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from horizonfree._inputs import whole
 from horizonfree._shapes import Float, Int
+from horizonfree._shown import Card, Shown
 from horizonfree.errors import ShapeError
-from horizonfree.guarantees.certificate import Certificate, round_down, round_up, surely_of
-from horizonfree.mdp.space import Kernel
+from horizonfree.guarantees.certificate import Certificate, interval, round_down, round_up, surely_of
+from horizonfree.mdp.names import name_of
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.runs.frames import of_plan
+
+if TYPE_CHECKING:
+    import pandas
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Shown):
     """The answer to one reward. Values and gap are in the units of the reward as it was given.
 
     `value` is the policy's value in the model it was planned in. With probability 1 - certificate.delta its true value
     is between `value_low` and `value_high`, and it loses at most `gap` against the best policy. `kernel` is the
-    maximum-likelihood estimate that the certificate speaks of.
+    maximum-likelihood estimate that the certificate speaks of. `start` is the distribution of the first state, from
+    which all this holds, and `layout` has the names of states and actions.
     """
 
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -28,6 +36,39 @@ class Plan:
     gap: float
     certificate: Certificate
     kernel: Kernel
+    start: Float[np.ndarray, " S"] | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def occupancy(self) -> Float[np.ndarray, "H S"]:
+        """The probability to be in each state at each step, in the estimate."""
+        return occupancy(self.kernel, self.policy, self.start)
+
+    def card(self) -> Card:
+        """Its value, what is proved, the first action and where it spends its time."""
+        surely = surely_of(self.certificate.delta)
+        between = f"truly between {interval(self.value_low, self.value_high)}, with probability {surely}"
+        is_proved = not self.certificate.is_rejected
+        lines = [
+            ("value", f"{self.value:.4g}, {between if is_proved else 'of which nothing is proved'}"),
+            ("gap", f"{round_up(self.gap):.4g}: {self.certificate.words}"),
+        ]
+        if self.start is None:
+            return Card(f"Plan for {len(self.policy)} steps", lines)
+        starts = np.flatnonzero(self.start)
+        first = "where episodes start"
+        if len(starts) == 1:
+            first = name_of(self.layout, "states", int(starts[0]))
+            lines.append(("first", name_of(self.layout, "actions", self.act(0, int(starts[0])))))
+        share = self.occupancy.mean(axis=0)
+        most = np.argsort(-share, kind="stable")[:3]
+        spent = [f"{name_of(self.layout, 'states', int(s))} ({share[s]:.0%})" for s in most if share[s] > 0]
+        lines.append(("time in", ", ".join(spent)))
+        return Card(f"Plan for {len(self.policy)} steps from {first}", lines)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """What it does: a row for each step (from 0) and state."""
+        return of_plan(self)
 
     def act(self, h: int, state: int) -> int:
         """The action at step h (from 0) in a state; of a policy that draws it, the most probable one."""
@@ -36,6 +77,27 @@ class Plan:
         state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
         chosen = self.policy[h, state]
         return int(chosen if chosen.ndim == 0 else chosen.argmax())
+
+
+def start_of(space: Space) -> Float[np.ndarray, " S"]:
+    """The distribution of the first state."""
+    return space.starts().astype(np.float64) if space.initial is None else np.asarray(space.initial)
+
+
+def occupancy(
+    kernel: Kernel, policy: np.ndarray, start: Float[np.ndarray, " S"] | None
+) -> Float[np.ndarray, "H S"]:
+    """mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
+    if start is None:
+        raise ShapeError("this plan does not know where it starts; ask a run for it: run.plan(reward)")
+    succ, prob = np.asarray(kernel.succ), np.asarray(kernel.prob)
+    found = np.zeros(policy.shape[:2])
+    found[0] = start
+    for h in range(len(policy) - 1):
+        rule = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
+        flow = found[h][:, None, None] * rule[:, :, None] * prob
+        np.add.at(found[h + 1], succ, flow)
+    return found
 
 
 class Comparison(NamedTuple):

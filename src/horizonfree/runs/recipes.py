@@ -27,7 +27,7 @@ PACKAGES = ("horizonfree", "jax", "jaxlib", "equinox", "numpy", "scipy", "numba"
 def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A JSON object and the arrays that it needs: with a recipe, only those of the model that are derived."""
     mark, model = fingerprint(problem), problem.model
-    layout, drawn = _layout(problem)
+    layout, drawn = laid_out(problem)
     given, derived = _split(model)
     if problem.recipe is not None and _gives(problem.recipe, mark, layout, drawn):
         return {"recipe": problem.recipe, "fingerprint": mark}, derived
@@ -124,14 +124,14 @@ def _gives(
         made = rebuild({"recipe": said, "fingerprint": mark}, {}, {})
     except (TypeError, ValueError, HorizonfreeError):
         return False
-    made_layout, made_drawn = _layout(made)
+    made_layout, made_drawn = laid_out(made)
     is_drawn_alike = drawn.keys() == made_drawn.keys() and all(
         x.dtype == made_drawn[key].dtype and np.array_equal(x, made_drawn[key]) for key, x in drawn.items()
     )
     return layout == made_layout and is_drawn_alike
 
 
-def _layout(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def laid_out(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What JSON can hold of a layout, and its arrays."""
     plain, drawn = {}, {}
     for key, x in problem.layout.items():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import share, shown
+from horizonfree._inputs import hint, share, shown
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
@@ -19,14 +19,17 @@ from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.part import outside, resolve_inside, start_inside
-from horizonfree.mdp.rewards import Reward, family
+from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
 from horizonfree.planning.backward import Solution, best_plan, evaluate
 from horizonfree.problems.problem import Problem
+from horizonfree.runs import extended
 from horizonfree.runs.answers import Answers, Whole
+from horizonfree.runs.card import Printed
+from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
 from horizonfree.runs.own_plan import own_plan
@@ -35,9 +38,11 @@ from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.until import Until
 
+MODELS = ("likelihood", "explorer")  # that a plan can be made in
 
-@dataclass(frozen=True, eq=False)
-class Run:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Printed):
     """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
 
     `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
@@ -157,7 +162,7 @@ class Run:
             return judged(found, self.check(alternatives=alternatives, delta=delta))
         model = self.core.model
         if rewards is not None:
-            return self._of_family(rewards, self.confidence(delta, misspecification))
+            return of_family(self, rewards, self.confidence(delta, misspecification))
         if declared(misspecification) is not None or self.problem.sampling is not None:
             if method != "uniform":
                 raise OptionError(
@@ -165,33 +170,12 @@ class Run:
                 )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if isinstance(method, str) and method == "paper":
-            return self._claim(delta)
+            return own_claim(self, delta)
         if not isinstance(method, str) or method not in model.methods:
-            choice = ", ".join(map(repr, [*model.methods, "paper"]))
-            raise OptionError(f"method is {shown(method)}; it must be one of {choice}")
+            methods = [*model.methods, "paper"]
+            choice = ", ".join(map(repr, methods))
+            raise OptionError(f"method is {shown(method)}; it must be one of {choice}{hint(method, methods)}")
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
-
-    def _of_family(self, given: Any, confidence: Confidence) -> Certificate:
-        """The largest gap of the plans of several rewards, of totals at most 1."""
-        if self.part is not None and isinstance(given, (list, tuple, np.ndarray)):
-            given = [self._resolved(reward) for reward in given]
-        name, checked = family(self.core, given)
-        tables = [x.table for x in checked]
-        policies = [best_plan(confidence.kernel, table).policy for table in tables]
-        return certify.for_family(self.core.model, confidence, tables, policies, name)
-
-    def _claim(self, delta: float) -> Certificate:
-        """The explorer's own guarantee, unless it has none, another delta, or the data refute the class."""
-        claim = None if self.explorer is None else self.explorer.claim(self.core.model, self.progress.state)
-        if claim is None:
-            raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
-        if claim.delta > delta:
-            raise OptionError(
-                f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
-                "more often; ask for that, or use the method 'uniform'"
-            )
-        found = self.certificate(delta)
-        return found if found.is_rejected else claim
 
     def plan(
         self,
@@ -203,26 +187,35 @@ class Run:
         start: Any = None,
         horizon: int | None = None,
         misspecification: Any = 0.0,
+        discount: float | None = None,
+        final: Any = None,
     ) -> Plan:
         """The best policy for a reward, with a certified gap.
 
         reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
-        scale: "total" (at most 1 along every trajectory) or "per-step" (entries in [0, 1]; gaps grow with H).
+        scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; gaps grow with H), "rescale"
+        (any numbers, costs as negative ones; values and gaps are in their units).
         model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
         start, horizon: where the system is (a state, or a distribution over states) and how many steps are left, where
         that is not the start of an episode. The reward is then for these steps.
         misspecification: as for `certificate`; the gap then holds in every system whose laws are so close.
+        discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step.
         """
+        if discount is not None or final is not None:
+            asked = {"scale": scale, "delta": delta, "model": model, "start": start, "horizon": horizon}
+            return extended.answer(self, reward, None, discount, final, **asked, within=misspecification)
         if start is not None or horizon is not None:
             how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
             return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
-        checked, delta = self._resolved(reward, scale), share(delta, "delta")
+        checked, delta = self.resolved(reward, scale), share(delta, "delta")
         return self.answers(delta, misspecification).plan(checked, self.solver(model))
 
     def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
         """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
-        if not isinstance(model, str) or model not in ("likelihood", "explorer"):
-            raise OptionError(f"model is {shown(model)}; it must be 'likelihood' or 'explorer'")
+        if not isinstance(model, str) or model not in MODELS:
+            raise OptionError(
+                f"model is {shown(model)}; it must be 'likelihood' or 'explorer'{hint(model, MODELS)}"
+            )
         own = partial(own_plan, self.explorer, self.core.model, self.progress)
         return own if model == "explorer" else None
 
@@ -235,14 +228,19 @@ class Run:
         delta: float = 0.05,
         start: Any = None,
         horizon: int | None = None,
+        discount: float | None = None,
+        final: Any = None,
     ) -> Plan:
         """A policy of yours as a plan: its value with an interval, and what it loses at most against the best.
 
-        policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step.
+        policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
         """
+        if discount is not None or final is not None:
+            how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
+            return extended.answer(self, reward, policy, discount, final, **how)
         if start is not None or horizon is not None:
             return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
-        checked, delta = self._resolved(reward, scale), share(delta, "delta")
+        checked, delta = self.resolved(reward, scale), share(delta, "delta")
         return self.answers(delta).evaluate(checked, policy)
 
     def compare(
@@ -261,7 +259,7 @@ class Run:
             return self.seen_from(start, horizon).compare(
                 reward, policy_a, policy_b, scale=scale, delta=delta
             )
-        checked, delta = self._resolved(reward, scale), share(delta, "delta")
+        checked, delta = self.resolved(reward, scale), share(delta, "delta")
         return self.answers(delta).compare(checked, policy_a, policy_b)
 
     def answers(self, delta: float = 0.05, misspecification: Any = 0.0) -> Answers:
@@ -278,25 +276,25 @@ class Run:
             partial(certify.raw_difference, model, confidence),
             where=self._where,
             whole=None if self.part is None else self._whole(confidence),
+            layout=self.problem.layout,
         )
 
     def _whole(self, confidence: Any) -> Whole:
         """All states, and the estimate for them."""
         return Whole(self.problem.space, self.problem.model.kernel(confidence.theta))
 
-    def _resolved(self, reward: Any, scale: str = "total") -> Reward:
+    def resolved(self, reward: Any, scale: str = "total") -> Reward:
         """A reward on the states of the core, checked."""
         return resolve_inside(self.problem.space, self.core.space, reward, scale=scale)
 
-    def seen_from(self, start: Any = None, horizon: Any = None) -> "Run":
+    def seen_from(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Run":
         """The same evidence for episodes from elsewhere, or of other length; kept, as its confidence takes time."""
-        problem = self.problem.moved(start, horizon)
-        key = np.asarray(problem.space.initial).tobytes(), problem.horizon
+        problem = self.problem.moved(start, horizon, is_paid_after=is_paid_after)
+        key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
         if key not in self._views:
-            starts = np.flatnonzero(problem.space.starts())
-            first = f"state {starts[0]}" if len(starts) == 1 else f"one of {len(starts)} states, drawn"
-            words = f"from {first}, in {problem.horizon} steps"
-            part = self.part and self.part.moved(start_inside(self.part.space, start), horizon)
+            words = "" if is_paid_after else f"from {problem.first_state()}, in {problem.horizon} steps"
+            inner = None if self.part is None else start_inside(self.part.space, start)
+            part = self.part and self.part.moved(inner, horizon, is_paid_after=is_paid_after)
             self._views[key] = replace(self, problem=problem, part=part, _where=words)
         return self._views[key]
 
@@ -310,15 +308,8 @@ class Run:
         shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
         """
         check_exact(self.part, shape)
-        return robustness(
-            self.problem,
-            self.evidence,
-            self.confidence,
-            target=target,
-            reward=reward,
-            delta=delta,
-            shape=shape,
-        )
+        how: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
+        return robustness(self.problem, self.evidence, self.confidence, **how)
 
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.

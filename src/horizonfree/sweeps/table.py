@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree._inputs import closest, shown
-from horizonfree.errors import HorizonfreeError, OptionError, RunError, UnknownNameError
+from horizonfree.errors import HorizonfreeError, RunError, UnknownNameError
 from horizonfree.runs import sealed
+from horizonfree.runs.frames import frame
 from horizonfree.sweeps import file, rows
 from horizonfree.sweeps.file import Spec
 from horizonfree.sweeps.grid import tasks_of
@@ -56,14 +57,7 @@ class Sweep:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The rows as a data frame; text is categorical."""
-        try:
-            import pandas
-        except ImportError:
-            raise OptionError(
-                "pandas is not installed: pip install pandas, or use the arrays themselves"
-            ) from None
-        frame = pandas.DataFrame(dict(self.columns))
-        return frame.astype({name: "category" for name, x in self.columns.items() if x.dtype == object})
+        return frame(self.columns)
 
 
 def load_sweep(folder: str | PathLike[str]) -> Sweep:

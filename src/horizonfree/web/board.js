@@ -1,5 +1,7 @@
 // The map: states as cells on a canvas. It draws what it is given and says which cells were painted.
 
+import { named } from "/words.js";
+
 const ARROWS = {
   up: [0, -1], right: [1, 0], down: [0, 1], left: [-1, 0],
   north: [0, -1], east: [1, 0], south: [0, 1], west: [-1, 0],
@@ -208,7 +210,8 @@ export function makeBoard(canvas, problem, events) {
     if (shown) draw(shown);
   });
   fit();
-  return { draw, place: (s) => (lines > 1 ? `column ${cells[s][0] + 1}, row ${cells[s][1] + 1}` : `state ${s}`) };
+  const cell = (s) => `column ${cells[s][0] + 1}, row ${cells[s][1] + 1}`;
+  return { draw, place: (s) => (lines > 1 && !problem.names ? cell(s) : named(problem, s)) };
 }
 
 function palette() {

@@ -223,7 +223,7 @@ class Session:
 
 def drawing(problem: Problem) -> dict[str, Any]:
     """Sizes, places and names of a problem."""
-    cells = problem.layout.get("cells")
+    cells, names = problem.layout.get("cells"), problem.layout.get("states")
     return {
         "name": problem.name,
         "states": problem.num_states,
@@ -232,6 +232,7 @@ def drawing(problem: Problem) -> dict[str, Any]:
         "starts": ringed(problem),
         "num_starts": num_starts(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
+        "names": None if names is None else [problem.state_name(s) for s in range(problem.num_states)],
         "cells": None if cells is None else np.asarray(cells).tolist(),
     }
 

@@ -1,6 +1,6 @@
 // States without places: a row each, a page at a time.
 
-import { number } from "/words.js";
+import { named, number } from "/words.js";
 
 const PAGE = 100; // rows at a time
 
@@ -23,16 +23,16 @@ export function makeTable(list, problem, events) {
   function row(s) {
     const line = document.createElement("tr");
     const input = Object.assign(document.createElement("input"), { type: "number", min: 0, max: 1, step: 0.05 });
-    input.setAttribute("aria-label", `reward of state ${s}`);
+    input.setAttribute("aria-label", `reward of ${named(problem, s)}`);
     input.onchange = () => {
       const weight = Number(input.value);
       if (weight >= 0 && weight <= 1) events.set(s, weight);
       else {
-        events.refuse(`The reward of state ${s} must lie between 0 and 1.`);
+        events.refuse(`The reward of ${named(problem, s)} must lie between 0 and 1.`);
         input.value = view.weights[s];
       }
     };
-    const cells = [s, input, "", ""].map((content) => {
+    const cells = [problem.names ? named(problem, s) : s, input, "", ""].map((content) => {
       const cell = document.createElement("td");
       cell.append(content);
       return cell;
@@ -58,5 +58,5 @@ export function makeTable(list, problem, events) {
   $("previous").onclick = () => build((first -= PAGE));
   $("next").onclick = () => build((first += PAGE));
   build();
-  return { draw, place: (s) => `state ${s}` };
+  return { draw, place: (s) => named(problem, s) };
 }

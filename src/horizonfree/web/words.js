@@ -41,6 +41,9 @@ export function interval(low, high) {
 export const promised = (name, { eps, is_vacuous }) =>
   is_vacuous ? `${name}: nothing is proved yet.` : `${name}: at most ${bound(eps)} is lost.`;
 
+// What a state is called.
+export const named = ({ names }, s) => (names ? names[s] : `state ${s}`);
+
 // Where the episodes are from.
 export function origin({ episodes, is_logged, explorer, saw_reward }) {
   if (is_logged) return `learnt from ${count(episodes, "logged episode")}.`;

@@ -30,6 +30,12 @@ SLIPPERY: dict[str, Callable[[Any], dict[str, Any]]] = {
     "CliffWalkingEnv": lambda env: {"is_slippery": True},
     "TaxiEnv": lambda env: {"is_rainy": True},
 }
+# What the outcomes of its rows are, in their order: the sides are those of who moves.
+OUTCOMES = {
+    "FrozenLakeEnv": ("off to the right", "as intended", "off to the left"),
+    "CliffWalkingEnv": ("off to the left", "as intended", "off to the right"),
+    "TaxiEnv": ("as intended", "off to the left", "off to the right"),
+}
 ACTIONS = {
     "FrozenLakeEnv": ["left", "down", "right", "up"],
     "CliffWalkingEnv": ["up", "right", "down", "left"],
@@ -38,11 +44,12 @@ ACTIONS = {
 
 
 class Base(NamedTuple):
-    """Base kernels, each [S*A, S], the start distribution, and the weights, where they are known."""
+    """Base kernels, each [S*A, S], the start distribution, and the weights and names, where they are known."""
 
     kernels: list[sp.csr_array]
     rho: Float[np.ndarray, " S"]
     weights: Any
+    names: list[str] | None = None
 
 
 def from_gymnasium(
@@ -71,7 +78,11 @@ def from_gymnasium(
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
     made = [_make(e, make_kwargs) for e in envs]
-    base = _joined([_alone(e, start) for e in made], weights) if is_list else _slips(made[0], start)
+    base = (
+        _joined([_alone(e, start) for e in made], weights, _apart(made))
+        if is_list
+        else _slips(made[0], start)
+    )
     is_tabular = base is None
     base = base or _alone(made[0], start)
     layout = _layout(made[0], base.kernels[0].shape[1])
@@ -81,7 +92,8 @@ def from_gymnasium(
         P = P.reshape(P.shape[1], -1, P.shape[1])
         problem = Mixture.from_tabular(P, support=P > 0, **settings)
     else:
-        problem = Mixture.from_kernels(base.kernels, weights=base.weights, **settings)
+        kernels: Any = base.kernels if base.names is None else dict(zip(base.names, base.kernels))
+        problem = Mixture.from_kernels(kernels, weights=base.weights, **settings)
     if not isinstance(env, str):
         return problem
     chosen = {} if start is None else {"start": np.asarray(start).tolist()}
@@ -138,7 +150,7 @@ def _slips(env: Any, start: Any) -> Base | None:
     mixed = [own.p[last - num + 1 : last + 1] for last in full]
     for weights in [*mixed, *np.eye(num)]:
         if abs(sum(w * K for w, K in zip(weights, kernels)) - truth).max() <= TOLERANCE:
-            base = Base(kernels, rho, weights)
+            base = Base(kernels, rho, weights, list(OUTCOMES[_kind(env)]))
             is_fickle = getattr(env, "fickle_passenger", False)
             return _fickle(base, env.fickle_probability) if is_fickle else base
     return None
@@ -164,10 +176,11 @@ def _fickle(base: Base, probability: float) -> Base:
             i, to, value = (np.concatenate(column) for column in zip(*parts))
             kernels.append(sp.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
     weights = np.outer(base.weights, [1 - probability, probability]).ravel()
-    return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights)
+    names = [f"{move}, destination {x}" for move in base.names or () for x in ("kept", "changed")]
+    return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights, names)
 
 
-def _joined(parts: list[Base], weights: Any) -> Base:
+def _joined(parts: list[Base], weights: Any, names: list[str] | None) -> Base:
     """Several environments as one mixture."""
     shapes = [part.kernels[0].shape for part in parts]
     for i, shape in enumerate(shapes):
@@ -175,7 +188,7 @@ def _joined(parts: list[Base], weights: Any) -> Base:
             raise ShapeError(f"environment {i} has [S*A, S] = {shape} but environment 0 has {shapes[0]}")
     kernels, starts = [part.kernels[0] for part in parts], [part.rho for part in parts]
     if all(np.abs(rho - starts[0]).max() <= TOLERANCE for rho in starts):
-        return Base(kernels, starts[0], weights)
+        return Base(kernels, starts[0], weights, names)
     rows, S = shapes[0]
     drawn = [
         sp.csr_array(
@@ -183,7 +196,7 @@ def _joined(parts: list[Base], weights: Any) -> Base:
         )
         for kernel, rho in zip(kernels, starts)
     ]
-    return Base(drawn, np.eye(S + 1)[S], weights)
+    return Base(drawn, np.eye(S + 1)[S], weights, names)
 
 
 def _kind(env: Any) -> str:
@@ -193,7 +206,17 @@ def _kind(env: Any) -> str:
 
 
 def _name(made: list[Any]) -> str:
-    return " + ".join(env.spec.id if env.spec else type(env).__name__ for env in made)
+    return " + ".join(_id(env) for env in made)
+
+
+def _id(env: Any) -> str:
+    return env.spec.id if env.spec else type(env).__name__
+
+
+def _apart(made: list[Any]) -> list[str] | None:
+    """The names of environments that have different ones."""
+    names = [_id(env) for env in made]
+    return names if len(set(names)) == len(names) else None
 
 
 def _layout(env: Any, S: int) -> dict[str, Any]:

@@ -18,6 +18,10 @@ def deterministic(target: Int[np.ndarray, "d S A"]) -> list[sp.csr_array]:
     return [sp.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
 
 
+def _called(names: list[str], kernels: list[sp.csr_array]) -> dict[str, sp.csr_array]:
+    return dict(zip(names, kernels, strict=True))
+
+
 def line(S: int, actions: list[str]) -> dict[str, Any]:
     """The layout of states in a row."""
     return {"cells": np.stack([np.arange(S), np.zeros(S, int)], axis=1), "actions": actions}
@@ -44,7 +48,10 @@ def river_swim(
     back = np.maximum(s - 1, 0)
     swim = [np.minimum(s + 1, states - 1), s, back]
     return Mixture.from_kernels(
-        deterministic(np.array([np.stack([back, to], axis=1) for to in swim])),
+        _called(
+            ["forward", "hold", "back"],
+            deterministic(np.array([np.stack([back, to], axis=1) for to in swim])),
+        ),
         horizon=horizon,
         weights=[forward, max(hold, 0.0), backward],
         layout=line(states, ["back", "swim"]),
@@ -66,7 +73,10 @@ def double_chain(
     s = np.arange(length)
     left, right = np.maximum(s - 1, 0), np.minimum(s + 1, length - 1)
     return Mixture.from_kernels(
-        deterministic(np.array([np.stack([left, right], 1), np.stack([right, left], 1)])),
+        _called(
+            ["as intended", "the wrong way"],
+            deterministic(np.array([np.stack([left, right], 1), np.stack([right, left], 1)])),
+        ),
         horizon=horizon,
         start=(length - 1) // 2,
         weights=[1 - fail, fail],
@@ -102,7 +112,7 @@ def combination_lock(
     weights = np.full(codes, (1 - reliability) / (codes - 1))
     weights[true] = reliability
     return Mixture.from_kernels(
-        deterministic(target),
+        _called([f"code {i + 1}" for i in range(codes)], deterministic(target)),
         horizon=horizon,
         weights=weights,
         layout=line(length + 1, [f"key {a}" for a in range(keys)]),

@@ -42,6 +42,12 @@ def slip_features(
     return s, a, target[s, b], 2 * zone[s] + is_slip, np.where(is_slip, 1 / 3, 1.0)
 
 
+def slip_names(zones: int) -> list[str]:
+    """What the features of `slip_features` are called."""
+    where = [""] if zones == 1 else [f"zone {z + 1}, " for z in range(zones)]
+    return [f"{zone}{what}" for zone in where for what in ("as intended", "astray")]
+
+
 @problem("zoned-grid")
 def zoned_grid(
     size: Annotated[int, Between(2, 200, "cells along a side")] = 8,
@@ -65,7 +71,7 @@ def zoned_grid(
         horizon=horizon,
         bound=np.sqrt(zones),
         theta=np.stack([theta_z, 1 - theta_z], axis=1).ravel(),
-        layout={"cells": cells, "actions": ACTIONS},
+        layout={"cells": cells, "actions": ACTIONS, "weights": slip_names(zones)},
     )
 
 
@@ -97,5 +103,10 @@ def rooms(
         start=int(np.flatnonzero((cells == center).all(axis=1))[0]),
         bound=1.0,
         theta=np.array([1 - slip, slip]),
-        layout={"cells": cells, "actions": ACTIONS, "walls": np.argwhere(is_wall)[:, ::-1]},
+        layout={
+            "cells": cells,
+            "actions": ACTIONS,
+            "weights": slip_names(1),
+            "walls": np.argwhere(is_wall)[:, ::-1],
+        },
     )

@@ -32,6 +32,12 @@ def kernel(
     return sp.coo_array((prob.ravel(), ((s * A + a).ravel(), s_next.ravel())), shape=(S * A, S))
 
 
+def called(what: str, low: float, high: float, kernels: list[sp.coo_array]) -> dict[str, sp.coo_array]:
+    """Kernels by the means of their inputs, as `input_models` spreads them."""
+    means = np.linspace(low, high, len(kernels))
+    return {f"mean {what} {mean:.4g}": x for mean, x in zip(means, kernels, strict=True)}
+
+
 @problem("inventory")
 def inventory(
     capacity: Annotated[int, Between(2, 500, "the most that can be stored")] = 12,
@@ -52,9 +58,10 @@ def inventory(
     stock, order, D = np.indices((capacity + 1, max_order + 1, demand.shape[1]))
     after = np.maximum(np.minimum(stock + order, capacity) - D, 0)
     return Mixture.from_kernels(
-        [kernel(stock, order, after, model[D]) for model in demand],
+        called("demand", 1.0, 4.0, [kernel(stock, order, after, model[D]) for model in demand]),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
+        states=[f"stock {s}" for s in range(capacity + 1)],
         layout=line(capacity + 1, [f"order {a}" for a in range(max_order + 1)]),
     )
 
@@ -81,8 +88,9 @@ def queue(
     service = np.where(leaves, rate, 1 - rate)
     after = np.minimum(np.maximum(s - leaves, 0) + N, capacity)
     return Mixture.from_kernels(
-        [kernel(s, a, after, service * model[N]) for model in arrivals],
+        called("arrivals", 0.2, 1.0, [kernel(s, a, after, service * model[N]) for model in arrivals]),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
+        states=[f"{s} waiting" for s in range(capacity + 1)],
         layout=line(capacity + 1, [f"speed {a}" for a in range(speeds)]),
     )

@@ -1,0 +1,94 @@
+"""Names of states, actions and weights: what people call them, kept in the layout of a problem, never in its model.
+
+A layout may hold "states" (S names), "actions" (A) and "weights" (one for each entry of the parameter, in a mixture of
+kernels the names of the kernels). What has no name is called by its number: "state 3".
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from horizonfree._inputs import closest, shown, whole
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.mdp.space import Space
+
+KINDS = {"states": "state", "actions": "action", "weights": "weight"}
+BEFORE = "before the start"  # the state that is added where the start is unknown
+
+
+class Named(NamedTuple):
+    """States and actions, and what they are called."""
+
+    space: Space
+    layout: Mapping[str, Any]
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return self.space.num_states
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.space.num_actions
+
+    def state_number(self, state: int | str) -> int:
+        """The number of a state that is given by its name, or by its number."""
+        return number_of(self.layout, "states", state, self.num_states)
+
+
+def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str, Any]:
+    """A layout with the names that were given; refuses what is no layout, and names that are too few, or not apart."""
+    if not (layout is None or isinstance(layout, Mapping)):
+        raise OptionError(
+            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
+        )
+    found = dict(layout or {})
+    sizes = {
+        "states": space.num_states,
+        "actions": space.num_actions,
+        "weights": num_weights,
+    }
+    for kind, names in given.items():
+        if names is not None:
+            found[kind] = _checked(names, kind, sizes[kind])
+    return found
+
+
+def _checked(names: Any, kind: str, size: int) -> list[str]:
+    """Texts, as many as there are things to be named, no two alike."""
+    is_list = isinstance(names, (list, tuple)) or (isinstance(names, np.ndarray) and names.ndim == 1)
+    texts = [x for x in names if isinstance(x, str)] if is_list else []
+    if not is_list or len(texts) != len(names):
+        raise OptionError(f"{kind} is {shown(names)}; it must be a list of names, which are text")
+    if len(texts) != size:
+        raise ShapeError(f"{kind} has {len(texts)} names; there are {size} {kind}")
+    first: dict[str, int] = {}
+    for i, text in enumerate(texts):
+        if text in first or not text:
+            what = f"that of {KINDS[kind]} {first[text]}" if text else "empty"
+            raise OptionError(f"{kind}[{i}] is {text!r}, {what}; every name must be one of its own")
+        first[text] = i
+    return [str(x) for x in texts]
+
+
+def name_of(layout: Mapping[str, Any], kind: str, index: int) -> str:
+    """What something is called: by its name, or by its number."""
+    names = layout.get(kind)
+    return f"{KINDS[kind]} {index}" if names is None or index >= len(names) else str(names[index])
+
+
+def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> int:
+    """The number of something that is given by its name or its number."""
+    names = [str(x) for x in layout.get(kind) or ()]
+    if not isinstance(thing, str):
+        return whole(thing, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
+    if thing in names:
+        return names.index(thing)
+    if thing.isascii() and thing.isdigit() and len(thing) <= len(str(size)) and int(thing) < size:
+        return int(thing)
+    near = closest(thing, names)
+    numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")
+    advice = near if near.startswith("did you mean") else numbers
+    raise UnknownNameError(f"there is no {KINDS[kind]} {shown(thing)}; {advice}")

@@ -1,0 +1,37 @@
+"""Certificates of a run beside those of its confidence: for a family of rewards, and the explorer's own claim."""
+
+from typing import Any
+
+import numpy as np
+
+from horizonfree.errors import OptionError
+from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.rewards import family
+from horizonfree.models import certify
+from horizonfree.models.interface import Confidence
+from horizonfree.planning.backward import best_plan
+
+
+def of_family(run: Any, given: Any, confidence: Confidence) -> Certificate:
+    """Of a `Run`, the largest gap of the plans of several rewards, of totals at most 1."""
+    if run.part is not None and isinstance(given, (list, tuple, np.ndarray)):
+        given = [run.resolved(reward) for reward in given]
+    name, checked = family(run.core, given)
+    tables = [x.table for x in checked]
+    policies = [best_plan(confidence.kernel, table).policy for table in tables]
+    return certify.for_family(run.core.model, confidence, tables, policies, name)
+
+
+def own_claim(run: Any, delta: float) -> Certificate:
+    """The guarantee of a run's explorer, unless it has none, another delta, or the data refute the class."""
+    claim: Certificate | None
+    claim = None if run.explorer is None else run.explorer.claim(run.core.model, run.progress.state)
+    if claim is None:
+        raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
+    if claim.delta > delta:
+        raise OptionError(
+            f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
+            "more often; ask for that, or use the method 'uniform'"
+        )
+    found: Certificate = run.certificate(delta)
+    return found if found.is_rejected else claim

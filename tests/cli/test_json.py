@@ -1,0 +1,70 @@
+"""What commands print for machines has the keys and types that docs/json.md tells, no more and no fewer."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.shell import TINY, Shell
+
+PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+KINDS: dict[str, Any] = {
+    "text": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "list": list,
+    "object": dict,
+    "certificate": dict,
+    "null": type(None),
+}
+
+
+def told(title: str) -> dict[str, str]:
+    """The keys of a section, and their types; the section before the first title is the certificate."""
+    parts = re.split(r"^## (.+)$", PAGE, flags=re.MULTILINE)
+    sections = {"certificate": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+    return {key: kind.strip() for key, kind in ROW.findall(sections[title])}
+
+
+def check(value: Any, keys: dict[str, str], where: str = "") -> None:
+    """A value against the keys that are told of its place."""
+    inner = {key.removeprefix(where): kind for key, kind in keys.items() if key.startswith(where)}
+    here = {key: kind for key, kind in inner.items() if not re.search(r"[.\[]", key)}
+    needed = {key for key, kind in here.items() if "sometimes" not in kind}
+    assert needed <= set(value) <= set(here), (where, set(value) ^ set(here))
+    for key, x in value.items():
+        names = here[key].split(", ")[0].split(" or ")
+        assert any(isinstance(x, KINDS[name]) for name in names), (where, key, x)
+        assert names == ["boolean"] or not isinstance(x, bool), (where, key)
+        if names == ["certificate"]:
+            check(x, told("certificate"))
+        elif any(other.startswith(f"{key}.") for other in inner):
+            check(x, keys, f"{where}{key}.")
+        elif any(other.startswith(f"{key}[].") for other in inner):
+            for element in x:
+                check(element, keys, f"{where}{key}[].")
+
+
+def test_every_command_prints_what_is_told(shell: Shell) -> None:
+    check(shell.json(f"explore {TINY} --explorer uniform --episodes 6 --out a"), told("explore"))
+    np.savetxt("cost.csv", np.arange(9.0))
+    shell.json("plan a --goal 8 --out p.csv")
+    check(shell.json("plan a --cost cost.csv --compare p.csv"), told("plan"))
+    both = told("certificate") | told("certify")
+    for line in ("certify a", "certify a --rewards goals"):
+        check(shell.json(line), both)
+    check(shell.json("report a --figures f"), told("report"))
+    check(shell.json("compare a --out c.html"), told("compare"))
+
+
+def test_a_key_that_nobody_told_of_is_found() -> None:
+    """The check itself can fail."""
+    fine = {"run": "a", "episodes": 3, "address": "x"}
+    check(fine, told("serve"))
+    for wrong in (fine | {"more": 1}, {"run": "a"}, fine | {"episodes": 1.5}, fine | {"episodes": True}):
+        with pytest.raises(AssertionError):
+            check(wrong, told("serve"))

@@ -1,0 +1,224 @@
+"""Problems, logs, rewards and costs of one's own, without a line of Python beyond the file that holds them."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from tests.shell import Shell
+
+S, A, H = 4, 2, 3
+RNG = np.random.default_rng(0)
+CALM, STORM = RNG.dirichlet(np.ones(S), size=(2, S, A))
+STATES, ACTIONS = np.array(["port", "bay", "cape", "sea"]), np.array(["wait", "sail"])
+NAMED = {"calm": CALM, "storm": STORM, "states": STATES, "actions": ACTIONS}
+COST = np.array([[0, 4], [1, 2.5], [3, 1], [9, 0]])
+
+
+def harbour() -> hf.Problem:
+    return hf.Mixture.from_kernels(
+        {"calm": CALM, "storm": STORM}, horizon=H, states=STATES, actions=ACTIONS, weights=[0.4, 0.6]
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "a"
+    hf.explore(harbour(), "uniform", episodes=40, progress=False, out=folder)
+    return folder
+
+
+def test_kernels_in_a_file_are_explored_by_their_names(shell: Shell) -> None:
+    np.savez("harbour.npz", **NAMED, weights=[0.4, 0.6], horizon=H)
+    found = shell.json("explore --kernels harbour.npz --explorer uniform --episodes 40 --out a")
+    assert found["problem"] == "harbour"
+    assert [x["name"] for x in found["weights"]] == ["calm", "storm"]
+    run = hf.load("a")
+    np.testing.assert_allclose(run.problem.kernel().dense(), 0.4 * CALM + 0.6 * STORM)
+    assert run.problem.layout["states"] == STATES.tolist()
+    np.savez("plain.npz", kernels=np.stack([CALM, STORM]), horizon=H, start=np.eye(S)[1])
+    code, _, err = shell(
+        "explore --kernels plain.npz --explorer uniform --episodes 4 --param horizon=2 --out b"
+    )
+    assert code == 2
+    assert "has no truth, so it cannot simulate itself" in err
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"calm": CALM}, "has no horizon, the steps of an episode; save it, or give --param horizon=20"),
+        ({"horizon": 3}, r"has no kernel; give each kernel \[S, A, S\]"),
+        ({"horizon": 3, "kernels": CALM[None], "calm": CALM}, "has both kernels and 'calm'; give"),
+        (
+            {"horizon": 3, "calm": CALM, "horizn": 3},
+            r"'horizn' has shape \(\); a kernel .*did you mean 'horizon'",
+        ),
+        ({"horizon": 3, "calm": CALM, "start": 9}, "start is 9; it must be a state"),
+    ],
+)
+def test_a_file_of_kernels_is_refused_with_words(arrays: dict[str, object], words: str, shell: Shell) -> None:
+    np.savez("x.npz", **arrays)  # type: ignore[arg-type]  # any of them
+    code, _, err = shell("explore --kernels x.npz --episodes 4")
+    assert code == 2
+    assert re.search(words, err)
+    assert len(err.splitlines()) == 1
+
+
+def test_other_files_are_no_kernels(shell: Shell) -> None:
+    np.save("one.npy", CALM)
+    Path("text.npz").write_text("hello")
+    for name, words in {
+        "one.npy": "is a single array",
+        "text.npz": "is no .npz",
+        "none.npz": "No such",
+    }.items():
+        assert words in shell(f"explore --kernels {name} --episodes 4")[2]
+    assert "are two problems" in shell("explore river-swim --kernels one.npy --episodes 4")[2]
+
+
+def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:
+    Path("harbours.py").write_text(
+        "import horizonfree as hf\n"
+        "def river(states=4): return hf.make('river-swim', states=states, horizon=3)\n"
+        "def number(): return 3\n"
+        "def broken(): raise KeyError('gone')\n"
+    )
+    for k, name in enumerate(("harbours:river", "./harbours.py:river")):
+        line = f"explore {name} --param states=3 --explorer uniform --episodes 4 --out {k}"
+        assert shell.json(line)["problem"] == "river-swim"
+    for name, words in {
+        "harbours:rivr": "has no function 'rivr'; did you mean 'river'?",
+        "harbours:number": "gives a int; it must give a Problem",
+        "harbours:broken": "fails: KeyError: 'gone'",
+        "no_such_module:x": "no_such_module cannot be imported: ModuleNotFoundError",
+        "nowhere.py:x": "nowhere.py cannot be imported: FileNotFoundError",
+    }.items():
+        code, _, err = shell(f"explore {name} --episodes 4")
+        assert code == 2
+        assert words in err
+
+
+def test_costs_are_given_in_any_unit_and_answered_in_it(shell: Shell, stored: Path) -> None:
+    """By numbers, and by names in another order, from a spreadsheet."""
+    run = hf.load(stored)
+    own = run.plan(hf.rescale(run.problem, -COST))
+    np.savetxt("plain.csv", COST, delimiter=",")
+    np.save("cost.npy", COST)
+    rows = [f"{STATES[s]},{COST[s, 1]},{COST[s, 0]}" for s in (3, 1, 0, 2)]
+    Path("named.csv").write_text("state,sail,wait\n" + "\n".join(rows) + "\n")
+    for name in ("plain.csv", "cost.npy", "named.csv"):
+        found = shell.json(f"plan {stored} --cost {name}")
+        assert found["cost"] == pytest.approx(-own.value)
+        assert found["cost_low"] == pytest.approx(-own.value_high)
+        assert found["cost_low"] <= found["cost"] <= found["cost_high"]
+        assert found["gap"] == pytest.approx(own.gap)
+        np.testing.assert_array_equal(found["policy"], own.policy)
+    assert re.search(
+        r"^cost +[\d.]+ +truly between", shell(f"plan {stored} --cost plain.csv")[1], re.MULTILINE
+    )
+    np.savetxt("profit.csv", -COST, delimiter=",")
+    assert shell.json(f"plan {stored} --reward profit.csv --scale rescale")["value"] == pytest.approx(
+        own.value
+    )
+    code, _, err = shell(f"plan {stored} --reward profit.csv")
+    assert code == 2
+    assert "the scale 'rescale' takes any rewards or costs" in err
+    assert "costs are rescaled" in shell(f"plan {stored} --cost plain.csv --scale total")[2]
+
+
+def test_a_table_of_one_column_is_for_every_action(shell: Shell, stored: Path) -> None:
+    Path("by_number.csv").write_text("state,cost\n2,3\n0,0\n1,1\n3,9\n")
+    Path("alone.csv").write_text("0\n1\n3\n9\n")
+    one, other = (shell.json(f"plan {stored} --cost {x}.csv")["cost"] for x in ("by_number", "alone"))
+    run = hf.load(stored)
+    wanted = -run.plan(-np.array([0, 1, 3, 9.0]), scale="rescale").value
+    assert one == other == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("state,cost\nport,1\nport,2\nbay,1\ncape,1\n", "names state 0 2 times; it needs each once"),
+        ("state,cost\nport,1\nprt,2\n", "there is no state 'prt'; did you mean 'port'?"),
+        ("state,wait,sial\nport,1,2\n", "names state 1 0 times"),
+        ("1,2\n3\n", "has rows of [1, 2] cells"),
+        ("", "has rows of [] cells"),
+        ("1,x\n2,3\n", "names and no numbers|'1' is not|there is no"),
+        ("state,cost\nport,x\n", "'x' is not a number"),
+        ("a,b\n", "has a line of names and no numbers below it"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(text: str, words: str, shell: Shell, stored: Path) -> None:
+    Path("bad.csv").write_text(text)
+    code, _, err = shell(f"plan {stored} --cost bad.csv")
+    assert code == 2
+    assert any(part in err for part in words.split("|")), err
+
+
+def log_of(problem: hf.Problem, path: str, *, is_named: bool) -> None:
+    """Episodes of a policy that always does the first action in even episodes, else the second."""
+    lines = ["episode,step,state,action,next_state"]
+    for a in (0, 1):
+        found = hf.simulate(problem, np.full((H, S), a), episodes=30, seed=a)
+        for k in range(30):
+            for h in range(H):
+                s, t = int(found.s[k, h]), int(found.s[k, h + 1])
+                names = (STATES[s], ACTIONS[a], STATES[t]) if is_named else (s, a, t)
+                lines.append(",".join(map(str, (30 * a + k, h, *names))))
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+def test_a_log_is_certified_and_kept_to_plan_with(shell: Shell) -> None:
+    np.savez("harbour.npz", **NAMED, horizon=H)
+    log_of(harbour(), "named.csv", is_named=True)
+    log_of(harbour(), "plain.csv", is_named=False)
+    np.savetxt("cost.csv", COST, delimiter=",")
+    found = shell.json("certify --log named.csv --kernels harbour.npz --out a")
+    assert found["episodes"] == 60
+    own = hf.from_log("plain.csv", harbour())
+    assert found["eps"] == pytest.approx(own.certificate().eps)
+    assert shell.json("certify --log plain.csv --kernels harbour.npz")["eps"] == pytest.approx(found["eps"])
+    assert shell.json("plan a --cost cost.csv")["cost"] == pytest.approx(
+        -own.plan(-COST, scale="rescale").value
+    )
+    table = shell.json("certify --log plain.csv --param num_states=4 --rewards goals")
+    assert table["parts"]["rewards"] == S
+    assert "is neither a number nor a name; did you mean 'port'?" in _with(shell, "named.csv", "port", "prot")
+    for line, words in {
+        "certify": "Usage",
+        "certify a --log plain.csv": "name the folder of a run, or a log",
+        "certify a --param x=1": "--param belongs to --log; a run has its own",
+        "certify --log plain.csv --param nmu=3": "an unknown table has num_states",
+        "certify --log nothing.csv": "there is no file nothing.csv",
+    }.items():
+        code, out, err = shell(line)
+        assert code == 2
+        assert words in out + err
+
+
+def _with(shell: Shell, name: str, old: str, new: str) -> str:
+    Path("other.csv").write_text(Path(name).read_text().replace(old, new, 1))
+    return shell("certify --log other.csv --kernels harbour.npz")[2]
+
+
+def test_an_unknown_name_is_answered_before_anything_else_is_asked_for(shell: Shell) -> None:
+    assert "did you mean 'river-swim'?" in shell("explore river-swin")[2]
+    assert "did you mean 'uniform'?" in shell("explore river-swim --explorer unifrom")[2]
+
+
+def test_costs_are_discounted_and_the_end_is_paid_for(shell: Shell, stored: Path) -> None:
+    run, end = hf.load(stored), np.array([0.0, 1, 2, 5])
+    np.savetxt("cost.csv", COST, delimiter=",")
+    np.savetxt("end.csv", end)
+    found = shell.json(f"plan {stored} --cost cost.csv --discount 0.9 --final end.csv")
+    own = run.plan(-COST, scale="rescale", discount=0.9, final=-end)
+    assert found["cost"] == pytest.approx(-own.value)
+    assert np.shape(found["policy"]) == (H, S)
+    assert 0 <= found["true_loss"] <= found["gap"] + 1e-9
+    code, _, err = shell(f"plan {stored} --cost cost.csv --discount 0.9 --compare end.csv")
+    assert code == 2
+    assert "--compare is for rewards without --discount and --final" in err
+    assert "discount is 2.0; it must be" in shell(f"plan {stored} --cost cost.csv --discount 2")[2]

@@ -1,0 +1,120 @@
+"""Names of states, actions and weights: given once, and then used wherever people read or type them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import HorizonfreeError
+from horizonfree.problems.gymnasium.from_env import from_gymnasium
+from horizonfree.report.facts import place
+from horizonfree.web.session import drawing
+
+CALM, STORM = np.eye(3)[:, None].repeat(2, 1), np.full((3, 2, 3), 1 / 3)
+NAMES = {"states": ["port", "bay", "sea"], "actions": ["wait", "sail"]}
+
+
+def harbour(**given: Any) -> hf.Problem:
+    return hf.Mixture.from_kernels(
+        {"calm": CALM, "storm": STORM}, horizon=2, **{"weights": [0.7, 0.3], **NAMES, **given}
+    )
+
+
+def test_names_are_those_that_were_given() -> None:
+    problem = harbour()
+    assert [problem.weight_name(i) for i in range(2)] == ["calm", "storm"]
+    assert [problem.state_name(s) for s in range(3)] == NAMES["states"]
+    assert [problem.action_name(a) for a in range(2)] == NAMES["actions"]
+    plain = hf.Mixture.from_kernels(np.stack([CALM, STORM]), horizon=2)
+    assert (plain.state_name(1), plain.action_name(0), plain.weight_name(1)) == (
+        "state 1",
+        "action 0",
+        "weight 1",
+    )
+
+
+def test_rewards_take_states_by_name() -> None:
+    problem = harbour()
+    for reward in (hf.goal, hf.occupancy):
+        np.testing.assert_array_equal(reward(problem, "sea"), reward(problem, 2))
+        np.testing.assert_array_equal(reward(problem, ["sea", 0]), reward(problem, [0, 2]))
+    assert problem.state_number("bay") == problem.state_number("1") == problem.state_number(1) == 1
+    with pytest.raises(HorizonfreeError, match="there is no state 'see'; did you mean 'sea'"):
+        hf.goal(problem, "see")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"states": ["a", "b"]}, "states has 2 names; there are 3 states"),
+        ({"states": ["a", "b", "a"]}, r"states\[2\] is 'a', that of state 0; every name"),
+        ({"actions": ["a", ""]}, r"actions\[1\] is '', empty; every name"),
+        ({"actions": "ab"}, "actions is 'ab'; it must be a list of names"),
+        ({"actions": [1, 2]}, r"actions is \[1, 2\]; it must be a list of names"),
+    ],
+)
+def test_names_that_do_not_tell_apart_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(HorizonfreeError, match=words):
+        harbour(**given)
+
+
+def test_a_kernel_that_is_wrong_is_named() -> None:
+    with pytest.raises(HorizonfreeError, match="base kernel 'storm': row"):
+        hf.Mixture.from_kernels({"calm": CALM, "storm": STORM / 2}, horizon=2)
+    with pytest.raises(HorizonfreeError, match="kernel 1 has no name"):
+        hf.Mixture.from_kernels({1: CALM}, horizon=2)
+    with pytest.raises(HorizonfreeError, match="is empty"):
+        hf.Mixture.from_kernels({}, horizon=2)
+
+
+def test_names_come_back_with_a_run(tmp_path: Path) -> None:
+    run = hf.explore(harbour(), "uniform", episodes=2, progress=False, out=tmp_path / "a")
+    back = hf.load(tmp_path / "a").problem
+    assert back.layout == run.problem.layout
+    assert run.plan(hf.goal(back, "sea"), start=1).certificate.words.endswith("from bay, in 2 steps")
+    assert place(back, 2) == "sea"
+    assert drawing(back)["names"] == NAMES["states"]
+    assert drawing(back)["actions"] == NAMES["actions"]
+
+
+def test_other_classes_have_names_too() -> None:
+    table = hf.Tabular.from_table(STORM, horizon=2, **NAMES)
+    assert table.state_name(2) == "sea"
+    drawn = hf.Tabular(3, 2, 2, start="unknown", **NAMES)
+    assert [drawn.state_name(s) for s in range(4)] == [*NAMES["states"], "before the start"]
+    linear = hf.LinearMDP.from_features(np.ones((3, 2, 1)), horizon=2, **NAMES)
+    assert linear.action_name(1) == "sail"
+    assert "weights" not in harbour().seen_as("tabular").layout
+
+
+@pytest.mark.parametrize("name", ["CliffWalking-v1", "FrozenLake-v1", "Taxi-v4"])
+def test_the_weight_called_as_intended_is_that_of_the_move_that_was_meant(name: str) -> None:
+    """Its kernel is the one of the environment that never slips; the sides are told apart by a move that turns."""
+    problem = from_gymnasium(name, 5)
+    names = problem.layout["weights"]
+    how = {"Taxi-v4": {"is_rainy": False}}.get(name, {"is_slippery": False})
+    sure = from_gymnasium(name, 5, **how)
+    np.testing.assert_array_equal(
+        problem.model.kernel(problem.model.parameter(np.eye(3)[names.index("as intended")], "w")).dense(),
+        sure.kernel().dense(),
+    )
+    right = problem.model.kernel(
+        problem.model.parameter(np.eye(3)[names.index("off to the right")], "w")
+    ).dense()
+    action = {x: a for a, x in enumerate(problem.layout["actions"])}
+    up, aside = ("north", "east") if name == "Taxi-v4" else ("up", "right")
+    free = 24 if name == "CliffWalking-v1" else 9 if name == "FrozenLake-v1" else 20 * 11
+    np.testing.assert_array_equal(right[free, action[up]], sure.kernel().dense()[free, action[aside]])
+
+
+def test_named_problems_name_their_weights() -> None:
+    named = {"zoned-grid": "zone 1, as intended", "river-swim": "forward", "inventory": "mean demand 1"}
+    for name, first in named.items():
+        problem = hf.make(name)
+        assert problem.weight_name(0) == first
+        assert len(problem.layout["weights"]) == len(problem.truth)
+    assert hf.make("inventory").state_name(4) == "stock 4"
+    lakes = from_gymnasium(["FrozenLake-v1", "FrozenLake8x8-v1"][:1], 5)
+    assert lakes.weight_name(0) == "FrozenLake-v1"

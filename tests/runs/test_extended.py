@@ -1,0 +1,103 @@
+"""Discounted rewards and a payment for the last state, against sums over all policies and all trajectories."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import HorizonfreeError
+from horizonfree.runs.extended import extended
+
+H, S, A = 2, 4, 2
+FINAL, GAMMA = np.array([0.0, 0.1, 0.2, 0.5]), 0.7
+REWARD = np.random.default_rng(1).uniform(0, 0.25, (S, A))
+
+
+@pytest.fixture(scope="module")
+def run() -> hf.Run:
+    """A line in which the last state can only be reached by the last step, so that nothing is known of it."""
+    s = np.arange(S)
+    on = np.stack([np.minimum(s + 1, S - 1), np.minimum(s + 2, S - 1)], axis=1)
+    kernels = np.eye(S)[np.stack([on, np.stack([s, s], axis=1)])]
+    kernels = {"goes": 0.5 * kernels[0] + 0.5 * kernels[1], "stays": kernels[1]}
+    problem = hf.Mixture.from_kernels(kernels, horizon=H, weights=[0.7, 0.3])
+    return hf.explore(problem, "uniform", episodes=40, progress=False)
+
+
+def worth(
+    P: np.ndarray, reward: np.ndarray, policy: np.ndarray, gamma: float, final: np.ndarray | None
+) -> float:
+    """sum_h gamma^(h-1) r + gamma^H f, averaged over trajectories, letter by letter."""
+    total = 0.0
+    for way in product(range(S), repeat=H):
+        s, chance, paid = 0, 1.0, 0.0
+        for h, to in enumerate(way):
+            a = policy[h, s]
+            paid += gamma**h * reward[s, a]
+            chance *= P[s, a, to]
+            s = to
+        total += chance * (paid + (0.0 if final is None else gamma**H * final[s]))
+    return total
+
+
+@pytest.mark.parametrize(("gamma", "final"), [(GAMMA, None), (GAMMA, FINAL)])
+def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(run: hf.Run, gamma: Any, final: Any) -> None:
+    """The truth lies outside the interval or beyond the gap with probability at most 1e-6, for any seed of the run."""
+    plan = run.plan(REWARD, discount=gamma, final=final, delta=1e-6)
+    P, truth = run.confidence(1e-6).kernel.dense(), run.problem.kernel().dense()
+    policies = [np.array(x).reshape(H, S) for x in product(range(A), repeat=H * S)]
+    assert plan.policy.shape == (H, S)
+    how = (gamma, final)
+    assert plan.value == pytest.approx(max(worth(P, REWARD, x, *how) for x in policies), abs=1e-9)
+    assert plan.value == pytest.approx(worth(P, REWARD, plan.policy, *how), abs=1e-9)
+    true = worth(truth, REWARD, plan.policy, *how)
+    best = max(worth(truth, REWARD, x, *how) for x in policies)
+    assert plan.value_low - 1e-9 <= true <= plan.value_high + 1e-9
+    assert best - true <= plan.gap + 1e-9
+    assert plan.gap < best
+    own = run.evaluate(REWARD, policies[37], discount=gamma, final=final)
+    assert own.value == pytest.approx(worth(P, REWARD, policies[37], *how), abs=1e-9)
+    view, table = extended(run.problem, REWARD, gamma, final)
+    longer = np.concatenate([plan.policy, plan.policy])[: len(table)]
+    assert hf.true_gap(view, table, longer) == pytest.approx(best - true, abs=1e-9)
+
+
+def test_costs_can_be_discounted_and_the_end_can_cost(run: hf.Run) -> None:
+    cheap = run.plan(-100 * REWARD, scale="rescale", discount=GAMMA, final=-100 * FINAL)
+    P = run.confidence().kernel.dense()
+    assert cheap.value == pytest.approx(worth(P, -100 * REWARD, cheap.policy, GAMMA, -100 * FINAL), abs=1e-7)
+    assert cheap.value_low <= cheap.value <= cheap.value_high
+
+
+def test_a_discount_says_what_an_end_that_never_comes_may_cost(run: hf.Run) -> None:
+    words = run.plan(REWARD, discount=GAMMA).certificate.words
+    tail = GAMMA**H / (1 - GAMMA) * np.ptp(REWARD)
+    said = float(words.split("without an end, at most ")[1].split()[0])
+    assert tail <= said <= 1.02 * tail
+    for reward, how in ((np.broadcast_to(REWARD, (H, S, A)), {}), (REWARD, {"final": FINAL})):
+        assert "without an end" not in run.plan(reward, discount=GAMMA, **how).certificate.words
+    assert "without an end" not in run.plan(REWARD, discount=1.0).certificate.words
+    assert run.plan(REWARD, discount=1.0).value == pytest.approx(run.plan(REWARD).value)
+    there = run.plan(REWARD, final=FINAL, start=0, horizon=H)  # the view of the tests before
+    assert there.certificate.words.endswith(", from state 0, in 2 steps")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"discount": 0}, "discount is 0; it must be a number above 0 and at most 1"),
+        ({"discount": 1.5}, "discount is 1.5; it must be"),
+        ({"discount": "x"}, "discount is 'x'; it must be"),
+        ({"discount": True}, "discount is True; it must be"),
+        ({"final": np.zeros(3)}, r"final has shape \(3,\); it must be \[S\]=\(4,\), one per state"),
+        ({"final": np.full(4, np.nan)}, "rewards must be finite"),
+        ({"final": 5 * np.ones(4)}, "the total reaches"),
+    ],
+)
+def test_what_is_no_discount_and_no_end_is_refused(how: dict[str, Any], words: str, run: hf.Run) -> None:
+    with pytest.raises(HorizonfreeError, match=words):
+        run.plan(REWARD, **how)
+    with pytest.raises(HorizonfreeError, match="give the reward itself, with the scale 'rescale'"):
+        run.plan(hf.rescale(run.problem, -REWARD), discount=0.5)

@@ -1,0 +1,89 @@
+"""What is printed of things: a few lines that say what they are; and what `dir` and a dot find in the library."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._shown import Shown
+from horizonfree.runs.plan import occupancy
+
+LEFT, RIGHT = np.zeros((2, 3, 2, 3))
+for s in range(3):
+    LEFT[s, :, max(s - 1, 0)] = RIGHT[s, :, min(s + 1, 2)] = 1.0
+NAMES: dict[str, Any] = {"states": ["port", "bay", "<sea>"], "actions": ["wait", "sail"]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> hf.Run:
+    problem = hf.Mixture.from_kernels(
+        {"back": LEFT, "on": RIGHT}, horizon=4, weights=[0.2, 0.8], name="harbour", **NAMES
+    )
+    folder = tmp_path_factory.mktemp("shown") / "a"
+    return hf.explore(problem, "uniform", episodes=20, progress=False, out=folder)
+
+
+def test_a_problem_says_what_it_is(run: hf.Run) -> None:
+    said = repr(run.problem).splitlines()
+    assert said[0] == "Problem harbour"
+    assert "  states   3: port, bay, <sea>" in said
+    assert "  episode  4 steps from port" in said
+    assert "  unknown  1 numbers, in the weights of back, on" in said
+    assert repr(hf.make("zoned-grid")).count("\n") == 5
+    assert "one of 2 states, drawn" in repr(hf.Tabular(3, 2, 2, start=[0.5, 0.5, 0]))
+
+
+def test_a_run_a_plan_and_a_certificate_say_what_they_are(run: hf.Run) -> None:
+    assert "20, explored by uniform, seed 0" in repr(run)
+    assert re.search(r"back: 0\.\d{3}, on: 0\.\d{3}", repr(run))
+    assert str(run.folder) in repr(run)
+    plan = run.plan(hf.goal(run.problem, "<sea>"))
+    said = repr(plan)
+    assert said.startswith("Plan for 4 steps from port\n")
+    assert re.search(r"value +0\.\d+, truly between .* with probability 0\.95", said)
+    assert plan.certificate.words in said
+    assert re.search(r"first +(wait|sail)", said)
+    assert plan.certificate.words in repr(plan.certificate)
+    assert repr(run.certificate()).startswith("Certificate\n")
+
+
+def test_a_notebook_gets_a_table_and_names_are_not_markup(run: hf.Run) -> None:
+    things: list[Shown] = [run, run.problem, run.certificate(), run.plan(hf.goal(run.problem, 2))]
+    for thing in things:
+        page = thing._repr_html_()
+        assert page.startswith("<table>")
+        assert page.count("<tr>") == len(thing.card().lines)
+    page = run.problem._repr_html_()
+    assert "&lt;sea&gt;" in page
+    assert "<sea>" not in page
+
+
+def test_a_plan_knows_where_it_spends_its_time(run: hf.Run) -> None:
+    """Against the sum over all trajectories, written out; a policy that draws its actions as well."""
+    P = run.confidence().kernel.dense()
+    rng = np.random.default_rng(0)
+    for policy in (rng.integers(2, size=(4, 3)), rng.dirichlet(np.ones(2), size=(4, 3))):
+        drawn = np.eye(2)[policy] if policy.ndim == 2 else policy
+        now, wanted = np.array([1.0, 0, 0]), []
+        for h in range(4):
+            wanted.append(now)
+            now = sum(now[s] * drawn[h, s, a] * P[s, a] for s in range(3) for a in range(2))
+        plan = run.evaluate(hf.goal(run.problem, 2), policy)
+        np.testing.assert_allclose(plan.occupancy, wanted, atol=1e-12)
+    with pytest.raises(hf.errors.ShapeError, match="does not know where it starts"):
+        occupancy(run.confidence().kernel, policy, None)
+
+
+def test_the_library_shows_its_names_and_its_rooms() -> None:
+    assert set(hf.__all__) <= set(dir(hf))
+    for room in ("planning", "report", "errors"):
+        assert getattr(hf, room) is import_module(f"horizonfree.{room}")
+        assert room in dir(hf)
+    with pytest.raises(AttributeError, match=r"no attribute 'reprot'; dir\(horizonfree\) lists"):
+        hf.reprot  # noqa: B018  # asking is the test
+    assert callable(hf.problems)
+    assert Path(hf.web.__file__).is_file()
