@@ -43,9 +43,10 @@ def mixture(seed=0, **sizes):
 
 
 def leaves(run):
-    """Every number of a run, under a name."""
+    """Every number of a run, under a name, but for the record of misspecification, which batches do not keep."""
     named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
-    return {jax.tree_util.keystr(where): np.asarray(x) for where, x in named} | dict(run.records)
+    found = {jax.tree_util.keystr(where): np.asarray(x) for where, x in named}
+    return {name: x for name, x in found.items() if ".record." not in name} | dict(run.records)
 
 
 def assert_same_bits(run, other):

@@ -9,6 +9,7 @@ from horizonfree._shown import Card, Shown
 
 FINEST = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
+SMALLEST = 1e-300  # a unit that can be divided by
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,13 +52,13 @@ def round_up(eps: float, finest: float = 0.0) -> float:
     """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
     if eps <= 0 or not math.isfinite(eps):
         return max(0.0, eps)
-    unit = max(finest, 10.0 ** (math.floor(math.log10(eps)) - 2))
+    unit = max(finest, SMALLEST, 10.0 ** (math.floor(math.log10(eps)) - 2))
     return math.ceil(eps / unit - ROUNDING) * unit
 
 
 def round_down(x: float) -> float:
     """A lower bound x > 0 to three digits, downwards."""
-    unit = 10.0 ** (math.floor(math.log10(x)) - 2)
+    unit = max(SMALLEST, 10.0 ** (math.floor(math.log10(x)) - 2))
     return math.floor(x / unit + ROUNDING) * unit
 
 

@@ -78,6 +78,8 @@ class Mixture:
         weights: Any = None,
         name: str = "noise",
         layout: Mapping[str, Any] | None = None,
+        states: Any = None,
+        actions: Any = None,
     ) -> Problem:
         """s' = f(s, a, noise): what each outcome of the noise does is known, how often it comes is not.
 
@@ -85,14 +87,16 @@ class Mixture:
         outcomes: n values, in a list, or a dictionary from names. models: laws on the outcomes, each [n], in a list or
         a dictionary from names; the noise is a mixture of them. Without, it may have any law on the outcomes.
         weights: the truth, optional: of the models, or of the outcomes. The noise is drawn anew at every step.
+        states, actions: their names, optional.
         """
         found = noise.noise_of(step, outcomes, models, num_states, num_actions)
         told: dict[str, Any] = {noise.AFTER: found.after, noise.OUTCOMES: found.outcomes}
         if models is not None:
             told |= {noise.LAWS: found.laws, noise.MODELS: found.law_names}
         settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "name": name}
+        settings |= {"layout": layout, "states": states, "actions": actions}
         called = found.outcomes if models is None else found.law_names
-        problem = Mixture.from_kernels(dict(zip(called, found.kernels())), layout=layout, **settings)
+        problem = Mixture.from_kernels(dict(zip(called, found.kernels())), **settings)
         return replace(problem, layout={**problem.layout, **told})
 
     @staticmethod

@@ -47,6 +47,8 @@ def from_simulators(
     seed: int = 0,
     name: str = "simulators",
     layout: Mapping[str, Any] | None = None,
+    states: Any = None,
+    actions: Any = None,
 ) -> Problem:
     """A mixture of simulators whose kernels are estimated; certificates pay for the error of the estimates.
 
@@ -59,6 +61,7 @@ def from_simulators(
     smoothing: how many samples are added to every row, spread evenly over the states that may follow, so that none of
         them is impossible. successors: [S, A, S], which states may follow, where that is known beforehand; else any.
     hull: False where weights outside the simplex are meant, as long as they make the estimates a kernel.
+    states, actions: their names, optional.
     """
     names, given = _listed(simulators)
     check_seed(seed)
@@ -72,7 +75,8 @@ def from_simulators(
     if start is None:
         start = start_of_envs(given, encode) if is_env(given[0]) else 0
     settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "hull": hull}
-    problem = Mixture.from_kernels(kernels, name=name, layout=layout, **settings)
+    settings |= {"name": name, "layout": layout, "states": states, "actions": actions}
+    problem = Mixture.from_kernels(dict(zip(names, kernels)), **settings)
     listed = (kernels > 0).any(0)
     sampling = Sampling(
         samples=np.where(is_end[:, None], 0, counts.sum(-1).min(0)),
@@ -149,6 +153,8 @@ def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
         names = [str(i) for i in range(len(given))]
     if not given:
         raise ShapeError("simulators is empty; give at least one")
+    if len(set(names)) < len(names):
+        raise ShapeError(f"simulators are called {', '.join(names)}; each needs a name of its own")
     if any(is_env(x) != is_env(given[0]) for x in given):
         raise ShapeError("some simulators are environments and some are not; give one kind")
     return names, given

@@ -65,6 +65,8 @@ def from_log(
     columns: what the columns are called in the source, {"episode": "id", ..}, where that is something else.
     budget: as for `from_episodes`; which episodes may be left out, and when they may break off, is said there.
     """
+    if not isinstance(problem, Problem | None):
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
     log = _arranged(_columns(source, _names(columns), _numbers_of(problem)))
     sizes = {"num_states": num_states, "num_actions": num_actions, "horizon": horizon}
     if problem is not None:

@@ -164,7 +164,7 @@ class Run(Printed):
         if rewards is not None:
             return of_family(self, rewards, self.confidence(delta, misspecification))
         if declared(misspecification) is not None or self.problem.sampling is not None:
-            if method != "uniform":
+            if not isinstance(method, str) or method != "uniform":
                 raise OptionError(
                     f"method is {shown(method)}; with misspecification=, or kernels from samples, it must be 'uniform'"
                 )
