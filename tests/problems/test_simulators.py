@@ -6,10 +6,13 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
+from horizonfree.report.history import moments
 
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
 P = RNG.dirichlet(np.ones(S), (2, S, A))
+SEEN = np.ones((S, A, 1), int)
+SEEN[1, 0] = 0  # a pair that no simulator was asked at
 
 
 def drawn(N: int, seed: int = 0) -> list[np.ndarray]:
@@ -109,6 +112,17 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
             ask()
 
 
+def test_nothing_calls_a_gap_certified_that_takes_estimates_for_exact(runs: dict) -> None:
+    """Neither the past in a report, which has no counts by blocks, nor the curves of a batch."""
+    run = runs[10**4]
+    assert [(x.episodes, x.eps) for x in moments(run, 0.05)] == [(1500, run.certificate().eps)]
+    known = hf.from_simulators(drawn(10**4), horizon=H, weights=[0.3, 0.7])
+    how = {"episodes": 20, "seeds": 1, "checkpoints": [20], "curves": ("eps", "gap")}
+    batch = hf.explore_many(known, "uniform", **how)
+    assert np.isnan(batch.curves["eps"]).all()
+    assert np.isfinite(batch.curves["gap"]).all()
+
+
 def test_weights_outside_the_simplex_widen_the_radii() -> None:
     inside = hf.from_simulators(drawn(10**4), horizon=H).sampling
     outside = hf.from_simulators(drawn(10**4), horizon=H, hull=False).sampling
@@ -190,6 +204,8 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
         (lambda: hf.from_simulators([np.zeros((2, 2), int)], horizon=3), r"shape \(2, 2\); counts are whole numbers"),
         (lambda: hf.from_simulators(drawn(9), horizon=3, smoothing=-1), "smoothing is -1"),
         (lambda: hf.from_simulators(drawn(9), horizon=3, successors=np.zeros((S, A, S))), "which successors says"),
+        (lambda: hf.from_simulators([x * SEEN for x in drawn(9)], horizon=3, successors=SEEN.repeat(S, 2)),
+            r"no state that may follow \(s=1, a=0\)"),
         (lambda: hf.from_simulators([lambda s, a, rng: 9], horizon=3), "num_states is None"),
         (lambda: hf.from_simulators([lambda s, a, rng: 9], num_states=2, num_actions=1, horizon=3), "is 9; it must"),
         (lambda: hf.from_simulators([lambda s, a: 0], num_states=2, num_actions=1, horizon=3), "fails: TypeError"),

@@ -40,7 +40,8 @@ def compare(
 
     "gap" is the most that plans in the maximum-likelihood model lose, over the rewards "be in g at the end" and "stay
     in g" of every state g; "own_gap" the same in the explorer's own estimate; "eps" the uniform certificate at
-    confidence 1 - delta; "seconds" the time of the whole batch of seeds, compilation included.
+    confidence 1 - delta, nan for kernels from samples; "seconds" the time of the whole batch of seeds, compilation
+    included.
 
     explorers: names, or a mapping from names of your choice to options; the explorer is the one of that name, or what
         "name" says: {"information": {}, "quick": {"name": "hf-ucrl-rfe++", "sweeps": 8}}.

@@ -94,8 +94,9 @@ def explore_many(
     over: one number of the explorer and its values, e.g. {"scale": [0.1, 1.0]}.
     checkpoints: numbers of episodes after which `curves` are computed: "gap" and "own_gap", the most that plans lose
         over `rewards` (by default, for every state, to be there at the end and to stay there), in the
-        maximum-likelihood model and in the explorer's own; "eps", the uniform certificate; "efficiency", K T / q;
-        "excess", above 0 if the truth is outside the likelihood set.
+        maximum-likelihood model and in the explorer's own; "eps", the uniform certificate, nan for kernels from
+        samples, whose error batches cannot certify; "efficiency", K T / q; "excess", above 0 if the truth is outside
+        the likelihood set.
     measure: a function of a run that gives numbers by name, asked of every member at every checkpoint; they join the
         curves. It is called on the host, for one member after the other.
     memory: bytes that a chunk of members may take on the device; by default half of what it has.
@@ -144,6 +145,8 @@ def explore_many(
             parts.append(arrays)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     records, found = under(joined, "records."), under(joined, "curves.")
+    if "eps" in found and any(x.sampling is not None for x in problems):
+        found["eps"] = np.full_like(found["eps"], np.nan)
     return Batch(cast, job.progress(joined), records, looks, found, delta)
 
 

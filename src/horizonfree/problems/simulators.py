@@ -183,6 +183,12 @@ def _may_follow(
     if wrong.size:
         i, s, a, to = wrong[0]
         raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors says cannot be")
+    nowhere = np.argwhere(~allowed.any(-1))
+    if nowhere.size:
+        s, a = nowhere[0]
+        raise KernelError(
+            f"successors lists no state that may follow (s={s}, a={a}); it must list at least one"
+        )
     return np.where(is_end[:, None, None], np.eye(S, dtype=bool)[:, None], allowed)
 
 

@@ -41,10 +41,15 @@ class GoalStates(NamedTuple):
 
 
 def moments(run: Run, delta: float) -> list[Moment]:
-    """The moments in the past that the evidence tells of, and the present."""
+    """The moments in the past that the evidence tells of, and the present.
+
+    The present alone where kernels were estimated from samples: what these leave open is certified from counts by
+    blocks, which the past has not.
+    """
     model, found = run.core.model, []
+    past = [] if run.problem.sampling is not None else model.earlier(run.evidence)
     rewards = None if run.problem.truth is None else inside(run.core.space, goals(run), axis=2)
-    for evidence in [*model.earlier(run.evidence), run.evidence]:
+    for evidence in [*past, run.evidence]:
         is_now = evidence is run.evidence
         confidence = run.confidence(delta) if is_now else certify.confidence(model, evidence, delta=delta)
         moment = Moment(

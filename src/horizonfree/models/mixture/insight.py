@@ -10,6 +10,7 @@ from horizonfree.models.interface import Intervals
 from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import predict
+from horizonfree.models.mixture.robust.confidence import RobustConfidence
 from horizonfree.models.mixture.valid import ValidSet, extent
 
 CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
@@ -56,21 +57,26 @@ def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
     return to_numpy(then)
 
 
-def doubts(space: Space, valid: ValidSet, confidence: MixtureConfidence) -> Float[np.ndarray, " S"]:
+def doubts(
+    space: Space, valid: ValidSet, confidence: MixtureConfidence | RobustConfidence
+) -> Float[np.ndarray, " S"]:
     """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
     width = np.append(np.asarray(confidence.ball.width) * np.asarray(valid.free), 0.0)
     most = width[np.asarray(valid.row_of)].max(axis=(1, 2))
     return np.where(space.reachable, most, np.nan)
 
 
-def mean_doubt(valid: ValidSet, confidence: MixtureConfidence) -> float:
+def mean_doubt(valid: ValidSet, confidence: MixtureConfidence | RobustConfidence) -> float:
     """How far an unknown transition probability may be from its estimate, on average over the distinct ones."""
     unknown = np.asarray(valid.free) & ~np.asarray(valid.virtual)
     return float(np.asarray(confidence.ball.width)[unknown].mean()) if unknown.any() else 0.0
 
 
 def intervals(
-    valid: ValidSet, confidence: MixtureConfidence, unit: float, weights: tuple[float, float]
+    valid: ValidSet,
+    confidence: MixtureConfidence | RobustConfidence,
+    unit: float,
+    weights: tuple[float, float],
 ) -> Intervals:
     """Theta with the shadow of the confidence ellipsoid on each axis, as far as some kernel has such an entry.
 

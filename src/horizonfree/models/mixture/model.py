@@ -266,15 +266,15 @@ class MixtureModel(Model):
         """At the starts of the bets."""
         return insight.earlier(self.valid, evidence)
 
-    def doubts(self, confidence: MixtureConfidence) -> Float[np.ndarray, " S"]:
+    def doubts(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
         """The largest half width of a row."""
         return insight.doubts(self.space, self.valid, confidence)
 
-    def mean_doubt(self, confidence: MixtureConfidence) -> float:
+    def mean_doubt(self, confidence: MixtureConfidence | RobustConfidence) -> float:
         """Over the distinct free rows."""
         return insight.mean_doubt(self.valid, confidence)
 
-    def intervals(self, confidence: MixtureConfidence) -> Intervals:
+    def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""
         weights = (0.0, 1.0) if self.is_hull else (-np.inf, np.inf)
         return insight.intervals(self.valid, confidence, self.unit, weights)

@@ -10,6 +10,7 @@ from horizonfree._x64 import scope, to_device
 from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
 from horizonfree.models import certify
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.robust.confidence import _by_theta
 from horizonfree.models.mixture.robust.reward import _error
 from horizonfree.models.mixture.robust.steps import steps_within
 from horizonfree.models.mixture.tangent import Values
@@ -158,6 +159,26 @@ def test_a_misspecification_of_nothing_gives_the_plain_numbers_to_the_bit(run):
     assert run.confidence(0.05, hf.Misspecification(kl=0.0)) is run.confidence(0.05)
 
 
+def test_rows_that_are_zero_for_every_parameter_cost_nothing():
+    """theta = (1, t, u) where u and -u are probabilities: sets call such rows 1, which must not become mass."""
+    S, A, H = 3, 2, 4
+    phi = np.zeros((S, A, S, 3))
+    phi[:, 0, :2], phi[:, 1, :2] = [[0.5, 0.25, 0], [0.5, -0.25, 0]], [[0.3, -0.2, 0], [0.7, 0.2, 0]]
+    phi[0, 0, [0, 2], 2], phi[1, 0, [0, 2], 2] = [-1, 1], [1, -1]
+    problem = hf.Mixture.from_features(phi, horizon=H, bound=3.0, theta=[1, 0.3, 0])
+    valid = problem.model.valid
+    z, p = 0.05 * valid.rows @ valid.basis * valid.free[:, None], valid.rows @ problem.truth
+    share = np.where(valid.free, np.linalg.norm(z, axis=1) / np.where(valid.free, p, 1), 0.0)
+
+    def lost(called):
+        ball = Ellipsoid(problem.truth, np.where(valid.positive, p, called), z, share, share, np.zeros(()))
+        return float(_by_theta(*to_device((problem.space, valid, ball)))[0])
+
+    assert not valid.positive.all()
+    with scope():
+        assert 0 < lost(1.0) == lost(0.0)
+
+
 def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     """The numbers themselves, before the curve is made of them; and the curve, and what it says of a target."""
     gaps = [float(run.confidence(0.05, zeta).eps) for zeta in np.geomspace(1e-4, 0.05, 10)]
@@ -217,7 +238,7 @@ def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
 
 
 def test_what_cannot_be_answered_is_refused_in_words(problem, run):
-    with pytest.raises(OptionError, match="method is 'direct'; with misspecification= it must be 'uniform'"):
+    with pytest.raises(OptionError, match="method is 'direct'; with misspecification=, or"):
         run.certificate(method="direct", misspecification=0.01)
     bare = hf.explore_many(problem, "uniform", episodes=5, seeds=1)[0]
     with pytest.raises(RunError, match="no counts by blocks"):

@@ -188,7 +188,8 @@ def confidence_within(
 @eqx.filter_jit
 def _by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> tuple[Array, Array, Array]:
     """What plans can lose for every theta of the ellipsoid; its tilts of the successors, and which these are."""
-    lost = largest_loss_in(space, valid, ball, compare(space, valid, ball))
+    inside = eqx.tree_at(lambda x: x.p, ball, jnp.where(valid.positive, ball.p, 0.0))
+    lost = largest_loss_in(space, valid, inside, compare(space, valid, inside))
     return jnp.fmin(lost, 1.0), tilts(space, valid, ball), successors(valid)
 
 
