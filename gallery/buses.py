@@ -7,8 +7,9 @@ drives in a month: +0, +1 or +2 bins, a replaced engine from bin 0. An episode i
 from typing import Any
 
 import numpy as np
+import readings
 from matplotlib.figure import Figure
-from shared import COLORS, HERE, between, figure, main, table, up
+from shared import COLORS, between, figure, main, table, up
 
 import horizonfree as hf
 
@@ -24,23 +25,20 @@ RULE = 40  # a rule of thumb: replace at 200,000 miles
 
 
 def buses() -> tuple[np.ndarray, np.ndarray]:
-    """Bins [37, 117] and actions [37, 116], in the order of the file."""
-    raw = np.loadtxt(HERE / "data" / "a530875.asc").reshape(-1, 128)
-    odometer = raw[:, 11:]
-    reset = np.zeros_like(odometer)  # where the odometer stood when the engine was last replaced
-    for replaced in (raw[:, [5]], raw[:, [8]]):
-        reset = np.where((replaced > 0) & (odometer >= replaced), replaced, reset)
-    bins = ((odometer - reset) // MILES).astype(int)
-    return bins, (np.diff(reset) > 0).astype(int)
+    """Bins [37, 117] and actions [37, 116] of the buses of 1975, in the order of the file."""
+    found = [bus for bus in readings.buses() if bus.group == "a530875"]
+    return np.stack([bus.bins for bus in found]), np.stack([bus.replaced for bus in found])
 
 
 def fleet(weights: Any = None) -> hf.Problem:
-    """Three known kernels, unknown weights."""
-    kernels, bins = np.zeros((3, BINS, 2, BINS)), np.arange(BINS)
-    for driven, kernel in enumerate(kernels):
-        kernel[bins, KEEP, np.minimum(bins + driven, BINS - 1)] = 1
-        kernel[:, REPLACE, driven] = 1
-    return hf.Mixture.from_kernels(kernels, horizon=MONTHS, weights=weights, name="buses")
+    """Known is what a month does to a bus that drives so far; how often it drives so far is not."""
+
+    def month(bin: int, action: int, driven: int) -> int:
+        return min((0 if action == REPLACE else bin) + driven, BINS - 1)
+
+    sizes = {"num_states": BINS, "num_actions": 2, "horizon": MONTHS}
+    driven = {"+0": 0, "+1": 1, "+2": 2}
+    return hf.Mixture.from_noise(month, driven, weights=weights, name="buses", **sizes)
 
 
 def cost_of(problem: hf.Problem, replacement: float, each: float, beyond: float) -> Any:

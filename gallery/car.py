@@ -2,7 +2,8 @@
 
 State: 24 x 16 cells of position and speed, and the flag. Action: push left, nothing, push right, for five frames. The
 class is all mixtures of four simulators, each a kernel counted from samples within the cells and blurred a little. The
-real car has numbers of its own and moves on the line, not on cells: it is not of the class, only near it.
+real car has numbers of its own and moves on the line, not on cells: it is not of the class, only near it. What the
+samples allow, whether the class is refuted, and what a declared misspecification costs is asked, too.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from shared import COLORS, between, figure, main, table, up
 
 import horizonfree as hf
 from horizonfree import planning
+from horizonfree.guarantees.alternatives import power
 
 LEFT, RIGHT, SPEED, FLAG = -1.2, 0.6, 0.07, 0.5  # of the track; Gymnasium's numbers
 SIMULATORS = [(gravity, force) for gravity in (0.002, 0.003) for force in (0.0008, 0.0012)]
@@ -23,6 +25,8 @@ CARS = {
     "weaker than any simulator": (0.0032, 0.0007),
 }
 FRAMES, H = 5, 41
+SAMPLES = 400  # of every cell, push and simulator
+TARGET = 0.1  # of the moves: 4.1
 
 
 def drive(
@@ -55,16 +59,16 @@ class Cells:
         j = np.clip(((v + SPEED) / (2 * SPEED) * self.up).astype(int), 0, self.up - 1)
         return np.where(x >= FLAG, self.flag, i * self.up + j)
 
-    def kernel(self, gravity: float, force: float, samples: int = 400) -> np.ndarray:
-        """Where a simulator leads from points drawn in every cell [S, 3, S]."""
-        rng, s = np.random.default_rng(0), np.arange(self.flag)[:, None]
-        found = np.zeros((self.flag + 1, 3, self.flag + 1))
-        found[self.flag, :, self.flag] = 1
+    def counts(self, gravity: float, force: float, seed: int = 0, samples: int = SAMPLES) -> np.ndarray:
+        """How often a simulator leads where from points drawn in every cell [S, 3, S]."""
+        rng, s = np.random.default_rng(seed), np.arange(self.flag)[:, None]
+        found = np.zeros((self.flag + 1, 3, self.flag + 1), int)
+        found[self.flag, :, self.flag] = samples
         for push in range(3):
             x = LEFT + (RIGHT - LEFT) * (s // self.up + rng.random((self.flag, samples))) / self.across
             v = -SPEED + 2 * SPEED * (s % self.up + rng.random((self.flag, samples))) / self.up
             to = self.of(*drive(x, v, np.asarray(push), gravity, force))
-            np.add.at(found, (np.repeat(s, samples), push, to.ravel()), 1 / samples)
+            np.add.at(found, (np.repeat(s, samples), push, to.ravel()), 1)
         return found
 
     def blur(self, kernel: np.ndarray) -> np.ndarray:
@@ -82,11 +86,23 @@ class Cells:
 
 def problem_on(cells: Cells, weights: Any = None) -> hf.Problem:
     """Mixtures of the simulators; two moves in a hundred are blurred, so that no neighbour is impossible."""
-    kernels = [cells.kernel(*numbers) for numbers in SIMULATORS]
+    kernels = [cells.counts(*numbers) / SAMPLES for numbers in SIMULATORS]
     blurred = cells.blur(np.mean(kernels, axis=0))
     start = int(cells.of(np.array(-0.5), np.array(0.0)))
     kernels = [0.98 * kernel + 0.02 * blurred for kernel in kernels]
     return hf.Mixture.from_kernels(kernels, horizon=H, start=start, weights=weights)
+
+
+def sampled(cells: Cells, start: int) -> dict[str, Any]:
+    """What the samples of the simulators allow before any ride, and with one's word for which cells may follow."""
+    counts = [cells.counts(*numbers) for numbers in SIMULATORS]
+    near = cells.blur(np.mean([cells.counts(*numbers, seed=1) for numbers in SIMULATORS], axis=0)) > 0
+    how: dict[str, Any] = {"horizon": H, "start": start, "smoothing": 0.5}
+    found = {
+        "any cell": hf.from_simulators(counts, **how),
+        "cells nearby": hf.from_simulators(counts, successors=near, **how),
+    }
+    return {name: problem.sampling.words() for name, problem in found.items()}
 
 
 def ride(cells: Cells, car: tuple[float, float], actions: Any, rides: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,15 +127,15 @@ def study(small: bool = False) -> dict[str, Any]:
     equal = problem_on(cells, np.full(4, 0.25)).kernel()
     blind = planning.optimal(equal, np.broadcast_to(reward, (H, *reward.shape))).policy
     found = {
-        name: {"blind": at_flag(cells, car, blind), "rows": tried(cells, problem, car, reward, looks)}
+        name: {"blind": at_flag(cells, car, blind), **tried(cells, problem, car, reward, looks, small)}
         for name, car in cars.items()
     }
     if not small:
         value = float(
             planning.optimal(equal, np.broadcast_to(reward, (H, *reward.shape))).V[0, problem.start]
         )
-        found = {"of the class": {"blind": value, "rows": control(cells, reward, looks)}, **found}
-    return {"looks": looks, "cars": found}
+        found = {"of the class": {"blind": value, **control(cells, reward, looks)}, **found}
+    return {"looks": looks, "sampled": sampled(cells, problem.start), "cars": found}
 
 
 def at_flag(cells: Cells, car: tuple[float, float], policy: np.ndarray) -> int:
@@ -129,8 +145,13 @@ def at_flag(cells: Cells, car: tuple[float, float], policy: np.ndarray) -> int:
 
 
 def tried(
-    cells: Cells, problem: hf.Problem, car: tuple[float, float], reward: np.ndarray, looks: list[int]
-) -> Any:
+    cells: Cells,
+    problem: hf.Problem,
+    car: tuple[float, float],
+    reward: np.ndarray,
+    looks: list[int],
+    small: bool,
+) -> dict[str, Any]:
     """One car: what is certified after so many rides, and what the plan then does on the car."""
     rng = np.random.default_rng(1)
     states, taken = ride(cells, car, lambda h, s: rng.integers(0, 3, len(s)), max(looks))
@@ -139,7 +160,21 @@ def tried(
         run = hf.from_episodes(problem, (states[:look], taken[:look]), budget=look)
         said, plan = certified(run, reward)
         found.append({**said, "driven": at_flag(cells, car, plan.policy)})
-    return found
+    last = {"check": checked(run)} if small else {"check": checked(run), "price": price(run, reward)}
+    return {"rows": found, **last}
+
+
+def checked(run: hf.Run) -> dict[str, Any]:
+    """Whether richer classes refute the class."""
+    check = run.check()
+    return {"refuted": check.is_refuted, "by": check.strongest.name, "log_e": check.strongest.log_e}
+
+
+def price(run: hf.Run, reward: np.ndarray) -> dict[str, Any]:
+    """What a declared misspecification costs, in moves, and what TARGET tolerates; None where the data refute it."""
+    found = run.robustness(target=TARGET, reward=reward / H)
+    gaps = [None if np.isnan(gap) else H * float(gap) for gap in found.gaps]
+    return {"zeta": found.zeta, "low": found.zeta_low, "zetas": found.zetas.tolist(), "gaps": gaps}
 
 
 def certified(run: hf.Run, reward: np.ndarray) -> tuple[dict[str, Any], hf.Plan]:
@@ -153,7 +188,7 @@ def certified(run: hf.Run, reward: np.ndarray) -> tuple[dict[str, Any], hf.Plan]
     }, plan
 
 
-def control(cells: Cells, reward: np.ndarray, looks: list[int]) -> Any:
+def control(cells: Cells, reward: np.ndarray, looks: list[int]) -> dict[str, Any]:
     """A car that is of the class, an equal mixture of the simulators on cells: there the numbers must be right."""
     truth, found = problem_on(cells, np.full(4, 0.25)), []
     random = np.full((H, cells.flag + 1, 3), 1 / 3)
@@ -163,25 +198,47 @@ def control(cells: Cells, reward: np.ndarray, looks: list[int]) -> Any:
         table = np.broadcast_to(reward, (H, *reward.shape))
         value = planning.evaluate(truth.kernel(), table, plan.policy)[0, truth.start]
         found.append({**said, "driven": float(value)})
-    return found
+    return {"rows": found, "check": checked(run), "price": price(run, reward)}
 
 
 def words(found: dict[str, Any]) -> str:
-    """The table of the page."""
+    """The tables of the page."""
     rows = [
         [name, str(look), up(x["gap"]), between(x["low"], x["high"]), f"{x['driven']:.4g}", inside(x),
          "yes" if x["rejected"] else "no"]
         for name, one in found["cars"].items() for look, x in zip(found["looks"], one["rows"])
     ]  # fmt: skip
-    titles = ["car", "rides", "loses at most", "promised", "truly", "kept", "class rejected"]
+    titles = ["car", "rides", "loses at most", "promised", "truly", "kept", "rejected"]
     blind = [f"{one['blind']:.4g} ({name})" for name, one in found["cars"].items()]
     return "\n\n".join(
         [
-            "Moves at the flag, of 41, for the plan made after so many random rides:",
+            "Before any ride, of the simulators' samples, where any cell may follow:",
+            f"> {found['sampled']['any cell']}",
+            "and where we give our word that only cells nearby do:",
+            f"> {found['sampled']['cells nearby']}",
+            "Moves at the flag, of 41, for the plan made after so many random rides, the kernels taken for exact:",
             table(titles, rows),
             "A plan for an equal mixture of the simulators, made without any ride: " + ", ".join(blind) + ".",
+            f"What richer classes say of the class after {found['looks'][-1]} rides, how far the laws must be from it, "
+            f"and which misspecification a loss of {TARGET * H:.1f} moves tolerates:",
+            verdicts(found),
         ]
     )
+
+
+def verdicts(found: dict[str, Any]) -> str:
+    """Is the class refuted, and what does it cost that it is wrong."""
+    rows = []
+    for name, one in found["cars"].items():
+        check, cost = one["check"], one["price"]
+        by = f"{check['by']}, {power(check['log_e'])}"
+        zeta = "none" if cost["zeta"] is None else f"{np.floor(1e4 * cost['zeta']) / 1e4:g}"
+        low = f"{np.floor(1e3 * cost['low']) / 1e3:g}"
+        priced = [(z, gap) for z, gap in zip(cost["zetas"], cost["gaps"]) if gap is not None and z > 0]
+        least = f"{up(priced[0][1])} within {priced[0][0]:g}"
+        rows.append([name, "yes" if check["refuted"] else "no", by, low, zeta, least])
+    titles = ["car", "refuted", "strongest e-value", "no parameter is closer than", "tolerated"]
+    return table([*titles, "loses at most"], rows)
 
 
 def inside(x: dict[str, Any]) -> str:
@@ -190,9 +247,9 @@ def inside(x: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any]) -> Figure:
-    """What was promised after 20, 80, 160 rides, and what the cars did."""
-    fig, axes = figure(len(found["cars"]), 2.8)
-    fig.set_size_inches(9, 2.8)
+    """What was promised after 20, 80, 160 rides, and what the cars did; what a misspecification costs."""
+    fig, axes = figure(len(found["cars"]) + 1, 2.8)
+    fig.set_size_inches(11.5, 2.8)
     for color, axis, (name, one) in zip(COLORS, axes, found["cars"].items()):
         places = np.arange(len(found["looks"]))
         low, high, driven = (np.array([x[key] for x in one["rows"]]) for key in ("low", "high", "driven"))
@@ -200,9 +257,15 @@ def draw(found: dict[str, Any]) -> Figure:
         axis.plot(places, driven, "kx", label="truly")
         axis.set_xticks(places, [str(look) for look in found["looks"]])
         axis.set(xlabel="rides", ylim=(0, 24), xlim=(-0.6, len(places) - 0.4), title=name)
-        axis.title.set_fontsize(8)
+        cost = one["price"]
+        axes[-1].plot(cost["zetas"], np.array(cost["gaps"], float), ".-", color=color)
     axes[0].set(ylabel="moves at the flag")
     axes[0].legend(fontsize=7, frameon=False, loc="lower left")
+    axes[-1].set(xlabel="misspecification", ylabel="moves lost at most", title="its price", ylim=(0, 41))
+    axes[-1].set_xscale("symlog", linthresh=1e-4)
+    axes[-1].set_xticks([0, 1e-4, 1e-2], ["0", ".0001", ".01"])
+    for axis in axes:
+        axis.title.set_fontsize(8)
     return fig
 
 

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 NAMES = ["buses", "gambler", "shop", "car"]
+ORDERED = "real days, in order"
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def study(request, monkeypatch):
     """The script, as a module."""
     monkeypatch.syspath_prepend(str(ROOT / "gallery"))
     yield importlib.import_module(request.param)
-    for name in ("shared", request.param):
+    for name in ("shared", "readings", request.param):
         sys.modules.pop(name, None)
 
 
@@ -63,9 +64,20 @@ def test_the_sayings_of_the_pages_follow_from_what_is_stored(monkeypatch):
     assert max(x["percent"] for x in found["buses"]["costs"].values()) < 0.5
     games = found["gambler"]["looks"].index(30)
     assert found["gambler"]["coins"]["0.4"]["looks"][games]["gap"] < 1e-4
-    real = [x for x in found["shop"]["rows"] if x["world"] == "real days"]
-    assert all(x["rejected"] == 0 for x in found["shop"]["rows"])
+    shop, weeks = found["shop"], found["shop"]["looks"]
+    real = [x for x in shop["rows"] if x["world"] == "real days, drawn"]
+    assert all(x["rejected"] == 0 for x in shop["rows"])
     assert all((x["exceeded"] > 0) == (x["class"] == "two Poissons") for x in real)
+    assert all(x["refuted"] == 20 for x in real if x["class"] == "two Poissons" and x["weeks"] > 65)
+    assert all(x["refuted"] == 0 for x in shop["rows"] if x not in real or x["class"] == "any law")
+    drawn, inside, ordered = (shop["checks"][x] for x in ("real days, drawn", "inside the class", ORDERED))
+    assert (drawn[0]["refuted"], 10 < drawn[-1]["refuted"]) == (0, True)
+    assert not any(x["refuted"] for x in inside)
+    assert ordered[weeks.index(52)]["refuted"] == 20
+    assert ordered[-1]["by"] == "a change in time"
+    assert shop["any law, in order"][0]["refuted"] == 0
+    assert 0 < shop["price"]["low"] < shop["price"]["distance"] <= shop["price"]["zetas"][-1]
+    assert shop["price"]["gaps"][-1] > 0.9 * shop["rows"][0]["best"]
     cars = found["car"]["cars"]
     assert all(x["low"] <= x["driven"] <= x["high"] for x in cars["of the class"]["rows"])
     assert not any(x["low"] <= x["driven"] <= x["high"] for x in cars["weaker than any simulator"]["rows"])

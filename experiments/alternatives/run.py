@@ -6,8 +6,8 @@ One line per log and number of weeks, written to results/rows.jsonl as it comes.
 """
 
 import argparse
-import csv
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +20,12 @@ from horizonfree.guarantees.alternatives import Check
 from horizonfree.runs.recipes import versions
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "gallery"))
+import readings
+
 MOST = 32  # in stock, and asked for in a day
 LAWS = {"slow": 5.0, "busy": 11.0}  # orders a day, of the two Poisson laws that are mixed
 WEEKS = (32, 64, 96, 128)
-
-
-def orders() -> np.ndarray:
-    """Orders of each day."""
-    with (HERE / "data" / "orders.csv").open() as file:
-        return np.array([int(row["orders"]) for row in csv.DictReader(file)])
 
 
 def shop() -> hf.Problem:
@@ -62,18 +59,9 @@ def buses() -> tuple[hf.Problem, tuple[list[np.ndarray], list[np.ndarray]], list
 
     how = {"num_states": 100, "num_actions": 2, "horizon": 126, "start": np.full(100, 0.01)}
     problem = hf.Mixture.from_noise(month, {"+0": 0, "+1": 1, "+2": 2}, name="buses", **how)
-    states, actions, groups = [], [], []
-    with (HERE / "data" / "buses.csv").open() as file:
-        for row in csv.DictReader(file):
-            more = np.array(["abc".find(x) if x.isalpha() else int(x) for x in row["months"]])
-            replaced = np.array([int(x.isalpha()) for x in row["months"]])
-            s = [int(row["first"])]
-            for a, w in zip(replaced, more):
-                s.append(month(s[-1], int(a), int(w)))
-            states.append(np.array(s))
-            actions.append(replaced)
-            groups.append(row["group"])
-    return problem, (states, actions), groups
+    listed = readings.buses()
+    log = [bus.bins for bus in listed], [bus.replaced for bus in listed]
+    return problem, log, [bus.group for bus in listed]
 
 
 def demands(seed: int, real: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -99,7 +87,7 @@ def told(check: Check) -> dict:
 
 def rows(seeds: int) -> Iterator[dict]:
     """All of them."""
-    real, problem = orders(), shop()
+    real, problem = readings.orders(), shop()
     ordered = hf.from_episodes(problem, weeks(real, np.random.default_rng(0)))
     yield {"world": "real days, in order", "seed": 0, **told(ordered.check())}
     for seed in range(seeds):
