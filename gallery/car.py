@@ -257,13 +257,12 @@ def draw(found: dict[str, Any]) -> Figure:
         axis.plot(places, driven, "kx", label="truly")
         axis.set_xticks(places, [str(look) for look in found["looks"]])
         axis.set(xlabel="rides", ylim=(0, 24), xlim=(-0.6, len(places) - 0.4), title=name)
-        cost = one["price"]
-        axes[-1].plot(cost["zetas"], np.array(cost["gaps"], float), ".-", color=color)
+        axes[-1].plot(one["price"]["zetas"][1:], np.array(one["price"]["gaps"][1:], float), ".-", color=color)
     axes[0].set(ylabel="moves at the flag")
     axes[0].legend(fontsize=7, frameon=False, loc="lower left")
     axes[-1].set(xlabel="misspecification", ylabel="moves lost at most", title="its price", ylim=(0, 41))
-    axes[-1].set_xscale("symlog", linthresh=1e-4)
-    axes[-1].set_xticks([0, 1e-4, 1e-2], ["0", ".0001", ".01"])
+    axes[-1].set(xscale="log", xlim=(7e-5, 0.15))
+    axes[-1].set_xticks([1e-4, 1e-3, 1e-2, 1e-1], [".0001", ".001", ".01", ".1"])
     for axis in axes:
         axis.title.set_fontsize(8)
     return fig

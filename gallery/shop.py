@@ -204,13 +204,15 @@ def draw(found: dict[str, Any]) -> Figure:
     left.set(
         xscale="log", yscale="log", xlabel="weeks seen", ylabel="loss (0.001: at most that)", ylim=(5e-4, 900)
     )
+    left.set_xticks(weeks, [str(week) for week in weeks])
+    left.minorticks_off()
     left.legend(fontsize=7, frameon=False)
     for color, (world, looks) in zip(COLORS, found["checks"].items()):
         evidence = [x["log_e"] / math.log(10) for x in looks]
         right.plot(found["looks"], evidence, "o-", ms=4, color=color, label=world)
     right.axhline(math.log10(20), color="black", lw=0.8, ls="--")
     right.text(found["looks"][0], math.log10(20) + 0.1, "refuted above", fontsize=8)
-    right.set(xlabel="weeks seen", ylabel="e-value against two Poissons, power of 10")
+    right.set(xlabel="weeks seen", ylabel="against two Poissons: e-value, as 10^...")
     right.set_xticks(found["looks"])
     right.legend(fontsize=7, frameon=False)
     return fig

@@ -56,12 +56,21 @@ def test_the_page_shows_what_is_stored(study):
 
 
 def test_the_sayings_of_the_pages_follow_from_what_is_stored(monkeypatch):
-    """What stands in sentences, not in tables: no promise of the buses fails, those of the wrong classes do."""
+    """What stands in sentences, not in tables: promises hold inside the class, and wrong classes are found out."""
     monkeypatch.syspath_prepend(str(ROOT / "gallery"))
     shared = importlib.import_module("shared")
     found = {name: shared.stored(name)["full"] for name in NAMES}
     assert found["buses"]["check"]["failed"] == 0
     assert max(x["percent"] for x in found["buses"]["costs"].values()) < 0.5
+    buses = found["buses"]
+    assert buses["alternatives"]["refuted"]
+    assert all(x["plan"] <= x["best"] + 1e-9 and x["plan"] < x["rule"] for x in buses["replayed"].values())
+    above = [name for name, x in buses["costs"].items() if x["high"] < buses["replayed"][name]["plan"]]
+    assert above == [list(buses["costs"])[0], list(buses["costs"])[3]]
+    assert buses["driven"]["first"] > buses["driven"]["second"]
+    shares = [buses["price"][name] / x["cost"] for name, x in buses["costs"].items()]
+    assert shares[0] < 1e-4
+    assert 0.08 < min(shares[1:]) < max(shares) < 0.2
     games = found["gambler"]["looks"].index(30)
     assert found["gambler"]["coins"]["0.4"]["looks"][games]["gap"] < 1e-4
     shop, weeks = found["shop"], found["shop"]["looks"]
@@ -81,3 +90,9 @@ def test_the_sayings_of_the_pages_follow_from_what_is_stored(monkeypatch):
     cars = found["car"]["cars"]
     assert all(x["low"] <= x["driven"] <= x["high"] for x in cars["of the class"]["rows"])
     assert not any(x["low"] <= x["driven"] <= x["high"] for x in cars["weaker than any simulator"]["rows"])
+    assert [name for name, x in cars.items() if x["check"]["refuted"]] == list(cars)[1:3]
+    control, *others = (x["price"] for x in cars.values())
+    assert 0.0015 <= control["zeta"] < 0.0016
+    assert control["low"] == 0
+    assert all(x["zeta"] is None and x["low"] > 0 for x in others)
+    assert min(gap for x in others for gap in x["gaps"] if gap is not None) > 30
