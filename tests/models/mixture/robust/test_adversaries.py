@@ -25,21 +25,21 @@ class Counts(NamedTuple):
     rows: int
     spaces: int
     plain: int  # outside the bets' set without a price
-    inside: int
-    lost: int  # outside the ellipsoid, though in all sets
+    inside: int  # in all sets, of the runs that are certified
+    lost: int  # of these outside the ellipsoid
     plans: int
     exceeded: int
     ratio: float  # the largest share of a certified gap that is lost
     low: int  # zeta_low above zeta
 
 
-def counted(problem, name, zeta, runs):
-    """Runs against one adversary, judged at their end and, for the three sets, after every block."""
+def counted(problem, name, zeta, runs, judged):
+    """Runs against one adversary: the three sets of all of them, and what is certified at the end of the first few."""
     known = adv.truth(problem)
     history, predicted = adv.explored(problem, adv.ADVERSARIES[name], zeta, EPISODES, range(runs))
     out, plain, inside, lost, low, ratios = np.zeros(3, int), 0, 0, 0, 0, []
     for i in range(runs):
-        mine = [small.pick(x, i) for x in history]
+        mine = [small.pick(x, i) for x in history[::-4]][::-1]
         left = [
             adv.leaves_bets(known, mine[-1], predicted[i], zeta, DELTA),
             adv.leaves_rows(known, mine, zeta, DELTA),
@@ -47,11 +47,11 @@ def counted(problem, name, zeta, runs):
         ]
         out += left
         plain += adv.leaves_bets(known, mine[-1], predicted[i], 0.0, DELTA)
-        found = certify.within(problem.model, mine[-1], delta=DELTA, declared=hf.Misspecification(tv=zeta))
-        low += float(found.zeta_low) > zeta
-        if any(left):
+        low += sets.zeta_low(problem.model.valid, mine[-1], DELTA) > zeta
+        if any(left) or inside == judged:
             continue
         inside += 1
+        found = certify.within(problem.model, mine[-1], delta=DELTA, declared=hf.Misspecification(tv=zeta))
         lost += bool(found.is_refuted) or not is_inside(found.ball, known.p)
         ratios += losses(problem, found, zeta)
     exceeded = sum(x > 1 + 1e-9 for x in ratios)
@@ -100,14 +100,15 @@ def problem():
 
 @pytest.mark.parametrize("name", ["flip", "tilt", "push"])
 def test_theta_star_is_in_the_sets_whatever_the_adversary(problem, name):
-    """And without the price the same data exclude it in most runs, so that the test has teeth.
+    """And without the price the same data exclude it, so that the test has teeth.
 
-    The plain set keeps theta_star with probability below 0.03 here (docs/robust.md): 6 of 12 would be below 1e-6.
+    The plain set lost theta_star in 372, 400 and 399 of 400 other runs; with probability 0.9 it would do so in 38 of
+    60 or fewer with probability below 1e-7.
     """
-    found = counted(problem, name, 0.1, 12)
+    found = counted(problem, name, 0.1, 60, 4)
     check(found)
     assert found.ratio > 0.05  # the certificates say something
-    assert found.plain > 6
+    assert found.plain > 38
 
 
 def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
@@ -140,6 +141,6 @@ def test_the_smallest_radius_that_is_not_refuted_is_never_above_the_true_one(pro
 @pytest.mark.parametrize("of", ["dense", "corner", "slips"])
 def test_theta_star_is_in_the_sets_of_many_runs(of, name, zeta):
     """The counts are printed: `pytest -m slow -s` shows those of docs/robust.md."""
-    found = counted(small.PROBLEMS[of](), name, zeta, 10)
+    found = counted(small.PROBLEMS[of](), name, zeta, 60, 6)
     print(f"\n{of} {name} {zeta:g} {tuple(found)}")
     check(found)
