@@ -23,9 +23,10 @@ def load(path: Path) -> list[dict]:
 
 
 def groups(rows: list[dict]) -> dict[tuple, list[dict]]:
-    """The rows of each problem, number of episodes and zeta."""
+    """The rows of each problem, number of episodes and zeta, in this order."""
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
     found: dict[tuple, list[dict]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda x: (problems.index(x["problem"]), x["episodes"], x["zeta"])):
         found.setdefault((row["problem"], row["episodes"], row["zeta"]), []).append(row)
     return found
 

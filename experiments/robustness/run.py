@@ -1,15 +1,18 @@
 """Rows of the robustness experiment: systems outside their class, certificates within a declared misspecification.
 
-    python experiments/robustness/run.py [--problems zoned,queue] [--seeds 3]
+    python experiments/robustness/run.py [--problems zoned,queue] [--adversaries bias,tilt]
 
 Each run explores a system whose laws are within zeta of one parameter, made by an adversary: `bias` moves zeta from the
 likeliest to the least likely successor of every pair, `flip` does so for half of the episodes and the opposite then,
-`random` moves it between two successors drawn for every pair. README.md says what the rows mean.
+`random` moves it between two successors drawn for every pair, `tilt` sees everything: before each block of episodes it
+takes the laws under which the bets of Theorem R1 win most. Rows of other problems and adversaries are kept. README.md
+says what the rows mean.
 """
 
 import argparse
 import json
 import time
+from itertools import pairwise, product
 from pathlib import Path
 
 import equinox as eqx
@@ -25,6 +28,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
+from horizonfree.models.mixture.record import STARTS, predictors
 from horizonfree.planning.backward import best_plan
 from horizonfree.runs.recipes import versions
 
@@ -39,8 +43,8 @@ PROBLEMS = {
     "inventory": (lambda: hf.make("inventory"), (10_000,)),
     "larger": (lambda: hf.make("random-mixture", states=40, actions=3, dim=6, horizon=15, seed=5), (10_000,)),
 }
-ADVERSARIES = ("bias", "flip", "random")  # of the first, second and third seed, and so on
-_block = eqx.filter_jit(simulate_block)
+SEEDS = {"bias": 100, "flip": 101, "random": 102, "tilt": 103}  # of the adversaries
+_block, _predictors = eqx.filter_jit(simulate_block), eqx.filter_jit(predictors)
 
 
 def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, sign: int = 1) -> Kernel:
@@ -58,38 +62,51 @@ def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, s
     return Kernel(kernel.succ, leaf(P), kernel.is_dense)
 
 
-def systems(kernel: Kernel, zeta: float, adversary: str, seed: int) -> list[Kernel]:
-    """What rules the first and the second half of the episodes."""
-    if adversary == "random":
-        return [moved(kernel, zeta, np.random.default_rng(seed))] * 2
-    return [moved(kernel, zeta), moved(kernel, zeta, sign=-1 if adversary == "flip" else 1)]
+def best_laws(P: np.ndarray, f: np.ndarray, zeta: float) -> np.ndarray:
+    """The laws within zeta of P [S, A, n], on its successors, with the largest mean of f [S, A, n]."""
+    best = np.where(P > 0, f, -np.inf).argmax(-1)[..., None]
+    order = np.argsort(np.where(P > 0, f, np.inf), axis=-1)
+    mass = np.take_along_axis(P, order, -1)
+    taken = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
+    Q = np.zeros_like(P)
+    np.put_along_axis(Q, order, mass - taken, -1)
+    np.put_along_axis(Q, best, np.take_along_axis(Q, best, -1) + taken.sum(-1, keepdims=True), -1)
+    return Q
 
 
-def explored(problem: hf.Problem, kernels: list[Kernel], episodes: int, seed: int) -> hf.Run:
-    """A run of `information`, budget declared, in these systems one after the other."""
+def tilted(problem: hf.Problem, rows: np.ndarray, block: int, zeta: float) -> Kernel:
+    """The laws with the largest mean of P_t/P, for the predictor of a block of episodes after these counts."""
+    theta = np.asarray(_predictors(*to_device((problem.model.valid, rows))))[block]
+    kernel, P = problem.kernel(), np.asarray(problem.kernel().prob)
+    rho = np.asarray(problem.model.kernel(theta).prob) / np.where(P > 0, P, 1.0)
+    return Kernel(kernel.succ, leaf(best_laws(P, rho, zeta)), kernel.is_dense)
+
+
+def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
+    """A run of `information`, budget declared, in the systems of an adversary one after the other."""
+    seed = SEEDS[adversary]
+    starts = STARTS[STARTS < episodes] if adversary == "tilt" else [0, episodes // 2]
+    rng = np.random.default_rng(seed) if adversary == "random" else None
+    fixed = moved(problem.kernel(), zeta, rng)
     with scope():
         model, explorer = to_device(problem.model), make_explorer("information")
         nothing = model.recorded(model.nothing(ladder(episodes, model.burn_in)))
         progress, key = begin(explorer, model, nothing), jax.random.key(seed)
-        for kernel in kernels:
-            sampler, left = Sampler.of(to_device(kernel)), episodes // len(kernels)
-            while left:
-                count = min(left, BLOCK)
-                progress, _ = _block(explorer, model, sampler, None, key, progress, jnp.int32(count), BLOCK)
-                left -= count
+        for i, (first, last) in enumerate(pairwise([*starts, episodes])):
+            kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
+            if adversary == "tilt":
+                kernel = tilted(problem, np.asarray(progress.evidence.record.rows), i, zeta)
+            sampler = Sampler.of(to_device(kernel))
+            for done in range(first, last, BLOCK):
+                count = jnp.int32(min(last - done, BLOCK))
+                progress, _ = _block(explorer, model, sampler, None, key, progress, count, BLOCK)
         return hf.Run(problem, explorer, seed, to_numpy(progress), {}, is_simulated=False)
 
 
 def best_means(kernel: Kernel, f: np.ndarray, zeta: float) -> np.ndarray:
     """max of Q f over laws within zeta of each pair's, on its successors."""
-    P = np.asarray(kernel.prob)
-    at = np.where(P > 0, f[np.asarray(kernel.succ)], -np.inf)
-    most = at.max(-1, keepdims=True)
-    order = np.argsort(np.where(P > 0, at, np.inf), axis=-1)
-    mass, value = np.take_along_axis(P, order, -1), np.take_along_axis(np.where(P > 0, at, 0.0), order, -1)
-    before = np.cumsum(mass, -1) - mass
-    taken = np.clip(zeta - before, 0.0, mass)
-    return (P * np.where(P > 0, at, 0.0)).sum(-1) + (taken * (most - value)).sum(-1)
+    at = f[np.asarray(kernel.succ)]
+    return (best_laws(np.asarray(kernel.prob), at, zeta) * at).sum(-1)
 
 
 def history_gap(kernel: Kernel, reward: np.ndarray, policy: np.ndarray, zeta: float, start: int) -> float:
@@ -152,24 +169,25 @@ def judged(run: hf.Run, zeta: float) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--problems", default=",".join(PROBLEMS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--adversaries", default=",".join(SEEDS))
     given = parser.parse_args()
+    names, adversaries = given.problems.split(","), given.adversaries.split(",")
     out = HERE / "results" / "rows.jsonl"
+    lines = out.read_text().splitlines() if out.exists() else []
+    kept = [
+        x for x in lines if (y := json.loads(x))["problem"] not in names or y["adversary"] not in adversaries
+    ]
     with out.open("w") as file:
-        for name in given.problems.split(","):
+        file.writelines(x + "\n" for x in kept)
+        for name in names:
             make, budgets = PROBLEMS[name]
             problem = make()
-            for episodes in budgets:
-                for zeta in ZETAS:
-                    for i in range(given.seeds):
-                        adversary, seed = ADVERSARIES[i % len(ADVERSARIES)], 100 + i
-                        run = explored(
-                            problem, systems(problem.kernel(), zeta, adversary, seed), episodes, seed
-                        )
-                        row = {"problem": name, "episodes": episodes, "zeta": zeta, "adversary": adversary}
-                        row |= {"seed": seed, **judged(run, zeta), "versions": versions()}
-                        file.write(json.dumps(row) + "\n")
-                        file.flush()
+            for episodes, zeta, adversary in product(budgets, ZETAS, adversaries):
+                run = explored(problem, zeta, adversary, episodes)
+                row = {"problem": name, "episodes": episodes, "zeta": zeta, "adversary": adversary}
+                row |= {"seed": SEEDS[adversary], **judged(run, zeta), "versions": versions()}
+                file.write(json.dumps(row) + "\n")
+                file.flush()
 
 
 if __name__ == "__main__":
