@@ -38,7 +38,7 @@ def test_the_probability_is_never_said_to_be_one():
 
 
 def test_words_follow_the_units_of_the_reward_and_eps_does_not():
-    certificate = Certificate(0.5, 0.1, "uniform", "", {})
+    certificate = Certificate(0.5, 0.1, "uniform", "at most 0.5 is lost, with probability 0.9", {})
     scaled = in_units(certificate, 40.0)
     assert scaled.words == "at most 20 is lost, with probability 0.9"
     assert scaled.eps == 0.5

@@ -1,8 +1,10 @@
 """Runs whose first state is drawn: explored by everyone, planned, certified, stored, and many at once."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -148,6 +150,13 @@ def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> 
     assert 0 <= relaxed < 1
 
 
+def without_record(run: hf.Run) -> hf.Run:
+    """As batches keep it: without what only misspecification asks for."""
+    if getattr(run.evidence, "record", None) is None:
+        return run
+    return dataclasses.replace(run, progress=eqx.tree_at(lambda x: x.evidence.record, run.progress, None))
+
+
 @pytest.mark.parametrize("is_wide", [False, True])
 @pytest.mark.parametrize("name", ["information", "uniform", "hf-ucrl-rfe++"])
 def test_many_at_once_have_the_numbers_that_each_has_alone(
@@ -164,7 +173,7 @@ def test_many_at_once_have_the_numbers_that_each_has_alone(
     for run in batch:
         alone = hf.explore(drawn(), name, episodes=K, seed=run.seed, **options(name))
         if not is_wide:
-            assert_same(run, alone)
+            assert_same(run, without_record(alone))
         np.testing.assert_array_equal(run.evidence.counts, alone.evidence.counts)
         for column in alone.records:
             np.testing.assert_allclose(run.records[column], alone.records[column], rtol=1e-9, atol=1e-9)

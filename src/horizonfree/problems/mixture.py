@@ -178,9 +178,7 @@ def _named(kernels: Any) -> tuple[list[str] | None, Any]:
     return list(kernels), list(kernels.values())
 
 
-def _problem(
-    model: MixtureModel, theta: Any, name: str, layout: Mapping[str, Any] | None, **given: Any
-) -> Problem:
+def _problem(model: MixtureModel, theta: Any, name: Any, layout: Any, **given: Any) -> Problem:
     """Theta in the units it was given in; stored in the units of the normalised features."""
     truth = None if theta is None else model.parameter(theta, "the given truth")
     return described(model, truth, name, layout, **given)

@@ -271,7 +271,7 @@ function allowed() {
   const isRight = answer.allowance === 0;
   $("goals").hidden = $("goals-need").hidden = !isRight;
   $("every-need").hidden = !isRight || !problem.forecast;
-  $("every").textContent = promised("Every reward there is", answer.every);
+  $("every").textContent = promised("Every reward there is", isRight ? problem : answer.every);
   $("allowance-note").textContent = isRight
     ? "What is proved then holds in every such system."
     : `The data show that no parameter is closer than ${number(answer.every.low)}.`;
