@@ -129,7 +129,7 @@ def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
 
 def test_a_limit_on_file_sizes_loses_nothing(child: Child, tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    child.begin(folder, limit=8_192, episodes=1_000, save_episodes=20)
+    child.begin(folder, limit=32_768, episodes=1_000, save_episodes=20)
     assert "raise the limit on file sizes" in child.line("error RunError:")
     child.line("ended")
     run = hf.load(folder)
