@@ -1,20 +1,27 @@
-"""Tables and the figure of the README from the rows: `python experiments/reproduce/figure.py [FOLDER]`."""
+"""Tables and figures of the README from the rows: `python experiments/reproduce/figure.py [FOLDER]`."""
 
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from draw import FIGURES, draw
 from minimax import failures
 from read import (
     HERE,
+    NUMBERS,
+    STEP_TARGETS,
+    TARGETS,
     chosen,
-    episodes_to,
     exponent,
+    last,
+    needed,
     own_scale,
     per_seed,
     read,
     said,
     shown,
+    stepwise,
     table,
     told,
     values,
@@ -22,18 +29,6 @@ from read import (
 )
 
 from horizonfree import theory
-
-NUMBERS = {  # of E1
-    "V_hat_best": "V_hat",
-    "U_best": "U",
-    "total_variance": "T",
-    "claim": "own claim",
-    "eps": "certificate",
-    "gap_any": "worst true gap",
-    "own_gap": "worst true gap, own plans",
-}
-TARGET = 0.5  # certified, for episodes to eps
-SHOWN = ("hf-ucrl-rfe++", "information", "ucrl-rfe+", "chen2022")
 
 
 def middle(found: list) -> float:
@@ -45,14 +40,6 @@ def number(x: float) -> str:
     return "" if np.isnan(x) else f"{x:.3g}"
 
 
-def needed(rows: list[dict], size: str, target: float, field: str = "eps") -> tuple[list, list]:
-    """Episodes to a target: sizes, and a number of every seed."""
-    sizes = sorted(values(rows, size))
-    return sizes, [
-        [x["needed"] for x in episodes_to(chosen(rows, **{size: n}), target, field)] for n in sizes
-    ]
-
-
 def horizon(folder: Path) -> str:
     """E1: exponents in H of every number at the last checkpoint, medians at the smallest and the largest H."""
     out, everything = [], read("E1", folder)
@@ -61,31 +48,38 @@ def horizon(folder: Path) -> str:
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, explorer=explorer)
-            last = chosen(mine, episodes=max(row["episodes"] for row in mine))
             cells = []
             for field in NUMBERS:
-                sizes, samples = per_seed(last, field, "horizon")
+                sizes, samples = per_seed(last(mine), field, "horizon")
                 ends = [middle(samples[i]) for i in (0, -1)]
                 text = " to ".join(number(x) for x in ends) + " " + said(exponent(sizes, samples))
                 cells.append("" if np.isnan(ends).all() else text)
             lines.append(
-                [shown(explorer), *cells, said(exponent(*needed(mine, "horizon", TARGET))), violations(mine)]
+                [
+                    shown(explorer),
+                    *cells,
+                    said(exponent(*needed(mine, "horizon", TARGETS["eps"], "eps"))),
+                    violations(mine),
+                ]
             )
-        heads = [kind, *NUMBERS.values(), f"episodes to {TARGET} certified", "truth outside"]
+        heads = [kind, *NUMBERS.values(), f"episodes to {TARGETS['eps']} certified", "truth outside"]
         out.append(table(heads, lines))
     return "\n\n".join(out)
 
 
 def dimension(folder: Path) -> str:
-    """E2: episodes to a certificate, against d."""
-    rows, lines = read("E2", folder), []
-    for explorer in values(rows, "explorer"):
-        mine = chosen(rows, explorer=explorer)
-        sizes, samples = needed(mine, "dim", TARGET)
-        cells = [told(chosen(mine, dim=x), TARGET, "eps") for x in sizes]
-        lines.append([shown(explorer), *cells, said(exponent(sizes, samples)), violations(mine)])
-    heads = [f"episodes to {TARGET} certified", *(f"d = {x:.0f}" for x in sorted(values(rows, "dim")))]
-    return table([*heads, "exponent", "truth outside"], lines)
+    """E2: episodes to a certificate and to a true gap, against d."""
+    rows, out = read("E2", folder), []
+    for field, target in TARGETS.items():
+        lines = []
+        for explorer in values(rows, "explorer"):
+            mine = chosen(rows, explorer=explorer)
+            sizes, samples = needed(mine, "dim", target, field)
+            cells = [told(chosen(mine, dim=x), target, field) for x in sizes]
+            lines.append([shown(explorer), *cells, said(exponent(sizes, samples)), violations(mine)])
+        heads = [f"episodes to {field} <= {target}", *(f"d = {x:.0f}" for x in sorted(values(rows, "dim")))]
+        out.append(table([*heads, "exponent", "truth outside"], lines))
+    return "\n\n".join(out)
 
 
 def rate(folder: Path) -> str:
@@ -140,10 +134,10 @@ def moments(folder: Path) -> str:
     for problem in values(rows, "problem"):
         for explorer in values(rows, "explorer"):
             mine = own_scale(chosen(rows, problem=problem, explorer=explorer))
-            last = chosen(mine, episodes=max(row["episodes"] for row in mine))
+            end = last(mine)
             fields = ("V_hat", "relaxed", "own_gap", "gap_tilde", "gap_hat", "gap_both", "eps")
-            cells = [number(middle([row[field] for row in last])) for field in fields]
-            lines.append([problem, explorer, f"{last[0]['scale']:g}", *cells, violations(mine)])
+            cells = [number(middle([row[field] for row in end])) for field in fields]
+            lines.append([problem, explorer, f"{end[0]['scale']:g}", *cells, violations(mine)])
     heads = [
         "problem",
         "setting",
@@ -158,23 +152,35 @@ def moments(folder: Path) -> str:
     return table([*heads, "certificate", "truth outside"], lines)
 
 
+def search(folder: Path) -> str:
+    """E5_search: V_hat of every setting after the last episode, over that of the full algorithm with the same seed."""
+    rows, lines = last(read("E5_search", folder)), []
+    for problem in values(rows, "problem"):
+        mine = chosen(rows, problem=problem)
+        full = {row["seed"]: row["V_hat"] for row in chosen(mine, explorer="full")}
+        cells = [number(middle(list(full.values())))]
+        for setting in values(rows, "explorer"):
+            there = chosen(mine, explorer=setting)
+            ratios = [row["V_hat"] / full[row["seed"]] for row in there if row["seed"] in full]
+            if setting != "full":
+                cells.append(f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else "")
+        lines.append([problem, *cells, violations(mine)])
+    others = [f"{x} / full" for x in values(rows, "explorer") if x != "full"]
+    return table(["problem", "V_hat, full", *others, "truth outside"], lines)
+
+
 def per_step(folder: Path) -> str:
     """E6: rewards in [0, 1] per step: episodes until H times the number is at most a target."""
-    rows, lines = read("E6", folder), []
-    for row in rows:
-        row |= {"step_eps": row["horizon"] * row["eps"], "step_gap": row["horizon"] * row["own_gap"]}
-    for kind in values(rows, "kind"):
-        for explorer in values(rows, "explorer"):
-            mine = chosen(rows, kind=kind, explorer=explorer)
-            kept = [row for H in values(mine, "horizon") for row in own_scale(chosen(mine, horizon=H))]
-            for field, target in (("step_eps", 4.0), ("step_gap", 0.1)):
-                sizes, samples = needed(kept, "horizon", target, field)
-                cells = [told(chosen(kept, horizon=x), target, field) for x in sizes]
-                lines.append(
-                    [kind, shown(explorer), f"{field} <= {target}", *cells, said(exponent(sizes, samples))]
-                )
+    rows, lines = stepwise(folder), []
+    for kind, explorer in product(values(rows, "kind"), values(rows, "explorer")):
+        mine = chosen(rows, kind=kind, explorer=explorer)
+        for field, target in STEP_TARGETS.items():
+            sizes, samples = needed(mine, "horizon", target, field)
+            cells = [told(chosen(mine, horizon=x), target, field) for x in sizes]
+            slope = said(exponent(sizes, samples))
+            lines.append([kind, shown(explorer), f"{field} <= {target}", *cells, slope, violations(mine)])
     heads = [f"H = {x:.0f}" for x in sorted(values(rows, "horizon"))]
-    return table(["d", "explorer", "episodes to", *heads, "exponent in H"], lines)
+    return table(["d", "explorer", "episodes to", *heads, "exponent in H", "truth outside"], lines)
 
 
 def proof(folder: Path) -> str:
@@ -188,56 +194,12 @@ def proof(folder: Path) -> str:
     return table(["constants", "sum", *values(rows, "kind")], lines)
 
 
-def draw(folder: Path, path: Path) -> None:
-    """E1: V_hat, the own claim, the certificate and the worst true gap against H; shaded: half of the seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "reproduce"
-    import matplotlib.pyplot as plt
-
-    rows = read("E1", folder)
-    kinds, fields = values(rows, "kind"), ("V_hat_best", "claim", "eps", "gap_any")
-    figure, axes = plt.subplots(
-        len(fields),
-        len(kinds),
-        figsize=(3.2 * len(kinds), 9),
-        layout="constrained",
-        sharex=True,
-        squeeze=False,
-    )
-    for j, kind in enumerate(kinds):
-        for i, field in enumerate(fields):
-            axis = axes[i, j]
-            for explorer in values(rows, "explorer"):
-                mine = chosen(rows, kind=kind, explorer=explorer)
-                if not mine:
-                    continue
-                last = chosen(mine, episodes=max(row["episodes"] for row in mine))
-                sizes, samples = per_seed(last, field, "horizon")
-                usable = [(n, x) for n, x in zip(sizes, samples) if x and None not in x]
-                if usable:
-                    low, mid, high = np.array([np.percentile(x, [25, 50, 75]) for _, x in usable]).T
-                    at = [n for n, _ in usable]
-                    is_shown = explorer in SHOWN
-                    style = {"linewidth": 1.6 if is_shown else 0.7, "alpha": 1 if is_shown else 0.6}
-                    (line,) = axis.loglog(at, mid, ".-", label=shown(explorer), **style)
-                    axis.fill_between(at, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
-            axis.grid(alpha=0.25, linewidth=0.5)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.set_title(kind if i == 0 else "", fontsize=10)
-            axis.set_ylabel(NUMBERS[field] if j == 0 else "")
-        axes[-1, j].set_xlabel("H")
-    handles, names = max((axis.get_legend_handles_labels() for axis in axes.flat), key=lambda x: len(x[1]))
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-    figure.savefig(path, facecolor="white", metadata={"Date": None})
-
-
 PARTS = {
     "E1": horizon,
     "E2": dimension,
     "E3": rate,
     "E4": minimax_table,
+    "E5_search": search,
     "E5": moments,
     "E6": per_step,
     "E7": proof,
@@ -248,5 +210,5 @@ if __name__ == "__main__":
     for name, part in PARTS.items():
         if read(name, where):
             print(f"## {name}", part(where), sep="\n\n", end="\n\n")
-    if read("E1", where):
-        draw(where, where / "horizon.svg")
+            if name in FIGURES:
+                draw(name, where)

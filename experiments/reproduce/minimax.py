@@ -20,6 +20,7 @@ from horizonfree.sweeps.file import spec
 from horizonfree.sweeps.grid import options_of
 
 ABSORBING = 2  # x_3
+WRONG = (1 - DISTANCE) / 2  # of every sign, with K0 episodes, on average over mu: at least
 
 
 def tasks(given: dict, lines: list[dict]) -> list[dict]:

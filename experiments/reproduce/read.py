@@ -18,6 +18,19 @@ from horizonfree.sweeps.summary import Middle
 __all__ = ["chosen", "exponent", "values"]
 
 
+NUMBERS = {  # of E1
+    "V_hat_best": "V_hat",
+    "U_best": "U",
+    "total_variance": "T",
+    "claim": "own claim",
+    "eps": "certificate",
+    "gap_any": "worst true gap",
+    "own_gap": "worst true gap, own plans",
+}
+TARGETS = {"eps": 0.5, "gap": 0.02}  # for episodes to a certificate, and to a true gap
+STEP_TARGETS = {"step_eps": 4.0, "step_gap": 0.1}  # of rewards in [0, 1] per step
+
+
 def read(experiment: str, folder: Path = HERE / "results") -> list[dict]:
     """Every row with its problem, the kind and the sizes of it, and its explorer."""
     out = []
@@ -56,6 +69,30 @@ def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
             share = (low - np.log(target)) / (low - high)
             found = float(np.exp(np.log(K[first - 1]) + share * (np.log(K[first]) - np.log(K[first - 1]))))
         out.append(mine[-1] | {"needed": found})
+    return out
+
+
+def needed(rows: list[dict], size: str, target: float, field: str) -> tuple[list, list]:
+    """Episodes to a target: sizes, and a number of every seed."""
+    sizes = sorted(values(rows, size))
+    return sizes, [
+        [x["needed"] for x in episodes_to(chosen(rows, **{size: n}), target, field)] for n in sizes
+    ]
+
+
+def last(rows: list[dict]) -> list[dict]:
+    """Those of the last checkpoint."""
+    return chosen(rows, episodes=max(row["episodes"] for row in rows))
+
+
+def stepwise(folder: Path) -> list[dict]:
+    """E6: numbers of rewards in [0, 1] per step are H times those of total 1; every setting at its own scale."""
+    rows, out = read("E6", folder), []
+    for row in rows:
+        row |= {"step_eps": row["horizon"] * row["eps"], "step_gap": row["horizon"] * row["own_gap"]}
+    for problem in values(rows, "problem"):
+        for explorer in values(rows, "explorer"):
+            out += own_scale(chosen(rows, problem=problem, explorer=explorer))
     return out
 
 

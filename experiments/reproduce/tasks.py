@@ -35,6 +35,7 @@ FILES = {  # the most important first
     "E3": [HERE / "E3.toml"],
     "E2": [HERE / "E2.toml"],
     "E4": [HERE / "E4.toml"],
+    "E5_search": [HERE / "E5_search.toml"],
     "E5": [HERE / "E5.toml"],
     "E7": [HERE / "E7.toml"],
     "E6": [HERE / "E6.toml"],

@@ -1,0 +1,253 @@
+"""The figures of the README from the rows: lines are medians over seeds, shaded is the middle half of them."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from minimax import WRONG, failures
+from read import (
+    NUMBERS,
+    STEP_TARGETS,
+    TARGETS,
+    chosen,
+    last,
+    needed,
+    own_scale,
+    per_seed,
+    read,
+    shown,
+    stepwise,
+    values,
+)
+
+STYLE = {
+    "svg.hashsalt": "reproduce",
+    "svg.fonttype": "none",
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+}
+THICK = ("hf-ucrl-rfe++", "information", "ucrl-rfe+", "chen2022")
+DIMENSIONS = (2, 4, 6, 8)  # of E4, those that are drawn
+Samples = tuple[list[float], list[list[float]]]  # sizes, and for each a number of every seed
+
+
+def panels(
+    path: Path,
+    rows: list[dict],
+    fields: dict[str, str],
+    size: str,
+    found: Callable[[list[dict], str], Samples],
+    slopes: dict[str, float] | None = None,
+) -> None:
+    """A column for each kind of problem, a row for each number, a line for each explorer.
+
+    found: (rows of an explorer on a problem, field) -> its samples. slopes: of a dotted line for comparison.
+    """
+    names, kinds = values(rows, "explorer"), values(rows, "kind")
+    figure, axes = grid(len(fields), len(kinds))
+    for (i, (field, title)), (j, kind) in product(enumerate(fields.items()), enumerate(kinds)):
+        axis = axes[i, j]
+        for n, name in enumerate(names):
+            mine = chosen(rows, kind=kind, explorer=name)
+            if mine:
+                line(axis, name, found(mine, field), f"C{n}")
+        widen(axis)
+        if slopes and field in slopes:
+            compare(axis, slopes[field])
+        axis.set_title(kind if i == 0 else "")
+        axis.set_ylabel(title if j == 0 else "")
+        axis.set_xlabel(size if i == len(fields) - 1 else "")
+    finish(figure, axes, path)
+
+
+def line(axis: Any, name: str, found: Samples, colour: str) -> None:
+    """Medians against a size; sizes at which the median is no positive number are left out."""
+    usable = [(n, x) for n, x in zip(*found) if x and None not in x and 0 < np.median(x) < np.inf]
+    if not usable:
+        return
+    at = np.array([n for n, _ in usable])
+    quarters = [np.percentile(x, [25, 50, 75], method="inverted_cdf") for _, x in usable]
+    low, middle, high = np.array(quarters).T
+    wide = {"linewidth": 1.6, "alpha": 1.0} if name in THICK else {"linewidth": 0.8, "alpha": 0.7}
+    axis.loglog(at, middle, ".-", label=shown(name), color=colour, **wide)
+    is_finite = np.isfinite(high) & (low > 0)
+    axis.fill_between(at[is_finite], low[is_finite], high[is_finite], color=colour, alpha=0.12, linewidth=0)
+
+
+def widen(axis: Any) -> None:
+    """At least a factor of ten from bottom to top, so that what hardly changes looks so."""
+    low, high = axis.get_ylim()
+    more = max(np.sqrt(10 * low / high), 1.0)
+    axis.set_ylim(low / more, high * more)
+
+
+def compare(axis: Any, slope: float) -> None:
+    """A dotted line of this slope through the middle of the panel."""
+    x, y = np.array(axis.get_xlim()), np.array(axis.get_ylim())
+    centre = np.sqrt(x.prod()), np.sqrt(y.prod())
+    axis.plot(
+        x, centre[1] * (x / centre[0]) ** slope, ":", color="0.4", linewidth=1, label="slope of the claim"
+    )
+    axis.set_xlim(*x)
+    axis.set_ylim(*y)
+
+
+def grid(rows: int, columns: int) -> tuple[Any, Any]:
+    """Panels that share their sizes."""
+    return plt.subplots(
+        rows,
+        columns,
+        figsize=(1.4 + 2.8 * columns, 1.4 + 2.0 * rows),
+        layout="constrained",
+        sharex="col",
+        squeeze=False,
+    )
+
+
+def finish(figure: Any, axes: Any, path: Path) -> None:
+    """One legend for all panels."""
+    found: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, name in zip(*axis.get_legend_handles_labels()):
+            found.setdefault(name, handle)
+    figure.legend(found.values(), found, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+    plt.close(figure)
+
+
+def horizon(folder: Path) -> None:
+    """E1: what grows with H."""
+    fields = {name: NUMBERS[name] for name in ("V_hat_best", "claim", "eps", "gap_any")}
+    rows = read("E1", folder)
+    panels(
+        folder / "horizon.svg", rows, fields, "horizon", lambda x, field: per_seed(last(x), field, "horizon")
+    )
+
+
+def dimension(folder: Path) -> None:
+    """E2: episodes to a certificate, and to a true gap, against d."""
+    fields = {
+        "eps": f"episodes to {TARGETS['eps']} certified",
+        "gap": f"... to a true gap of {TARGETS['gap']}",
+    }
+    panels(
+        folder / "dimension.svg",
+        read("E2", folder),
+        fields,
+        "dim",
+        lambda rows, field: needed(rows, "dim", TARGETS[field], field),
+        dict.fromkeys(fields, 2.0),
+    )
+
+
+def rate(folder: Path) -> None:
+    """E3: curves against K."""
+    fields = {"V_hat": "V_hat_k", "V_hat_sum": "sum of V_hat", "k_star": "k*", "eps": "certificate"}
+    slopes = {"V_hat": -0.5, "V_hat_sum": 0.5, "k_star": 1.0, "eps": -0.5}
+    panels(
+        folder / "rate.svg",
+        read("E3", folder),
+        fields | {"gap": "worst true gap"},
+        "episodes",
+        lambda rows, field: per_seed(rows, field, "episodes"),
+        slopes,
+    )
+
+
+def minimax(folder: Path) -> None:
+    """E4: wrong signs and failures against K / K0, with the least that any algorithm has at K0."""
+    rows = [row for row in read("E4", folder) if row["dim"] in DIMENSIONS]
+    dims = sorted(values(rows, "dim"))
+    figure, axes = grid(2, len(dims))
+    for (n, name), (j, d) in product(enumerate(values(rows, "explorer")), enumerate(dims)):
+        by_look = [chosen(rows, explorer=name, dim=d, multiple=m) for m in values(rows, "multiple")]
+        at = values(rows, "multiple")
+        wrong = [np.mean([row["wrong"] for row in x]) / (d - 1) for x in by_look]
+        failed = np.array([failures(x) for x in by_look])
+        spread = 1.96 * np.sqrt(failed * (1 - failed) / len(by_look[0]))
+        axes[0, j].semilogx(at, wrong, ".-", label=name, color=f"C{n}")
+        axes[1, j].errorbar(at, failed, spread, fmt=".-", linewidth=1, color=f"C{n}")
+        axes[0, j].set_title(f"d = {d:.0f}")
+        axes[1, j].set_xlabel("K / K0")
+    for axis in axes[0]:
+        axis.plot(1, WRONG, "x", color="0.2", label="on average at least, at K0 (any algorithm)")
+    axes[0, 0].set_ylabel("share of wrong signs")
+    axes[1, 0].set_ylabel("plans that lose more than eps_0")
+    finish(figure, axes, folder / "minimax.svg")
+
+
+def moments(folder: Path) -> None:
+    """E5: V_hat and the true gap of own plans of every setting, each at the scale that covers it."""
+    rows = read("E5", folder)
+    fields = {"V_hat": "V_hat", "relaxed": "U", "own_gap": "true gap, own plans"}
+    problems, settings = values(rows, "problem"), values(rows, "explorer")
+    figure, axes = grid(len(fields), len(problems))
+    for (i, field), (j, problem), (n, name) in product(
+        enumerate(fields), enumerate(problems), enumerate(settings)
+    ):
+        mine = own_scale(chosen(rows, problem=problem, explorer=name))
+        found = [row[field] for row in last(mine)]
+        low, middle, high = np.percentile(found, [25, 50, 75])
+        axes[i, j].errorbar(
+            n, middle, [[middle - low], [high - middle]], fmt="o", markersize=4, color=f"C{n}"
+        )
+        axes[i, j].set_xticks(range(len(settings)), settings, rotation=45, fontsize=8)
+        axes[i, j].set_title(problem if i == 0 else "")
+        axes[i, j].set_ylabel(fields[field] if j == 0 else "")
+        axes[i, j].set_ylim(bottom=0)
+    finish(figure, axes, folder / "moments.svg")
+
+
+def per_step(folder: Path) -> None:
+    """E6: episodes to a target of rewards per step, against H."""
+    fields = {name: f"episodes to {name.replace('_', ' ')} <= {x:g}" for name, x in STEP_TARGETS.items()}
+    panels(
+        folder / "per_step.svg",
+        stepwise(folder),
+        fields,
+        "horizon",
+        lambda rows, field: needed(rows, "horizon", STEP_TARGETS[field], field),
+    )
+
+
+def proof(folder: Path) -> None:
+    """E7: every sum of the proof as a share of its bound: the largest of all runs and orders."""
+    rows = read("E7", folder)
+    names, kinds = values(rows, "sum"), values(rows, "kind")
+    figure, axes = grid(1, len(kinds))
+    for (j, kind), (n, constants) in product(enumerate(kinds), enumerate(values(rows, "explorer"))):
+        mine = chosen(rows, kind=kind, explorer=constants)
+        largest = [max(row["share"] for row in chosen(mine, sum=name)) for name in names]
+        axes[0, j].semilogx(largest, range(len(names)), "o", color=f"C{n}", label=f"{constants} constants")
+        axes[0, j].axvline(1, color="0.4", linewidth=1)
+        axes[0, j].set_yticks(range(len(names)), names if j == 0 else [""] * len(names))
+        axes[0, j].set_title(kind)
+        axes[0, j].set_xlabel("share of its bound")
+    finish(figure, axes, folder / "proof.svg")
+
+
+FIGURES = {
+    "E1": horizon,
+    "E2": dimension,
+    "E3": rate,
+    "E4": minimax,
+    "E5": moments,
+    "E6": per_step,
+    "E7": proof,
+}
+
+
+def draw(name: str, folder: Path) -> None:
+    """The figure of an experiment, into the folder of its rows."""
+    with matplotlib.rc_context(STYLE):
+        FIGURES[name](folder)
