@@ -19,6 +19,7 @@ PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reprodu
 MODULES = (
     "shared",
     "answers",
+    "draw",
     "figure",
     "look",
     "minimax",
@@ -257,9 +258,13 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
     assert measured[3].startswith("+0.50 [")
     assert measured[4] == "not measured"  # small: no problems of other dimensions
     assert measured[5].startswith("2.00 [")
-    made["figure"].draw(tmp_path, tmp_path / "horizon.svg")
+    assert "| 1.000 to 1.000 |" in said["E5_search"]
+    for name in sys.modules["draw"].FIGURES:
+        sys.modules["draw"].draw(name, tmp_path)
     made["table"].draw(tmp_path, tmp_path / "table.svg")
-    assert "</svg>" in (tmp_path / "horizon.svg").read_text()
+    drawn = ("horizon", "dimension", "rate", "minimax", "moments", "per_step", "proof", "table")
+    assert all("</svg>" in (tmp_path / f"{name}.svg").read_text() for name in drawn)
+    assert "slope of the claim" in (tmp_path / "rate.svg").read_text()
 
 
 def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from draw import FIGURES, draw
-from minimax import failures
+from minimax import WRONG, failures
 from read import (
     HERE,
     NUMBERS,
@@ -29,6 +29,8 @@ from read import (
 )
 
 from horizonfree import theory
+
+HARD_HORIZON, HARD_BOUND = 6, 1.1  # of the problems of E4
 
 
 def middle(found: list) -> float:
@@ -113,19 +115,26 @@ def rate(folder: Path) -> str:
 
 
 def minimax_table(folder: Path) -> str:
-    """E4: wrong signs and failures, by dimension and by multiple of K0."""
-    rows, lines = read("E4", folder), []
-    for explorer in values(rows, "explorer"):
-        for d in sorted(values(rows, "dim")):
-            mine = chosen(rows, explorer=explorer, dim=d)
-            cells = []
-            for m in sorted(values(mine, "multiple")):
-                here = chosen(mine, multiple=m)
-                wrong = np.mean([row["wrong"] for row in here]) / (d - 1)
-                cells.append(f"{wrong:.3f}, {failures(here):.2f}")
-            lines.append([explorer, f"{d:.0f}", *cells])
-    heads = [f"K = {m} K0" for m in sorted(values(rows, "multiple"))]
-    return table(["explorer", "d", *(f"{x}: share of wrong signs, failures" for x in heads)], lines)
+    """E4: wrong signs, failures and losses, by dimension and by multiple of K0; then the bounds they stand between."""
+    rows, lines, bounds = read("E4", folder), [], []
+    dims, multiples = sorted(values(rows, "dim")), sorted(values(rows, "multiple"))
+    for explorer, d in product(values(rows, "explorer"), dims):
+        mine, cells = chosen(rows, explorer=explorer, dim=d), []
+        for here in (chosen(mine, multiple=m) for m in multiples if mine):
+            wrong = np.mean([row["wrong"] for row in here]) / (d - 1)
+            lost = np.mean([row["wrong"] * row["unit"] / row["eps_0"] for row in here])
+            cells.append(f"{wrong:.3f}, {failures(here):.2f}, {lost:.2f}")
+        lines.append([explorer, f"{d:.0f}", *cells])
+    for d in map(int, dims):
+        eps = chosen(rows, dim=d)[0]["eps_0"]
+        upper = theory.sample_complexity(eps, 0.05, d, HARD_HORIZON, HARD_BOUND)
+        bounds.append(
+            [d, f"{eps:.4f}", 3 * d**2, f"{WRONG:.3f}", f"{upper:.2g}", f"{upper / (3 * d**2):.2g}"]
+        )
+    heads = [f"K = {m} K0: share of wrong signs, failures, mean loss / eps_0" for m in multiples]
+    edges = ["d", "eps_0", "K0: fewer are never enough", "wrong signs at K0, at least"]
+    edges += ["episodes that the theorem asks for", "over K0"]
+    return table(["explorer", "d", *heads], lines) + "\n\n" + table(edges, bounds)
 
 
 def moments(folder: Path) -> str:

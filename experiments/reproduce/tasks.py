@@ -99,5 +99,5 @@ def reduced(given: dict) -> dict:
     if "multiples" in given:
         found |= {"multiples": given["multiples"][:2], "truths": 4}
     if isinstance(given.get("scale"), list):
-        found["scale"] = given["scale"][1:4:2]
+        found["scale"] = given["scale"][1:4:2] or given["scale"]
     return found
