@@ -21,8 +21,9 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 ROWS = "rows.jsonl"
 TUNED = ("E1", "E2", "E3", "table1")  # their scales come from the tuning
-MOST_TASKS = 16  # of one worker: compiled programmes add up until the system refuses to map more
+MOST_TASKS = 8  # whose compiled programmes a worker keeps: they add up until the system refuses to map more
 LOOK = 2.0  # seconds between two looks at the clock
+answers = 0  # of this worker
 
 
 def stored(*folders: Path) -> list[dict]:
@@ -51,9 +52,14 @@ def worker_settings() -> dict[str, str]:
 
 def answered(task: dict) -> dict:
     """In a worker; an error is told, and the task stays undone."""
-    try:
-        from answers import answer
+    import jax
+    from answers import answer
 
+    global answers
+    answers += 1
+    if answers % MOST_TASKS == 0:
+        jax.clear_caches()
+    try:
         return answer(task)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
@@ -82,7 +88,7 @@ def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]
 
 def perform(todo: dict[str, dict], out: Path, workers: int, deadline: float) -> int:
     """Run tasks until they are done or the time is up, and count failures; what runs then is made by the next call."""
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=MOST_TASKS)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"))
     running = {pool.submit(answered, task): key for key, task in todo.items()}
     count, failed, spent = 0, 0, 0.0
     try:

@@ -9,12 +9,12 @@ x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 
     g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f||_tilde - mu Var_p(f),
     g_nu(s,a) = max_{f in [0,w]^n} 2 beta ||phi_f||_hat - nu Var_p(f).
 
-The inner maxima are bounded from above by branch and bound. Proofs in docs/oracle.md.
+The inner maxima are bounded from above by branch and bound (penalised_loop.py). Proofs in docs/oracle.md.
 """
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from horizonfree._x64 import x64
 from horizonfree.regression.oracle.bounds import upper_bound
@@ -24,7 +24,7 @@ from horizonfree.regression.oracle.objective import Prepared
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
 SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
-MAX_VERTICES = 1 << 21  # of the open cells of a branch and bound; beyond it what is left open keeps its bound
+MAX_VERTICES = 1 << 20  # of the cells of a branch and bound; beyond it what is left open keeps its bound
 DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
 
 _upper_bound = jax.jit(upper_bound)
@@ -84,65 +84,13 @@ def penalised_max(
     m, n, A, S = F.shape
     if n > ENUMERATE:
         return np.asarray(box)
+    from horizonfree.regression.oracle.penalised_loop import branch_and_bound
+
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
     G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
     key = np.c_[G / (G.max() or 1.0), p]
     _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
-    bound = _branch_and_bound(F[first], p[first], kappa)
+    rows = np.ascontiguousarray(F[first]), np.ascontiguousarray(p[first])
+    bound: np.ndarray = branch_and_bound(*rows, kappa, SLACK, MAX_VERTICES >> n)
     return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS
-
-
-def _branch_and_bound(
-    F: Float[np.ndarray, "X m n"], p: Float[np.ndarray, "X n"], kappa: float
-) -> Float[np.ndarray, " X"]:
-    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), one per row.
-
-    On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
-    function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point found by more than
-    SLACK is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
-    """
-    X, n = p.shape
-    vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    owner, low, width = np.arange(X), np.zeros((X, n)), np.ones((X, n))
-    found, bound = np.zeros(X), np.zeros(X)  # f = 0 gives 0
-    while owner.size:
-        value, above, split = _cells(F[owner], p[owner], low, width, vertices, kappa)
-        np.maximum.at(found, owner, value)
-        is_open = above > (1 + SLACK) * found[owner] + 1e-15
-        if 2 * is_open.sum() * len(vertices) > MAX_VERTICES:
-            np.maximum.at(bound, owner, above)
-            break
-        owner, low, width, split = owner[is_open], low[is_open], width[is_open], split[is_open]
-        width[np.arange(owner.size), split] /= 2
-        upper_half = low.copy()
-        upper_half[np.arange(owner.size), split] += width[np.arange(owner.size), split]
-        owner, low, width = np.tile(owner, 2), np.r_[low, upper_half], np.tile(width, (2, 1))
-    return np.maximum(bound, (1 + SLACK) * found + 1e-15)
-
-
-def _cells(
-    F: Float[np.ndarray, "C m n"],
-    p: Float[np.ndarray, "C n"],
-    low: Float[np.ndarray, "C n"],
-    width: Float[np.ndarray, "C n"],
-    vertices: Int[np.ndarray, "N n"],
-    kappa: float,
-) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"], Int[np.ndarray, " C"]]:
-    """Per cell: the best value at a vertex, an upper bound over the cell, and where to split it."""
-    # F f, p'f, p'(f^2) and the tangent are sums over coordinates: their values at all vertices by one product.
-    c = low + width / 2
-    slope = 2 * p * (c - (p * c).sum(-1, keepdims=True))  # of Var_p at c
-
-    def terms(f: Float[np.ndarray, "C n"]) -> Float[np.ndarray, "n k C"]:
-        rows = [*(F * f[:, None]).transpose(1, 2, 0), (p * f).T, (p * f * f).T, (slope * (f - c)).T]
-        return np.stack(rows, axis=1)
-
-    base = terms(low)
-    sums = np.tensordot(vertices, terms(low + width) - base, axes=1) + base.sum(axis=0)
-    size = np.sqrt((sums[:, :-3] ** 2).sum(axis=1))
-    mean, square, rise = sums[:, -3], sums[:, -2], sums[:, -1]
-    at_c = (p * c * c).sum(-1) - (p * c).sum(-1) ** 2
-    value = (size - kappa * (square - mean**2)).max(axis=0)
-    above = (size - kappa * (at_c + rise)).max(axis=0)  # Var(f) >= Var(c) + <slope, f - c>
-    return value, above, (p * width**2).argmax(-1)
