@@ -12,7 +12,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.batch import explore as batch_explore
 from horizonfree.batch import job as batch_job
-from horizonfree.batch import many
+from horizonfree.batch import many, stretch
 from horizonfree.batch.cast import gather
 from horizonfree.errors import OptionError, RunError, ShapeError, SimulationError, UnknownNameError
 from horizonfree.explorers import registry
@@ -75,6 +75,23 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, nam
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
         assert_same_bits(run, hf.explore(mixture(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+
+
+def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monkeypatch):
+    """Two problems, two scales, two seeds, one after the other: the bits of each alone, cut at a checkpoint."""
+    monkeypatch.setattr(stretch, "MUCH", 0)
+    monkeypatch.setattr(stretch, "simulate_many", None)
+    options = {"over": {"scale": [0.1, 1.0]}, "checkpoints": [4], "curves": ["eps"], **SMALL}
+    cast = [mixture(0), mixture(1)]
+    batch = hf.explore_many(cast, "hf-ucrl-rfe++", episodes=K, seeds=[3, 0], progress=False, **options)
+    assert np.isfinite(batch.curves["eps"]).all()
+    for i, run in enumerate(batch):
+        problem, scale, seed = cast[i // 4], (0.1, 1.0)[i // 2 % 2], (3, 0)[i % 2]
+        alone = hf.explore(
+            problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, progress=False, **SMALL
+        )
+        for name, x in leaves(run).items():
+            np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("name", hf.explorers())

@@ -1,7 +1,6 @@
 """The work of a batch: its members in chunks, blocks of episodes, curves at the checkpoints."""
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
+from horizonfree.batch.stretch import stretch
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress, Records, begin
 from horizonfree.explorers.registry import describe
@@ -26,7 +26,6 @@ from horizonfree.mdp import rewards
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.plain import under
 from horizonfree.planning import optimal
-from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
 from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.recipes import fingerprint, versions
@@ -142,27 +141,26 @@ class Job:
         A last chunk that is smaller is filled up, so that all are one compiled programme.
         """
         N, K = min(size, len(self.cast) - first), self.episodes
-        shared, own = self.worlds([min(first + i, len(self.cast) - 1) for i in range(size)])
+        members = [min(first + i, len(self.cast) - 1) for i in range(size)]
+        shared, own = self.worlds(members)
         rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
         state = begin_many(shared, own, is_wide=self.is_wide)
-        marks, records, found, k, pace = [*self.checkpoints.tolist(), K], [], [], 0, Pace()
-        while k < K:
-            count = min(pace.count, next(x for x in marks if x > k) - k)
-            began = time.perf_counter()
-            state, numbers = simulate_many(
-                shared, own, state, jnp.int32(count), min(BLOCK, K), is_wide=self.is_wide
-            )
-            records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
-            state.episode.block_until_ready()
-            pace.learn(count, time.perf_counter() - began)
-            k += count
+        simulate = stretch(self.cast, members, shared, own, min(BLOCK, K), is_wide=self.is_wide)
+        records, found, k = [], [], 0
+        for mark in dict.fromkeys([*self.checkpoints.tolist(), K]):
+
+            def tell(share: float, done: int = first * K + N * k, new: int = N * (mark - k)) -> None:
+                show(done + int(share * new))
+
+            state, numbers = simulate(state, mark - k, tell)
+            records.append({name: np.asarray(x)[:N] for name, x in numbers.items()})
+            k = mark
             if k in self.checkpoints:
                 curves = judge_many(
                     shared, own, state, rewards, delta, self.judge.curves, at_once=self.judged()
                 )
                 points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
                 found.append(points | self.measured(first, N, state, records))
-            show(first * K + N * k)
         return (
             {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}

@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
-from horizonfree._x64 import to_device, to_numpy
+from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.explorers.hf_answer import Answer, State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.information import Information
 from horizonfree.explorers.information import State as Design
 from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.loop import Progress, episode_keys, is_due
+from horizonfree.explorers.loop import Progress, Records, episode_keys, is_due
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle.box import ENUMERATE
@@ -30,6 +30,21 @@ MUCH = 2**21  # products of probabilities and values in a pass; fewer are done b
 Choose = Callable[
     [Array, Progress], Progress
 ]  # (key of the run, so far) -> with the policy of the next episode
+
+
+Block = Callable[[Progress, int], tuple[Progress, Records]]  # at most so many, until the next choice is due
+
+
+def in_turn(
+    choose: Choose, block: Block, key: Array, progress: Progress, count: int
+) -> tuple[Progress, Records]:
+    """`count` episodes and their records: a choice on the host, a block that ends where the next is due, and so on."""
+    parts, last = [], int(progress.episode) + count
+    while (first := int(progress.episode)) < last:
+        progress, numbers = block(choose(key, progress), last - first)
+        done = int(progress.episode) - first
+        parts.append({name: np.asarray(x)[:done] for name, x in numbers.items()})
+    return progress, {name: leaf(np.concatenate([x[name] for x in parts])) for name in parts[0]}
 
 
 def chooser(explorer: Explorer, model: Model) -> Choose | None:

@@ -8,15 +8,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from horizonfree._x64 import leaf, to_device
+from horizonfree._x64 import to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
-from horizonfree.explorers.on_host import chooser
+from horizonfree.explorers.on_host import chooser, in_turn
 from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
+from horizonfree.models.interface import Model
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
@@ -37,6 +39,24 @@ def _sampler(kernel: Kernel) -> Sampler:
     return Sampler.of(kernel)
 
 
+def play(
+    explorer: Explorer,
+    model: Model,
+    sampler: Sampler,
+    truth: Any,
+    key: Array,
+    progress: Progress,
+    count: int,
+    *,
+    chooses: bool,
+) -> tuple[Progress, Records]:
+    """At most BLOCK episodes as one compiled call (explorers/loop.py)."""
+    done: tuple[Progress, Records] = _block(
+        explorer, model, sampler, truth, key, progress, jnp.int32(count), BLOCK, chooses=chooses
+    )
+    return done
+
+
 def simulated(run: Run, explorer: Explorer) -> Engine:
     """Compiled blocks of a problem that simulates itself."""
     model, truth = to_device((run.core.model, run.core.truth))
@@ -44,21 +64,13 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
     key = jax.random.key(run.seed)
     choose_here = chooser(explorer, run.core.model)
 
-    def block(state: Progress, count: int, *, chooses: bool) -> tuple[Progress, Records]:
-        done: tuple[Progress, Records] = _block(
-            explorer, model, sampler, truth, key, state, jnp.int32(count), BLOCK, chooses=chooses
-        )
-        return done
+    def block(state: Progress, count: int, *, chooses: bool = False) -> tuple[Progress, Records]:
+        return play(explorer, model, sampler, truth, key, state, count, chooses=chooses)
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
         if choose_here is None:
             return *block(state, count, chooses=True), None
-        parts, last = [], int(state.episode) + count
-        while (first := int(state.episode)) < last:
-            state, numbers = block(choose_here(key, state), last - first, chooses=False)
-            done = int(state.episode) - first
-            parts.append({name: np.asarray(x)[:done] for name, x in numbers.items()})
-        return state, _joined(parts), None
+        return *in_turn(choose_here, block, key, state, count), None
 
     return engine
 
@@ -106,7 +118,3 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
         return done[0], jax.tree.map(lambda *x: jnp.stack(x), *done[1]), error
 
     return engine
-
-
-def _joined(parts: list[dict[str, np.ndarray]]) -> Records:
-    return {name: leaf(np.concatenate([x[name] for x in parts])) for name in parts[0]}
