@@ -16,7 +16,7 @@ import numpy as np
 
 from horizonfree._x64 import x64
 from horizonfree.regression.oracle.objective import Prepared
-from horizonfree.regression.oracle.variance import penalised_max
+from horizonfree.regression.oracle.variance import gather, penalised_max
 
 MUS = 2.0 ** np.arange(-3.5, -14.5, -0.5)  # largest first; all below 1/8
 ENOUGH = 0.25  # where 4 y >= 1 nothing is said
@@ -28,16 +28,12 @@ def misjudged(prepared: Prepared, beta: float) -> float:
 
     Needs P_theta to be a kernel. Runs on the host: seconds, for reports.
     """
-    succ, p, F, box = (
-        np.asarray(x) for x in (prepared.succ, prepared.p, prepared.F_tilde, prepared.box_tilde)
-    )
+    p, F, box = (np.asarray(x) for x in (prepared.p, prepared.F_tilde, prepared.box_tilde))
     least = ENOUGH
     for mu in MUS:
         g = np.minimum(beta * penalised_max(F, p, mu / beta, box), 0.5)
-        D = np.zeros(p.shape[2])
-        for _ in range(prepared.space.horizon - 1):  # V_star_{H+1} = 0: the last step adds nothing
-            D = (g + (p * D[succ]).sum(0)).max(0)
-        start = float(prepared.space.at_start(D))
+        # V_star_{H+1} = 0: the last step adds nothing
+        start = float(prepared.space.at_start(gather(prepared, p, g, g)))
         if start >= least:  # smaller mu give larger D
             break
         least = min(least, (start + mu) / (1 - 8 * mu))

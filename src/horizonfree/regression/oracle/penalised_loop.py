@@ -4,12 +4,15 @@ On a cell with centre c, -Var_p is below its tangent at c (it is concave), so th
 whose maximum over the cell is at a vertex. A cell that cannot beat the best point found by more than `slack` is closed;
 the others are halved where p_i width_i^2, the error of the tangent, is largest. Vertices are visited in the order of a
 Gray code: F f, p'f, p'(f^2) and the tangent change by one coordinate at a time.
+
+Along f + c the variance stays and the norm is convex in c, so the maximum is at an end of such a line: where an entry
+is 0 or 1. Only those 2 n faces are searched. (Where probabilities are known to sum to one, F 1 is nearly 0, and inside
+the cube there would be lines of best points, which no halving ends soon.)
 """
 
 import numpy as np
 from numba import njit, types
 
-DEPTH = 1024  # cells that wait
 LEAST = 1e-15  # a bound is never below this
 _TABLES = (types.Array(types.float64, 3, "C"), types.Array(types.float64, 2, "C"))
 
@@ -56,42 +59,47 @@ def _cell(F, p, kappa, low, width, u, slope):  # type: ignore[no-untyped-def]  #
 
 
 @njit
-def _row(F, p, kappa, slack, most, lows, widths, low, width, u, slope):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """One row, the last cell first; after `most` halvings what is left open keeps its bound."""
+def _row(F, p, kappa, slack, lows, widths, u, slope):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One row, all cells of a size before smaller ones; once no more fit, what is open keeps its bound.
+
+    lows, widths: [2, N, n], the cells of this level and of the next.
+    """
     n = p.size
+    for face in range(2 * n):
+        lows[0, face], widths[0, face] = 0.0, 1.0
+        lows[0, face, face % n], widths[0, face, face % n] = face // n, 0.0
     found, bound = 0.0, 0.0  # f = 0 gives 0
-    lows[0], widths[0] = 0.0, 1.0
-    waiting, halved = 1, 0
-    while waiting:
-        waiting -= 1
-        low[:], width[:] = lows[waiting], widths[waiting]
-        value, above = _cell(F, p, kappa, low, width, u, slope)
-        found = max(found, value)
-        if above <= (1 + slack) * found + LEAST:
-            continue
-        if halved == most or waiting + 2 > DEPTH:
-            bound = max(bound, above)
-            continue
-        halved += 1
-        split = 0
-        for i in range(n):
-            if p[i] * width[i] ** 2 > p[split] * width[split] ** 2:
-                split = i
-        width[split] /= 2
-        for _ in range(2):
-            lows[waiting], widths[waiting] = low, width
-            waiting += 1
-            low[split] += width[split]
+    this, cells = 0, 2 * n
+    while cells:
+        after, low, width = 0, lows[1 - this], widths[1 - this]
+        for cell in range(cells):
+            size = widths[this, cell]
+            value, above = _cell(F, p, kappa, lows[this, cell], size, u, slope)
+            found = max(found, value)
+            if above <= (1 + slack) * found + LEAST:
+                continue
+            if after + 2 > low.shape[0]:
+                bound = max(bound, above)
+                continue
+            split = 0
+            for i in range(n):
+                if p[i] * size[i] ** 2 > p[split] * size[split] ** 2:
+                    split = i
+            for half in range(2):
+                low[after], width[after] = lows[this, cell], size
+                width[after, split] /= 2
+                low[after, split] += half * width[after, split]
+                after += 1
+        this, cells = 1 - this, after
     return max(bound, (1 + slack) * found + LEAST)
 
 
 @njit(types.float64[::1](*_TABLES, types.float64, types.float64, types.int64), cache=True, nogil=True)
 def branch_and_bound(F, p, kappa, slack, most):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Upper bounds of the maxima, one per row of F [X, m, n] and p [X, n], with at most so many halvings for each."""
+    """Upper bounds of the maxima, one per row of F [X, m, n] and p [X, n], with at most so many cells at a time."""
     X, m, n = F.shape
-    out = np.empty(X)
-    lows, widths = np.empty((DEPTH, n)), np.empty((DEPTH, n))
-    low, width, u, slope = np.empty(n), np.empty(n), np.empty(m), np.empty(n)
+    out, lows, widths = np.empty(X), np.empty((2, most, n)), np.empty((2, most, n))
+    u, slope = np.empty(m), np.empty(n)
     for x in range(X):
-        out[x] = _row(F[x], p[x], kappa, slack, most, lows, widths, low, width, u, slope)
+        out[x] = _row(F[x], p[x], kappa, slack, lows, widths, u, slope)
     return out

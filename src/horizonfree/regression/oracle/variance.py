@@ -24,7 +24,9 @@ from horizonfree.regression.oracle.objective import Prepared
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
 SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
-MAX_VERTICES = 1 << 20  # of the cells of a branch and bound; beyond it what is left open keeps its bound
+MAX_VERTICES = (
+    1 << 20
+)  # of the cells of a branch and bound that are open at a time; what is beyond keeps its bound
 DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
 
 _upper_bound = jax.jit(upper_bound)
@@ -66,11 +68,21 @@ def _induct(
     g_nu: Float[np.ndarray, "A S"],
 ) -> Float[np.ndarray, " S"]:
     """D_1. At step H both terms vanish (V_{H+1} = 0), at H-1 the hat term does (Vhat_H = 0)."""
-    succ, H = np.asarray(prepared.succ), prepared.space.horizon
-    D = np.zeros(p.shape[2])
-    for h in range(H - 1, 0, -1):
-        g = g_mu if h == H - 1 else g_mu + g_nu
-        D = (g + (p * D[succ]).sum(0)).max(0)
+    return gather(prepared, p, g_mu, g_mu + g_nu)
+
+
+def gather(
+    prepared: Prepared,
+    p: Float[np.ndarray, "n A S"],
+    last: Float[np.ndarray, "A S"],
+    g: Float[np.ndarray, "A S"],
+) -> Float[np.ndarray, " S"]:
+    """D_1 = max over policies of sum_h E g_h, where g_H = 0, g_{H-1} is `last` and g_h is `g` before."""
+    from horizonfree.regression.oracle.gather_loop import gathered
+
+    succ = np.ascontiguousarray(prepared.succ, np.int32)
+    p, last, g = map(np.ascontiguousarray, (p, last, g))
+    D: np.ndarray = gathered(succ, p, last, g, prepared.space.horizon)
     return D
 
 
