@@ -178,7 +178,7 @@ def episode_sums(
     off = ~is_on
     return Sums(
         (on * size).sum(0),
-        (on * (mean[:, :, 1:] - mean[:, :, :-1] ** 2)).sum(0),
+        (on * jnp.maximum(mean[:, :, 1:] - mean[:, :, :-1] ** 2, 0.0)).sum(0),  # not below 0 by rounding
         (on * (mean - y)[:, :, :M]).sum(0),
         off[-1].astype(float),
         (is_on * rest).sum(),
