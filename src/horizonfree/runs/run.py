@@ -18,6 +18,7 @@ from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.part import outside, resolve_inside, start_inside
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.rollout import Trajectory
@@ -84,7 +85,11 @@ class Run(Printed):
     @property
     def visits(self) -> Int[np.ndarray, "S A"]:
         """How often each action was taken in each state."""
-        return outside(self.core.space, np.asarray(self.evidence.visits), self.problem.num_states)
+        core = self.core.space
+        visits = np.asarray(self.evidence.visits) * is_allowed(
+            core
+        )  # of tables, other names have them as well
+        return outside(core, visits, self.problem.num_states)
 
     @property
     def has_parameter(self) -> bool:
