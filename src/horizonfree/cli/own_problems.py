@@ -55,7 +55,7 @@ def from_file(path: Path, param: dict[str, Any]) -> "Problem":
         key: [str(x) for x in np.atleast_1d(found[key])] for key in ("states", "actions") if key in found
     }
     plain = {key: x.item() if np.ndim(x) == 0 and hasattr(x, "item") else x for key, x in settings.items()}
-    said = {key: found.get(key) for key in ("weights", "actions_allowed")}
+    said: dict[str, Any] = {key: found.get(key) for key in ("weights", "actions_allowed")}
     return Mixture.from_kernels(kernels or found["kernels"], name=path.stem, **said, **plain, **names)
 
 

@@ -57,8 +57,9 @@ def taken(acts: Any, x: np.ndarray, axis: int = 0) -> np.ndarray:
     """An array over pairs, from the axis of the states on, in which forbidden actions have what is done for them."""
     if acts is None:
         return x
-    lead = (slice(None),) * axis
-    return x[(*lead, np.arange(len(acts))[:, None], np.asarray(acts))]
+    pairs: tuple[Any, ...] = np.arange(len(acts))[:, None], np.asarray(acts)
+    found: np.ndarray = x[(slice(None),) * axis + pairs]
+    return found
 
 
 def is_allowed(space: Space) -> Bool[np.ndarray, "S A"]:
@@ -71,7 +72,8 @@ def named_allowed(space: Space, policy: Int[np.ndarray, "H S"]) -> Int[np.ndarra
     """A policy of actions by their allowed names."""
     if space.acts is None:
         return policy
-    return np.asarray(space.acts)[np.arange(policy.shape[1]), policy].astype(policy.dtype)
+    found: np.ndarray = np.asarray(space.acts)[np.arange(policy.shape[1]), policy]
+    return found.astype(policy.dtype)
 
 
 def check_allowed(space: Space, policy: np.ndarray) -> None:

@@ -34,6 +34,11 @@ class Whole(NamedTuple):
     kernel: Kernel
 
 
+def whole_of(problem: Any, confidence: Any) -> Whole:
+    """Of a problem that is computed with in part."""
+    return Whole(problem.space, problem.model.kernel(confidence.theta))
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """One confidence, ready to be asked: the estimate, what is said of it, and how plans and bounds are computed.
