@@ -278,10 +278,12 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     numbers = {"value": 0.5, "value_low": 0.4, "value_high": 0.6, "gap": 0.1, "true_loss": 0.01}
     tour._promise(screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS})
     screen.print(tour._plans(dict.fromkeys(tour.EXPLORERS, numbers)))
+    tour._close(screen, Path("runs/tour"))
     said = screen.export_text()
     assert max(map(len, said.splitlines())) <= width
     assert "…" not in said
     assert "0.40 and 0.60" in said
+    assert "   cd runs/tour\n   horizonfree explore --resume information --episodes 200\n" in said
 
 
 def test_serve_tells_machines_where_it_is(shell: Shell) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.cli import own_problems
 from tests.shell import Shell
 
 S, A, H = 4, 2, 3
@@ -38,7 +39,14 @@ def test_kernels_in_a_file_are_explored_by_their_names(shell: Shell) -> None:
     run = hf.load("a")
     np.testing.assert_allclose(run.problem.kernel().dense(), 0.4 * CALM + 0.6 * STORM)
     assert run.problem.layout["states"] == STATES.tolist()
-    np.savez("plain.npz", kernels=np.stack([CALM, STORM]), horizon=H, start=np.eye(S)[1])
+    assert run.problem.actions_allowed.all()
+    allowed = np.ones((S, len(ACTIONS)), bool)
+    allowed[0, 0] = False
+    np.savez(
+        "plain.npz", kernels=np.stack([CALM, STORM]), horizon=H, start=np.eye(S)[1], actions_allowed=allowed
+    )
+    from_file = own_problems.from_file(Path("plain.npz"), {})
+    np.testing.assert_array_equal(from_file.actions_allowed, allowed)
     code, _, err = shell(
         "explore --kernels plain.npz --explorer uniform --episodes 4 --param horizon=2 --out b"
     )
@@ -220,5 +228,11 @@ def test_costs_are_discounted_and_the_end_is_paid_for(shell: Shell, stored: Path
     assert 0 <= found["true_loss"] <= found["gap"] + 1e-9
     code, _, err = shell(f"plan {stored} --cost cost.csv --discount 0.9 --compare end.csv")
     assert code == 2
-    assert "--compare is for rewards without --discount and --final" in err
+    assert "--compare is for rewards without --discount, --final and --transition" in err
     assert "discount is 2.0; it must be" in shell(f"plan {stored} --cost cost.csv --discount 2")[2]
+    moves = 0.1 * (1 - np.eye(S))[:, None].repeat(len(ACTIONS), axis=1)
+    np.save("moves.npy", moves)
+    found = shell.json(f"plan {stored} --transition moves.npy --scale rescale")  # nothing else is paid
+    own = run.plan(np.zeros(S), scale="rescale", transition=moves)
+    assert found["value"] == pytest.approx(own.value)
+    assert 0 <= found["true_loss"] <= found["gap"] + 1e-9

@@ -59,7 +59,7 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(run: hf.Run, gam
     assert plan.gap < best
     own = run.evaluate(REWARD, policies[37], discount=gamma, final=final)
     assert own.value == pytest.approx(worth(P, REWARD, policies[37], *how), abs=1e-9)
-    view, table = extended(run.problem, REWARD, gamma, final)
+    view, table, _ = extended(run.problem, REWARD, gamma, final)
     longer = np.concatenate([plan.policy, plan.policy])[: len(table)]
     assert hf.true_gap(view, table, longer) == pytest.approx(best - true, abs=1e-9)
 

@@ -4,7 +4,7 @@
 
 Every entry of such a file is a kernel [S, A, S] and its key the kernel's name, but for these: `horizon` (needed),
 `start` (a state or a distribution), `weights` (the truth, which lets the problem simulate itself), `states` and
-`actions` (names), and `kernels`, all kernels [d, S, A, S] in one array, without names.
+`actions` (names), `actions_allowed` [S, A], and `kernels`, all kernels [d, S, A, S] in one array, without names.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 if TYPE_CHECKING:
     from horizonfree import Problem
 
-KEYS = ("horizon", "start", "weights", "states", "actions", "kernels")
+KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "kernels")
 
 
 def from_file(path: Path, param: dict[str, Any]) -> "Problem":
@@ -55,9 +55,8 @@ def from_file(path: Path, param: dict[str, Any]) -> "Problem":
         key: [str(x) for x in np.atleast_1d(found[key])] for key in ("states", "actions") if key in found
     }
     plain = {key: x.item() if np.ndim(x) == 0 and hasattr(x, "item") else x for key, x in settings.items()}
-    return Mixture.from_kernels(
-        kernels or found["kernels"], weights=found.get("weights"), name=path.stem, **plain, **names
-    )
+    said: dict[str, Any] = {key: found.get(key) for key in ("weights", "actions_allowed")}
+    return Mixture.from_kernels(kernels or found["kernels"], name=path.stem, **said, **plain, **names)
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

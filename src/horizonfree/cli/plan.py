@@ -80,6 +80,10 @@ def plan(
             help="Also pay for the state after the last step: [S], a file as for --reward.", metavar="FILE"
         ),
     ] = None,
+    transition: Annotated[
+        Path | None,
+        typer.Option(help="Also pay for steps from s by a to s': [S, A, S], .npy or .json.", metavar="FILE"),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -112,13 +116,12 @@ def plan(
         )
     if misspecification and (policy is not None or compare is not None):
         raise OptionError("--misspecification is about a plan; leave it out with --policy and --compare")
-    is_longer = discount is not None or final is not None
+    is_longer = discount is not None or final is not None or transition is not None
+    beyond = "rewards without --discount, --final and --transition"
     if misspecification and is_longer:
-        raise OptionError("--misspecification is for rewards without --discount and --final; leave it out")
+        raise OptionError(f"--misspecification is for {beyond}; leave it out")
     if compare is not None and is_longer:
-        raise OptionError(
-            "--compare is for rewards without --discount and --final; value each by itself: --policy"
-        )
+        raise OptionError(f"--compare is for {beyond}; value each by itself: --policy")
     asked = _ask(folder, delta, model, start, horizon, misspecification, is_longer=is_longer)
     from horizonfree.cli import show_plan
     from horizonfree.cli.files import read_policy, write_policy
@@ -129,15 +132,22 @@ def plan(
     scale = scale or ("total" if cost is None else "rescale")
     array = occupancy(named, stay) if stay else reward_of(named, goal, reward, cost)
     if array is None:
-        raise OptionError("say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE")
+        if transition is None:
+            raise OptionError(
+                "say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE"
+            )
+        array = [0.0] * named.num_states
     mine, other = (None if x is None else read_policy(x, named.num_states) for x in (policy, compare))
     if out is not None:
         folder_for_output(out.parent)
     beside = None
     if is_longer:
-        paid = None if final is None else paid_of(final, named, is_cost=cost is not None)
-        how = {"scale": scale, "delta": delta, "discount": discount, "final": paid}
-        found, true_loss = asked.longer(array, mine, model=model, **how)
+        from horizonfree.runs.extended import More
+
+        paid = {"final": final, "transition": transition}
+        read = {key: paid_of(x, named, key, is_cost=cost is not None) for key, x in paid.items() if x}
+        how = {"scale": scale, "delta": delta, "model": model, "more": More(discount, **read)}
+        found, true_loss = asked.longer(array, mine, **how)
     else:
         checked = there.resolve(array, scale)
         found = there.plan(checked, asked.solve) if mine is None else there.evaluate(checked, mine)

@@ -58,9 +58,9 @@ def read_reward(path: Path, problem: Named, what: str = "reward") -> Any:
     return _table(rows, problem, f"{what} {path}")
 
 
-def paid_of(path: Path, problem: Named, *, is_cost: bool) -> np.ndarray:
-    """What is paid for the last state, [S]; costs are negative."""
-    found = np.asarray(read_reward(path, problem, "final"))
+def paid_of(path: Path, problem: Named, what: str, *, is_cost: bool) -> np.ndarray:
+    """What is paid for the last state, [S], or for transitions, [S, A, S]; costs are negative."""
+    found = np.asarray(read_reward(path, problem, what))
     return -found if is_cost else found
 
 

@@ -56,19 +56,7 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     _draw(console, runs["information"], problem)
     page = write_report(runs["information"], folder / "report.html")
     beside = write_comparison(runs, folder / "comparison.html")
-    console.print(
-        f"\n[bold]5. Read[/] the report: [green]{escape(str(page))}[/]\n"
-        f"   both explorers beside each other: [green]{escape(str(beside))}[/]",
-        soft_wrap=True,
-    )
-    kept = escape(shlex.quote(str(folder / "information")))
-    console.print(
-        f"\nThe runs are kept. Go on with one, or paint your own reward:\n"
-        f"   horizonfree explore --resume {kept} --episodes 200\n"
-        f"   horizonfree plan {kept} --goal 35\n"
-        f"   horizonfree serve {kept} --open",
-        soft_wrap=True,
-    )
+    _close(console, folder)
     return {
         "problem": problem.name,
         "plans": answers,
@@ -79,6 +67,20 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
         "report": str(page),
         "comparison": str(beside),
     }
+
+
+def _close(console: Console, folder: Path) -> None:
+    """What to read and to do next. The folder, which may be long, has a line of its own and is named once."""
+    console.print("\n[bold]5. Read[/] the report, and go on")
+    _tell(
+        console,
+        "[green]report.html[/] tells all of it, [green]comparison.html[/] shows both explorers beside each other. The "
+        "runs are kept as well: go on with one, or paint your own reward.\n",
+    )
+    console.print(f"   cd {escape(shlex.quote(str(folder)))}", soft_wrap=True)
+    for command in ("explore --resume information --episodes 200", "plan information --goal 35"):
+        console.print(f"   horizonfree {command}")
+    console.print("   horizonfree serve information --open")
 
 
 def _certificates(run: Run) -> dict[str, Certificate]:

@@ -42,6 +42,7 @@ def part_of(space: Space, states: Int[np.ndarray, " m"]) -> Space:
         start=None if space.start is None else int(index[space.start]),
         is_dense=False,
         numbers=leaf(states.astype(np.int32)),
+        acts=None if space.acts is None else leaf(np.asarray(space.acts)[states]),
     )
 
 

@@ -6,6 +6,7 @@ gaps reach H); `resolve` brings the second to the first and remembers how to go 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -15,6 +16,7 @@ from horizonfree._arrays import node
 from horizonfree._inputs import finite_rewards, hint, integers, numbers, shown, whole
 from horizonfree._shapes import Bool, Float
 from horizonfree.errors import RewardError, ShapeError
+from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
 SCALES = ("total", "per-step", "rescale")
@@ -112,7 +114,9 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
                 )
             table = np.where(reward.occupied[:, :, None], table, 0.0)
         _check(space, table)
-        return reward
+        return (
+            reward if space.acts is None else replace(reward, table=taken(space.acts, reward.table, axis=1))
+        )
     if not isinstance(scale, str) or scale not in SCALES:
         raise RewardError(
             f"scale is {shown(scale)}; it must be 'total', 'per-step' or 'rescale'{hint(scale, SCALES)}"
@@ -182,11 +186,14 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
 
 
 def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
-    """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A]."""
+    """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A].
+
+    What it says of forbidden actions is not looked at: they have what is done for them.
+    """
     space = space_of(problem)
     H, S, A = space.sizes
     if callable(reward):
-        reward = _tabulate(reward, H, S, A)
+        reward = _tabulate(reward, H, S, A, space.acts)
     array = _shaped(space, reward, [(S,), (S, A), (H, S, A)])
     return np.ascontiguousarray(np.broadcast_to(array[:, None] if array.ndim == 1 else array, (H, S, A)))
 
@@ -198,6 +205,8 @@ def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndar
         words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
         allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
         raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
+    if array.ndim > 1:
+        array = taken(space.acts, array, axis=array.ndim - 2)
     finite_rewards(array)
     return array
 
@@ -242,9 +251,12 @@ def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray,
     return ", ".join(steps if len(steps) <= 6 else [*steps[:3], "...", *steps[-2:]])
 
 
-def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int) -> np.ndarray:
-    table = np.empty((H, S, A))
+def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int, acts: Any) -> np.ndarray:
+    """A function asked for every step, state and allowed action."""
+    table = np.zeros((H, S, A))
     for place in np.ndindex(H, S, A):
+        if acts is not None and acts[place[1:]] != place[2]:
+            continue
         try:
             table[place] = function(*place)
         except Exception as error:  # whatever somebody's function does

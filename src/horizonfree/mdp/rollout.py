@@ -25,6 +25,14 @@ class Trajectory(eqx.Module):
     j: Int[Leaf, "*batch H"]
 
 
+def as_taken(space: Space, trajectory: Trajectory) -> Trajectory:
+    """The episode by the allowed names of its actions (allowed.py); traceable."""
+    if space.acts is None:
+        return trajectory
+    a = jnp.asarray(space.acts)[trajectory.s[:-1], trajectory.a]
+    return Trajectory(trajectory.s, a, trajectory.j)
+
+
 class Sampler(eqx.Module):
     """A kernel prepared for sampling: cumulative probabilities, so that zero-probability slots are never taken."""
 

@@ -27,7 +27,8 @@ class Space:
 
     `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
     distribution of the first state, None where it is always `start`; `start` is None where it is drawn. `numbers`: what
-    the caller calls the states, where they are part of his (part.py).
+    the caller calls the states, where they are part of his (part.py). `acts`: which action is taken for each, where
+    some are forbidden (allowed.py).
     """
 
     succ: Int[Leaf, "S A n"]
@@ -38,6 +39,7 @@ class Space:
     start: int | None = static()
     is_dense: bool = static()
     numbers: Int[Leaf, " S"] | None = None
+    acts: Int[Leaf, "S A"] | None = None
 
     @property
     def num_states(self) -> int:
@@ -123,6 +125,7 @@ def make_space(
     is_dense: bool,
     horizon: Any,
     start: Any,
+    acts: Int[np.ndarray, "S A"] | None = None,
 ) -> Space:
     """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
     S = succ.shape[0]
@@ -130,7 +133,8 @@ def make_space(
     initial, first = _start(start, S)
     reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
     lists = leaf(succ.astype(np.int32)), leaf(support), leaf(reachable)
-    return Space(*lists, None if initial is None else leaf(initial), horizon, first, is_dense)
+    begins = None if initial is None else leaf(initial)
+    return Space(*lists, begins, horizon, first, is_dense, None, None if acts is None else leaf(acts))
 
 
 def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
@@ -156,7 +160,7 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
         )
     drawn = np.arange(S) == first if initial is None else np.asarray(initial)
     lists = space.succ, space.support, leaf(reachable), leaf(drawn.astype(np.float64))
-    return Space(*lists, horizon, None, space.is_dense, space.numbers)
+    return Space(*lists, horizon, None, space.is_dense, space.numbers, space.acts)
 
 
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
@@ -202,6 +206,7 @@ def check_space(space: Space) -> None:
     if space.numbers is not None:
         raise ShapeError("the states of a space that was stored are all of them; it has numbers of some")
     S, A, _ = succ.shape
+    _check_acts(space.acts, succ, support)
     is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
     if not isinstance(space.is_dense, bool) or space.is_dense > is_full:
         raise ShapeError(
@@ -225,6 +230,21 @@ def check_space(space: Space) -> None:
         or not np.array_equal(again.reachable, np.asarray(space.reachable))
     ):
         raise ShapeError("start and reachable states do not fit the lists of successors")
+
+
+def _check_acts(acts: Any, succ: np.ndarray, support: np.ndarray) -> None:
+    """Refuse names of actions that lead elsewhere than what is done for them."""
+    if acts is None:
+        return
+    acts, (S, A, _) = np.asarray(acts), succ.shape
+    if acts.shape != (S, A) or acts.dtype != np.int32 or acts.min() < 0 or acts.max() >= A:
+        raise ShapeError(
+            f"acts has shape {acts.shape} and type {acts.dtype}; it must be actions, int32 [S, A]"
+        )
+    s = np.arange(S)[:, None]
+    is_kept = (acts[s, acts] == acts).all()
+    if not (is_kept and np.array_equal(succ[s, acts], succ) and np.array_equal(support[s, acts], support)):
+        raise ShapeError("forbidden actions do not lead to where those lead that are taken for them")
 
 
 def start_distribution(start: Any, S: int) -> Float[np.ndarray, " S"]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from horizonfree._arrays import Array, Leaf, leaf, node
 from horizonfree._shapes import Bool, Float, Int
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space
 
 # Actions [H, S], or their probabilities [H, S, A].
@@ -41,6 +42,9 @@ class World(Protocol):
 
     def check(self) -> None:
         """Refuse numbers that lead outside of arrays, where they come from a file whose shapes are right."""
+
+    def lifted(self, lift: Lift) -> "World":
+        """The same of lifted states (mdp/lift.py); refuses where nothing is proved of them. On the host."""
 
     def bounds(self, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """What a policy can lose for a reward."""

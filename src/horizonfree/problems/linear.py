@@ -19,6 +19,7 @@ class LinearMDP:
         mu: Any = None,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "linear",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -26,7 +27,8 @@ class LinearMDP:
 
         Features must be independent, and some combination of them must be 1 in every pair, or no mu makes probabilities
         sum to one. They may be of any size: they are divided by the largest norm, and mu is multiplied by it.
+        actions_allowed: as for mixtures.
         """
-        model = linear_model(phi, horizon=horizon, start=start)
+        model = linear_model(phi, horizon=horizon, start=start, allowed=actions_allowed)
         truth = None if mu is None else model.parameter(mu, "mu")
         return described(model, truth, name, layout, states=states, actions=actions)

@@ -21,7 +21,8 @@ class Mixture:
     """Ways to build a problem of this class.
 
     start: a state, or a distribution from which the first state is drawn. states, actions: their names, which plans,
-    reports and the command line then speak of.
+    reports and the command line then speak of. actions_allowed: which actions a state allows, [S, A] or a function
+    (s, a) -> bool, where it does not allow all; what is given of others is not looked at.
     """
 
     @staticmethod
@@ -34,6 +35,7 @@ class Mixture:
         hull: bool = True,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -45,7 +47,7 @@ class Mixture:
         kernel.
         """
         called, kernels = _named(kernels)
-        succ, phi, is_dense = features.from_kernels(kernels)
+        succ, phi, is_dense = features.from_kernels(kernels, actions_allowed)
         d = phi.shape[-1]
         for i in range(d):
             which = i if called is None else repr(called[i])
@@ -54,7 +56,8 @@ class Mixture:
         if not isinstance(hull, bool):
             raise OptionError(f"hull is {shown(hull)}; it must be True or False")
         bound = 1.0 if hull else _longest(packed)
-        model = mixture_model(packed, horizon=horizon, start=start, bound=bound, hull=hull)
+        where: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
+        model = mixture_model(packed, **where, bound=bound, hull=hull)
         if weights is not None:
             weights = features.vector(weights, d, "weights")
             if (hull and (weights < -TOLERANCE).any()) or abs(weights.sum() - 1) > TOLERANCE:
@@ -80,6 +83,7 @@ class Mixture:
         layout: Mapping[str, Any] | None = None,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
     ) -> Problem:
         """s' = f(s, a, noise): what each outcome of the noise does is known, how often it comes is not.
 
@@ -89,12 +93,13 @@ class Mixture:
         weights: the truth, optional: of the models, or of the outcomes. The noise is drawn anew at every step.
         states, actions: their names, optional.
         """
-        found = noise.noise_of(step, outcomes, models, num_states, num_actions)
+        found = noise.noise_of(step, outcomes, models, num_states, num_actions, actions_allowed)
         told: dict[str, Any] = {noise.AFTER: found.after, noise.OUTCOMES: found.outcomes}
         if models is not None:
             told |= {noise.LAWS: found.laws, noise.MODELS: found.law_names}
         settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "name": name}
         settings |= {"layout": layout, "states": states, "actions": actions}
+        settings["actions_allowed"] = actions_allowed
         called = found.outcomes if models is None else found.law_names
         problem = Mixture.from_kernels(dict(zip(called, found.kernels())), **settings)
         return replace(problem, layout={**problem.layout, **told})
@@ -110,6 +115,7 @@ class Mixture:
         shape: tuple[int, int, int] | None = None,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "mixture",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -119,7 +125,8 @@ class Mixture:
         arrays of one length. Sparse input never becomes a dense tensor. shape: (S, A, d) of coordinates, where their
         largest entries do not tell.
         """
-        model = mixture_model(features.from_features(phi, shape), horizon=horizon, start=start, bound=bound)
+        where: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
+        model = mixture_model(features.from_features(phi, shape, actions_allowed), **where, bound=bound)
         if theta is not None:
             theta = features.vector(theta, model.dim, "theta")
             with np.errstate(over="ignore"):
@@ -139,6 +146,7 @@ class Mixture:
         support: Any = None,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -148,10 +156,11 @@ class Mixture:
         [S, A, S] says which transitions are possible at all; the default is every one of them (d = S*A*S), so
         give it when you know it. B = sqrt(n * S * A), from ||P||_F <= sqrt(S * A).
         """
-        succ, phi, is_dense, theta = features.from_tabular(P, support)
+        succ, phi, is_dense, theta = features.from_tabular(P, support, actions_allowed)
         S, A, _ = succ.shape
         packed = succ, phi, is_dense
-        model = mixture_model(packed, horizon=horizon, start=start, bound=float(np.sqrt(S * A)))
+        where: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
+        model = mixture_model(packed, **where, bound=float(np.sqrt(S * A)))
         return _problem(model, theta, name, layout, states=states, actions=actions)
 
 

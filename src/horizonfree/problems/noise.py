@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._inputs import integers, numbers, shown, whole
 from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.mdp.allowed import acts_of, taken
 from horizonfree.mdp.space import TOLERANCE
 
 MOST_CALLS = 5_000_000  # of a function of one's own: about a minute of Python
@@ -46,13 +47,16 @@ class Noise(NamedTuple):
         return found
 
 
-def noise_of(step: Any, outcomes: Any, models: Any, num_states: Any, num_actions: Any) -> Noise:
-    """All of it, checked; without models every outcome is a law of its own."""
+def noise_of(
+    step: Any, outcomes: Any, models: Any, num_states: Any, num_actions: Any, allowed: Any = None
+) -> Noise:
+    """All of it, checked; without models every outcome is a law of its own. allowed: as in mdp/allowed.py."""
     names, values = _named(outcomes, "outcomes")
     if callable(step):
-        after = _called(step, names, values, num_states, num_actions)
+        after = _called(step, names, values, num_states, num_actions, allowed)
     else:
         after = _listed(step, len(names), num_states, num_actions)
+        after = taken(acts_of(allowed, *after.shape[:2]), after)
     if models is None:
         return Noise(after, names, np.eye(len(names)), names)
     law_names, given = _named(models, "models")
@@ -78,8 +82,10 @@ def _named(given: Any, what: str) -> tuple[list[str], list[Any]]:
     return names, values
 
 
-def _called(step: Step, names: list[str], values: list[Any], S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
-    """A function asked for every state, action and outcome."""
+def _called(
+    step: Step, names: list[str], values: list[Any], S: Any, A: Any, allowed: Any
+) -> Int[np.ndarray, "S A n"]:
+    """A function asked for every state, allowed action and outcome."""
     sizes = {"num_states": S, "num_actions": A}
     S, A = (
         whole(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
@@ -90,8 +96,10 @@ def _called(step: Step, names: list[str], values: list[Any], S: Any, A: Any) -> 
             f"step would be called {S * A * len(names):,} times, for {S:,} states, {A:,} actions and {len(names)} "
             f"outcomes; more than {MOST_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
         )
-    after = np.empty((S, A, len(names)), np.int32)
+    after, acts = np.empty((S, A, len(names)), np.int32), acts_of(allowed, S, A)
     for s, a, w in np.ndindex(after.shape):
+        if acts is not None and acts[s, a] != a:
+            continue
         where = f"step(s={s}, a={a}, outcome {names[w]})"
         try:
             to = step(s, a, values[w])
@@ -100,7 +108,7 @@ def _called(step: Step, names: list[str], values: list[Any], S: Any, A: Any) -> 
                 f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
             ) from error
         after[s, a, w] = whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-    return after
+    return taken(acts, after)
 
 
 def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:

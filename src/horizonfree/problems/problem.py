@@ -6,12 +6,13 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from horizonfree._inputs import shown
 from horizonfree._shown import Card, Shown, listed
 from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp import names
+from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.rewards import family
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
@@ -58,6 +59,11 @@ class Problem(Shown):
         return self.space.num_actions
 
     @property
+    def actions_allowed(self) -> Bool[np.ndarray, "S A"]:
+        """Which actions each state allows."""
+        return is_allowed(self.space)
+
+    @property
     def sampling(self) -> Sampling | None:
         """How far kernels that were estimated may be off, and what that allows; None where they were given."""
         return sampling_of(self.layout, self.horizon)
@@ -92,6 +98,16 @@ class Problem(Shown):
         for kind, size in sizes.items():
             called = self.layout.get(kind)
             lines.append((kind, f"{size:,}" + (f": {listed([str(x) for x in called])}" if called else "")))
+        if self.space.acts is not None:
+            least, most = np.sort(self.actions_allowed.sum(axis=1))[[0, -1]]
+            lines.append(
+                (
+                    "allowed",
+                    f"{least:,} to {most:,} actions, by state"
+                    if least < most
+                    else f"{least:,} in every state",
+                )
+            )
         lines.append(("episode", f"{self.horizon:,} steps from {self.first_state()}"))
         weights = [str(x) for x in self.layout.get("weights") or ()]
         of_what = f", in the weights of {listed(weights)}" if weights else ""

@@ -9,6 +9,7 @@ from jaxtyping import Bool
 from horizonfree._inputs import integers, numbers, shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
+from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.names import BEFORE
 from horizonfree.mdp.space import LONGEST, Space
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
@@ -24,6 +25,7 @@ class Tabular:
     start: a state, or a known distribution from which the first state is drawn; for an environment also "unknown": then
     a state is added, numbered last, in which every action leads to the first state, in a step before the `horizon`
     others. terminal: states in which an episode is over, whatever the action; they are known to lead to themselves.
+    actions_allowed: as for mixtures; forbidden actions are nothing to be learnt.
     """
 
     def __new__(  # type: ignore[misc]  # what people want is the problem
@@ -37,6 +39,7 @@ class Tabular:
         *,
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -45,9 +48,11 @@ class Tabular:
         S = whole(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
         A = whole(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, terminal)
+        acts = acts_of(actions_allowed, S, A)
         if isinstance(start, str):
             possible, start, horizon = _drawn(possible, start, horizon)
-        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
+            acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
+        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         if isinstance(states, (list, tuple)) and len(possible) > S:
             states = [*states, BEFORE]
         return described(model, None, name, layout, states=states, actions=actions)
@@ -62,6 +67,7 @@ class Tabular:
         terminal: Any = (),
         states: Any = None,
         actions: Any = None,
+        actions_allowed: Any = None,
         name: str = "tabular",
         layout: Mapping[str, Any] | None = None,
     ) -> Problem:
@@ -74,7 +80,8 @@ class Tabular:
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
             raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
         possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, terminal)
-        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known)
+        acts = acts_of(actions_allowed, *table.shape[:2])
+        model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
         return described(model, truth, name, layout, states=states, actions=actions)
 
@@ -97,7 +104,8 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
         return described(model, known, problem.name, _of_table(problem.layout))
     possible, _ = _possible(space.num_states, space.num_actions, "any", None, _never_left(space))
     start = space.start if space.initial is None else space.initial
-    model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False)
+    acts = None if space.acts is None else np.asarray(space.acts)
+    model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False, acts=acts)
     table = None if truth is None else model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
     return described(model, table, problem.name, _of_table(problem.layout))
 

@@ -8,6 +8,7 @@ from horizonfree._inputs import check_seed, whole
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ShapeError
 from horizonfree.mdp import rewards
+from horizonfree.mdp.allowed import check_allowed
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rollout import Trajectory, episodes_of
 from horizonfree.mdp.space import Kernel, Space
@@ -36,6 +37,7 @@ def simulate_kernel(
     number = whole(episodes, "episodes", 1, most, meaning)
     check_seed(seed)
     table = policy_table(policy, *space.sizes)
+    check_allowed(space, table)
     seeded, kernel, space, table = to_device((np.asarray(seed, np.int64), kernel, space, table))
     sampled: Trajectory = to_numpy(episodes_of(seeded, kernel, space, table, number))
     return sampled

@@ -12,6 +12,7 @@ import numpy as np
 from horizonfree._arrays import leaf
 from horizonfree._shapes import Float
 from horizonfree.guarantees.certificate import in_units
+from horizonfree.mdp.allowed import check_allowed, named_allowed
 from horizonfree.mdp.names import Named
 from horizonfree.mdp.part import inside, outside, resolve_inside
 from horizonfree.mdp.policies import policy_table
@@ -31,6 +32,11 @@ class Whole(NamedTuple):
 
     space: Space
     kernel: Kernel
+
+
+def whole_of(problem: Any, confidence: Any) -> Whole:
+    """Of a problem that is computed with in part."""
+    return Whole(problem.space, problem.model.kernel(confidence.theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +78,7 @@ class Answers:
         """The best policy for a reward; solve: another way to plan than in the estimate."""
         planned = (solve or self.solve)(checked.table)
         value = float(self.space.at_start(planned.V[0]))
-        return self._certified(checked, np.array(planned.policy, np.int32), value)
+        return self._certified(checked, named_allowed(self.space, np.array(planned.policy, np.int32)), value)
 
     def evaluate(self, checked: Reward, policy: Any) -> Plan:
         """A policy as a plan."""
@@ -98,7 +104,9 @@ class Answers:
 
     def _policy(self, policy: Any) -> np.ndarray:
         """A policy for all states, checked, on those of the space."""
-        return inside(self.space, policy_table(policy, *self.sizes), axis=1)
+        table = policy_table(policy, *self.sizes)
+        check_allowed((self.whole or self).space, table)
+        return inside(self.space, table, axis=1)
 
     def _certified(self, checked: Reward, policy: np.ndarray, value: float | None = None) -> Plan:
         """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
@@ -110,8 +118,9 @@ class Answers:
         def in_caller_units(x: Any) -> float:
             return checked.factor * float(x) + checked.offset
 
+        own = outside(self.space, policy, self.sizes[1], axis=1)
         return Plan(
-            outside(self.space, policy, self.sizes[1], axis=1),
+            named_allowed((self.whole or self).space, own) if own.ndim == 2 else own,
             in_caller_units(bounds.value if value is None else value),
             in_caller_units(bounds.low),
             in_caller_units(bounds.high),

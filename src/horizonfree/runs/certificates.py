@@ -6,6 +6,7 @@ import numpy as np
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.rewards import family
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence
@@ -18,7 +19,8 @@ def of_family(run: Any, given: Any, confidence: Confidence) -> Certificate:
         given = [run.resolved(reward) for reward in given]
     name, checked = family(run.core, given)
     tables = [x.table for x in checked]
-    policies = [best_plan(confidence.kernel, table).policy for table in tables]
+    plans = (best_plan(confidence.kernel, table) for table in tables)
+    policies = [named_allowed(run.core.space, plan.policy) for plan in plans]
     return certify.for_family(run.core.model, confidence, tables, policies, name)
 
 

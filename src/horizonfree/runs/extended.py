@@ -1,10 +1,12 @@
-"""Rewards beyond a plain sum over the steps: discounted ones, and a payment for the state in which an episode ends.
+"""Rewards beyond a plain sum over the steps: discounted ones, for transitions, and for the state in which it ends.
 
-    sum_{h=1}^H gamma^(h-1) r_h(s_h, a_h) + gamma^H f(s_{H+1})
+    sum_{h=1}^H gamma^(h-1) [r_h(s_h, a_h) + t(s_h, a_h, s_{h+1})] + gamma^H f(s_{H+1})
 
 A discount gamma makes the table r_h gamma^(h-1), a reward like any other. A final payment f makes it one step longer,
 with r_{H+1}(s, a) = f(s): the action there changes nothing, and no transition follows, so that states which only the
-last step can reach need not be known. All that is certified of rewards holds for both.
+last step can reach need not be known. A payment t for transitions is made one step later, for the state that was
+entered; where states do not tell it, they are lifted to those that do (mdp/lift.py). All that is certified of rewards
+holds for these.
 
 Without an end, a plan for H steps, followed by whatever may be, loses at most
 
@@ -14,68 +16,146 @@ where the reward does not depend on the step: both policies get between min r an
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from horizonfree._inputs import finite_rewards, numbers, shown
+from horizonfree._x64 import to_numpy
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import rounded_up
+from horizonfree.mdp.allowed import named_allowed
+from horizonfree.mdp.lift import Lift, lifted, payments, separated
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward, as_table
 from horizonfree.models.misspecification import declared
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.kept import in_numpy
 from horizonfree.runs.plan import Plan
 
 
-def answer(
-    run: Any, reward: Any, policy: Any, discount: Any, final: Any, *, within: Any = 0.0, **how: Any
-) -> Plan:
+class More(NamedTuple):
+    """What a reward is beside its table."""
+
+    discount: Any = None
+    final: Any = None
+    transition: Any = None
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether something is paid for the state after the last step."""
+        return self.final is not None or self.transition is not None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it is more than a table."""
+        return self.is_longer or self.discount is not None
+
+
+class Extended(NamedTuple):
+    """The problem, a step longer where the end is paid for, and the reward as a table of it, or of lifted states."""
+
+    problem: Problem
+    table: Float[np.ndarray, "H S A"]
+    lift: Lift | None = None
+
+
+def answer(run: Any, reward: Any, policy: Any, more: More, *, within: Any = 0.0, **how: Any) -> Plan:
     """`run.plan` where policy is None, else `run.evaluate`, of such a reward."""
     if declared(within) is not None:
-        raise OptionError("misspecification= is for rewards without discount= and final=; leave it out")
+        raise OptionError(
+            "misspecification= is for rewards without discount=, final= and transition=; leave it out"
+        )
     start, horizon, rest = how.pop("start"), how.pop("horizon"), how
     here = run.problem.moved(start, horizon) if start is not None or horizon is not None else run.problem
-    _, table = extended(here, reward, discount, final)
-    is_here = start is None and horizon is None and final is None
-    there = run if is_here else run.seen_from(start, len(table), is_paid_after=final is not None)
+    _, table, lift = extended(here, reward, *more)
+    is_here = start is None and horizon is None and not more.is_longer
+    there = run if is_here else run.seen_from(start, len(table), is_paid_after=more.is_longer)
     found: Plan
-    if policy is None:
+    if policy is not None:
+        policy = np.concatenate([policy_table(policy, *here.space.sizes)] * 2)[: len(table)]
+    if lift is not None:
+        found = _in_lift(there, lift, table, policy, **rest)
+    elif policy is None:
         found = there.plan(table, **rest)
     else:
-        longer = np.concatenate([policy_table(policy, *here.space.sizes)] * 2)[: len(table)]
-        found = there.evaluate(table, longer, **rest)
+        found = there.evaluate(table, policy, **rest)
     words = found.certificate.words
-    if final is not None and (start is not None or horizon is not None):
+    if more.is_longer and (start is not None or horizon is not None):
         words += f", from {here.first_state()}, in {here.horizon} steps"
-    if discount is not None and discount < 1 and final is None and _is_steady(reward):
-        words += f"; without an end, at most {rounded_up(_tail(table, float(discount)))} more"
+    if more.discount is not None and more.discount < 1 and not more.is_longer and _is_steady(reward):
+        words += f"; without an end, at most {rounded_up(_tail(table, float(more.discount)))} more"
     return replace(
         found, policy=found.policy[: here.horizon], certificate=replace(found.certificate, words=words)
     )
 
 
+def _in_lift(
+    there: Any,
+    lift: Lift,
+    table: np.ndarray,
+    policy: Any,
+    *,
+    scale: str,
+    delta: float,
+    model: str = "likelihood",
+) -> Plan:
+    """A reward of lifted states. What was paid on the way is no reason to act otherwise: policies are of states."""
+    if model != "likelihood" or there.part is not None:
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'); that is planned in the estimate of maximum likelihood, "
+            "where all states are computed with: leave model= out, or pay what is expected"
+        )
+    here = there.answers(delta)
+    with np.errstate(all="ignore"):
+        world = to_numpy(there.problem.model.world(there.confidence(delta))).lifted(lift)
+    known = in_numpy(world, lift.kernel(here.kernel), here.said)
+    checked = known.resolve(table, scale)
+    if policy is None:
+        policy = named_allowed(here.space, known.solve(checked.table).policy[:, lift.first])
+    found = known.evaluate(checked, policy[:, lift.origin])
+    return replace(
+        found, policy=policy, kernel=here.kernel, start=np.asarray(here.space.initial), layout=here.layout
+    )
+
+
 def extended(
-    problem: Problem, reward: Any, discount: Any = None, final: Any = None
-) -> tuple[Problem, Float[np.ndarray, "H S A"]]:
-    """The problem, a step longer where the end is paid for, and the reward as a table of it."""
+    problem: Problem, reward: Any, discount: Any = None, final: Any = None, transition: Any = None
+) -> Extended:
+    """The reward as a table."""
     if isinstance(reward, Reward):
         raise RewardError("this reward was rescaled; give the reward itself, with the scale 'rescale'")
-    table = as_table(problem, reward)
-    if final is not None:
-        paid = numbers(final, "final")
-        if paid.shape != (problem.num_states,):
-            raise ShapeError(
-                f"final has shape {paid.shape}; it must be [S]=({problem.num_states},), one per state"
-            )
-        finite_rewards(paid)
-        last = np.broadcast_to(paid[None, :, None], (1, *table.shape[1:]))
+    table, lift, entered = as_table(problem, reward), None, np.zeros(problem.num_states)
+    if transition is not None:
+        t = payments(problem.space, transition)
+        parts = separated(problem.space, t)
+        if parts is not None:
+            table, entered = table + parts[0], parts[1]
+    if final is not None or transition is not None:
+        last = np.broadcast_to(_final(problem, final)[None, :, None], (1, *table.shape[1:]))
         table = np.concatenate([table, last])
         problem = problem.moved(None, len(table), is_paid_after=True)
-    if discount is not None:
-        table = table * _checked(discount) ** np.arange(len(table))[:, None, None]
-    return problem, table
+    if transition is not None and parts is None:
+        lift = lifted(problem.space, t)
+        table, entered = table[:, lift.origin], lift.paid
+    gamma = (1.0 if discount is None else _checked(discount)) ** np.arange(len(table))
+    table = table * gamma[:, None, None]
+    table[1:] += gamma[:-1, None, None] * entered[:, None]
+    return Extended(problem, table, lift)
+
+
+def _final(problem: Problem, final: Any) -> Float[np.ndarray, " S"]:
+    """What the last state is paid; nothing where that is not said."""
+    if final is None:
+        return np.zeros(problem.num_states)
+    paid = numbers(final, "final")
+    if paid.shape != (problem.num_states,):
+        raise ShapeError(
+            f"final has shape {paid.shape}; it must be [S]=({problem.num_states},), one per state"
+        )
+    finite_rewards(paid)
+    return paid
 
 
 def _checked(discount: Any) -> float:

@@ -13,6 +13,7 @@ from horizonfree.errors import ModelError, ShapeError
 from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Evidence, Model
@@ -123,12 +124,19 @@ def _trajectories(space: Space, s: np.ndarray, a: np.ndarray, length: np.ndarray
         if bad.size:
             k, h = bad[0]
             raise ShapeError(f"{name}[{k}, {h}] is {x[k, h]}; {name} are 0 to {size - 1}")
+    is_taken = np.arange(H) < length[:, None]
+    bad = np.argwhere(is_taken & ~is_allowed(space)[s[:, :-1], a])
+    if bad.size:
+        k, h = bad[0]
+        raise ModelError(
+            f"actions[{k}, {h}] is {a[k, h]}, which state {s[k, h]} does not allow; it happened, so allow it"
+        )
     odd = np.flatnonzero(~space.starts()[s[:, 0]])
     if odd.size:
         k = int(odd[0])
         where = "elsewhere" if space.start is None else f"in {space.start}"
         raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts {where}")
-    j = np.where(np.arange(H) < length[:, None], _slots(space, s, a), UNSEEN)
+    j = np.where(is_taken, _slots(space, s, a), UNSEEN)
     return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
 
 

@@ -17,6 +17,7 @@ from horizonfree._inputs import share
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import round_down, rounded_up, surely_of
 from horizonfree.mdp import rewards
+from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence
@@ -129,5 +130,5 @@ def _gap(problem: Problem, evidence: Evidence, confidence: Confidence, reward: R
         return float("nan")
     if reward is None:
         return certify.uniform(model, evidence, confidence).eps
-    policy = np.array(best_plan(confidence.kernel, reward.table).policy, np.int32)
+    policy = named_allowed(model.space, np.array(best_plan(confidence.kernel, reward.table).policy, np.int32))
     return certify.for_reward(model, confidence, reward.table, policy)[1].eps

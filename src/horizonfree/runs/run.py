@@ -18,6 +18,7 @@ from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.part import outside, resolve_inside, start_inside
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.rollout import Trajectory
@@ -27,7 +28,7 @@ from horizonfree.models.misspecification import declared
 from horizonfree.planning.backward import Solution, best_plan, evaluate
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import extended
-from horizonfree.runs.answers import Answers, Whole
+from horizonfree.runs.answers import Answers, whole_of
 from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
@@ -84,7 +85,10 @@ class Run(Printed):
     @property
     def visits(self) -> Int[np.ndarray, "S A"]:
         """How often each action was taken in each state."""
-        return outside(self.core.space, np.asarray(self.evidence.visits), self.problem.num_states)
+        visits = np.asarray(self.evidence.visits) * is_allowed(
+            self.core.space
+        )  # tables count other names, too
+        return outside(self.core.space, visits, self.problem.num_states)
 
     @property
     def has_parameter(self) -> bool:
@@ -189,6 +193,7 @@ class Run(Printed):
         misspecification: Any = 0.0,
         discount: float | None = None,
         final: Any = None,
+        transition: Any = None,
     ) -> Plan:
         """The best policy for a reward, with a certified gap.
 
@@ -196,16 +201,16 @@ class Run(Printed):
         scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; gaps grow with H), "rescale"
         (any numbers, costs as negative ones; values and gaps are in their units).
         model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
-        start, horizon: where the system is (a state, or a distribution over states) and how many steps are left, where
-        that is not the start of an episode. The reward is then for these steps.
+        start, horizon: where the system is (a state or a distribution) and how many steps are left; it is for these.
         misspecification: as for `certificate`; the gap then holds in every system whose laws are so close.
-        discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step.
+        discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step. transition:
+        paid for a step from s by a to s' as well, [S, A, S] or a function (s, a, s') -> number.
         """
-        if discount is not None or final is not None:
-            asked = {"scale": scale, "delta": delta, "model": model, "start": start, "horizon": horizon}
-            return extended.answer(self, reward, None, discount, final, **asked, within=misspecification)
+        how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
+        more, at = extended.More(discount, final, transition), {"start": start, "horizon": horizon}
+        if more.is_asked:
+            return extended.answer(self, reward, None, more, within=misspecification, **how, **at)
         if start is not None or horizon is not None:
-            how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
             return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
         checked, delta = self.resolved(reward, scale), share(delta, "delta")
         return self.answers(delta, misspecification).plan(checked, self.solver(model))
@@ -230,14 +235,16 @@ class Run(Printed):
         horizon: int | None = None,
         discount: float | None = None,
         final: Any = None,
+        transition: Any = None,
     ) -> Plan:
         """A policy of yours as a plan: its value with an interval, and what it loses at most against the best.
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
         """
-        if discount is not None or final is not None:
+        more = extended.More(discount, final, transition)
+        if more.is_asked:
             how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
-            return extended.answer(self, reward, policy, discount, final, **how)
+            return extended.answer(self, reward, policy, more, **how)
         if start is not None or horizon is not None:
             return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
         checked, delta = self.resolved(reward, scale), share(delta, "delta")
@@ -256,9 +263,8 @@ class Run(Printed):
     ) -> Comparison:
         """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
         if start is not None or horizon is not None:
-            return self.seen_from(start, horizon).compare(
-                reward, policy_a, policy_b, scale=scale, delta=delta
-            )
+            there = self.seen_from(start, horizon)
+            return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
         checked, delta = self.resolved(reward, scale), share(delta, "delta")
         return self.answers(delta).compare(checked, policy_a, policy_b)
 
@@ -275,13 +281,9 @@ class Run(Printed):
             partial(certify.bounds, model, confidence),
             partial(certify.raw_difference, model, confidence),
             where=self._where,
-            whole=None if self.part is None else self._whole(confidence),
+            whole=None if self.part is None else whole_of(self.problem, confidence),
             layout=self.problem.layout,
         )
-
-    def _whole(self, confidence: Any) -> Whole:
-        """All states, and the estimate for them."""
-        return Whole(self.problem.space, self.problem.model.kernel(confidence.theta))
 
     def resolved(self, reward: Any, scale: str = "total") -> Reward:
         """A reward on the states of the core, checked."""

@@ -38,8 +38,8 @@ export function makeBoard(canvas, problem, events) {
     cells.forEach(([x, y], s) => {
       const share = view.shade(s);
       fill(x, y, share, gap);
-      if (view.weights[s] > 0) paint(x, y, view.weights[s]);
-      if (view.policy && size >= SMALL && view.values[s] > 1e-9) action(x, y, actions[view.policy[s]], share);
+      if (view.weights[s] !== 0) paint(x, y, view.weights[s]);
+      if (view.policy && size >= SMALL && view.matters(s)) action(x, y, actions[view.policy[s]], share);
     });
     view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
@@ -62,22 +62,25 @@ export function makeBoard(canvas, problem, events) {
     context.fillRect(x * size, (y + 1) * tall - gap - rise, size - gap, rise);
   }
 
+  // A frame, dashed where a state costs; how much is written into it, unless it is 1.
   function paint(x, y, weight) {
-    const width = Math.max(1.5, size * 0.11);
-    context.globalAlpha = 0.35 + 0.65 * weight;
-    context.strokeStyle = colors.warm;
+    const width = Math.max(1.5, size * 0.11), color = weight < 0 ? colors.bad : colors.warm;
+    context.globalAlpha = 0.35 + 0.65 * Math.abs(weight);
+    context.strokeStyle = color;
     context.lineWidth = width;
+    if (weight < 0) context.setLineDash([1.6 * width, width]);
     context.strokeRect(x * size + width / 2, y * tall + width / 2, size - 1 - width, tall - 1 - width);
+    context.setLineDash([]);
     context.globalAlpha = 1;
     if (weight < 1 && size >= 30) {
       const w = size * 0.44, h = size * 0.25;
-      context.fillStyle = colors.warm;
+      context.fillStyle = color;
       context.fillRect((x + 1) * size - 1 - w, (y + 1) * tall - 1 - h, w, h);
       context.fillStyle = colors.on;
       context.font = `${Math.round(size * 0.19)}px system-ui, sans-serif`;
       context.textAlign = "center";
       context.textBaseline = "middle";
-      context.fillText(String(weight), (x + 1) * size - 1 - w / 2, (y + 1) * tall - 1 - h / 2);
+      context.fillText(String(weight).replace("-", "−"), (x + 1) * size - 1 - w / 2, (y + 1) * tall - 1 - h / 2);
     }
   }
 
@@ -216,7 +219,7 @@ export function makeBoard(canvas, problem, events) {
 
 function palette() {
   const css = getComputedStyle(document.documentElement);
-  return Object.fromEntries(["ink", "cell", "accent", "warm", "on"].map((x) => [x, css.getPropertyValue(`--${x}`).trim()]));
+  return Object.fromEntries(["ink", "cell", "accent", "warm", "bad", "on"].map((x) => [x, css.getPropertyValue(`--${x}`).trim()]));
 }
 
 function mix(from, to, share) {

@@ -1,4 +1,4 @@
-// A painted reward as the fragment of a link: #when=end&paint=12,20-27x0.5&step=3&start=5
+// A painted reward as the fragment of a link: #when=end&paint=12,20-27x-0.5&step=3&start=5
 
 const NAMED = 5; // parts of a link that are repeated
 const LONG = 24; // letters of each
@@ -27,9 +27,9 @@ export function read(fragment, { states, horizon, start: home }) {
   const weights = new Float64Array(states);
   const misfits = [];
   for (const run of given.get("paint").split(",").filter(Boolean)) {
-    const parts = /^(\d+)(?:-(\d+))?(?:x(\d*\.?\d+(?:e-\d+)?))?$/.exec(run) ?? [];
+    const parts = /^(\d+)(?:-(\d+))?(?:x(-?\d*\.?\d+(?:e-\d+)?))?$/.exec(run) ?? [];
     const first = Number(parts[1]), last = Number(parts[2] ?? parts[1]), weight = Number(parts[3] ?? 1);
-    if (first <= last && last < states && weight <= 1) weights.fill(weight, first, last + 1);
+    if (first <= last && last < states && Math.abs(weight) <= 1) weights.fill(weight, first, last + 1);
     else misfits.push(run);
   }
   const one = (name, isFit, otherwise) => {

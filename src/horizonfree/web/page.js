@@ -128,7 +128,7 @@ function describe(s) {
   const parts = [world.place(s), `reward ${number(painted.weights[s])}`];
   if (!problem.isReachable.has(s)) parts.push("cannot be reached within an episode");
   if (answer) parts.push(`${percent(answer.occupancy[s])} of the time`);
-  if (answer) parts.push(`value ${number(answer.values[s])}`, answer.values[s] > 1e-9 ? problem.actions[answer.policy[s]] : "nothing to gain");
+  if (answer) parts.push(`value ${number(answer.values[s])}`, matters(s) ? problem.actions[answer.policy[s]] : "nothing to gain");
   return parts.join(" · ");
 }
 
@@ -146,7 +146,7 @@ async function ask(path, question) {
   return response.headers.get("content-type").startsWith("application/json") ? response.json() : response.blob();
 }
 
-const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w > 0);
+const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w !== 0);
 let isAsking = false, isStale = false, since = null;
 
 // Ask for the plan of what is painted. One question is under way at a time; the latest painting wins.
@@ -204,7 +204,7 @@ function controls() {
   document.querySelector(`input[name=when][value=${painted.when}]`).checked = true;
   $("undo").disabled = !undo.length;
   $("redo").disabled = !redo.length;
-  $("clear").disabled = $("share").disabled = $("save").disabled = !painted.weights.some((w) => w > 0);
+  $("clear").disabled = $("share").disabled = $("save").disabled = !painted.weights.some((w) => w !== 0);
   $("step").value = painted.step;
   $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
   $("start").value = painted.start;
@@ -222,6 +222,8 @@ const isDrawn = () => painted.start < 0;
 const starts = () => (isDrawn() ? problem.starts : [painted.start]); // those to mark
 
 const showsTime = () => Boolean(problem.cells) && document.querySelector("input[name=shows]:checked").value === "time";
+const hasCosts = () => painted.weights.some((w) => w < 0);
+const matters = (s) => hasCosts() || answer.values[s] > 1e-9; // whether it matters what is done in a state
 const percent = (share) => `${number(100 * share)} %`;
 
 // Colours run from no time to the longest, or from the lowest value of the step to the highest; all full where these are equal.
@@ -238,7 +240,7 @@ function scale() {
 function draw() {
   const path = position === null || !answer ? null : answer.episode;
   const policy = showsTime() ? null : answer?.policy;
-  world.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, policy, path, at: position ?? 0 });
+  world.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, matters, policy, path, at: position ?? 0 });
   $("low").textContent = scale().low;
   $("high").textContent = scale().high;
   tell();
@@ -255,8 +257,8 @@ function show() {
     return;
   }
   $("value").textContent = number(answer.value);
-  $("value-of").textContent =
-    painted.when === "end" ? "on average at the end, of at most 1" : "on average along the way, of at most 1";
+  const when = painted.when === "end" ? "at the end" : "along the way";
+  $("value-of").textContent = `on average ${when}, ${hasCosts() ? "costs taken off" : "of at most 1"}`;
   allowed();
   $("between").textContent = between();
   $("proof").textContent = proof();
@@ -287,7 +289,7 @@ function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
   if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
   const condition = answer.allowance ? `, if every transition law is within ${answer.allowance} of one and the same parameter` : "";
-  return `Certified: loses at most ${bound(answer.gap)} against the best policy, with probability ${problem.confidence}${condition}.`;
+  return `Certified: loses at most ${bound(answer.gap, hasCosts() ? 2 : 1)} against the best policy, with probability ${problem.confidence}${condition}.`;
 }
 
 function collected() {
@@ -403,7 +405,7 @@ async function save() {
     const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
     anchor.click();
     URL.revokeObjectURL(anchor.href);
-    say("working", `Saved as ${anchor.download}: an array [H, S, A] to plan with.`);
+    say("working", `Saved as ${anchor.download}: an array [H, S, A] to plan with${hasCosts() ? ", by --scale rescale" : ""}.`);
   } catch (error) {
     say("working", error.message, true);
   }

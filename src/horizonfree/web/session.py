@@ -1,7 +1,8 @@
 """What the playground answers: painted rewards in, plans out, as plain data for JSON.
 
-A painted reward is a weight in [0, 1] for some states and a word for when it counts: "end" pays the weight of the state
-at the last step, "along" pays 1/H of it at every step. Either way the total stays within 1.
+A painted reward is a weight in [-1, 1] for some states, negative where they cost, and a word for when it counts: "end"
+pays the weight of the state at the last step, "along" pays 1/H of it at every step. Either way the total stays within
+-1 and 1. Where something costs, the reward is rescaled to be certified, and the answers are in the units of the paint.
 """
 
 import dataclasses
@@ -160,9 +161,11 @@ class Session:
 
     def _plan(self, painting: Painting, allowance: float) -> Planned:
         problem, reward = self.run.problem, self.table(painting)
-        plan = self.run.plan(reward, delta=self.delta, misspecification=allowance)
+        scale = "rescale" if any(weight < 0 for _, weight in painting.weights) else "total"
+        plan = self.run.plan(reward, scale=scale, delta=self.delta, misspecification=allowance)
         V = evaluate(plan.kernel, reward, plan.policy)
-        loss = None if problem.truth is None else max(0.0, true_gap(problem, reward, plan.policy))
+        really = None if problem.truth is None else true_gap(problem, reward, plan.policy, scale=scale)
+        loss = None if really is None else max(0.0, really)
         return Planned(plan, V, loss)
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
@@ -211,14 +214,14 @@ class Session:
                 raise ShapeError(f"weights[{i}] is {brief(pair)}; it must be [state, weight]")
             state = index(pair[0], self.run.problem.num_states, f"the state of weights[{i}]")
             weight = pair[1]
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not -1 <= weight <= 1:
                 raise RewardError(
-                    f"the weight of state {state} is {brief(weight)}; weights lie between 0 and 1"
+                    f"the weight of state {state} is {brief(weight)}; weights lie between -1 and 1"
                 )
             if state in found:
                 raise ShapeError(f"state {state} has two weights; give it one")
             found[state] = float(weight)
-        return Painting(tuple(sorted((s, w) for s, w in found.items() if w > 0)), when)
+        return Painting(tuple(sorted((s, w) for s, w in found.items() if w != 0)), when)
 
 
 def drawing(problem: Problem) -> dict[str, Any]:

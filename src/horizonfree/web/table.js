@@ -22,13 +22,13 @@ export function makeTable(list, problem, events) {
 
   function row(s) {
     const line = document.createElement("tr");
-    const input = Object.assign(document.createElement("input"), { type: "number", min: 0, max: 1, step: 0.05 });
+    const input = Object.assign(document.createElement("input"), { type: "number", min: -1, max: 1, step: 0.05 });
     input.setAttribute("aria-label", `reward of ${named(problem, s)}`);
     input.onchange = () => {
       const weight = Number(input.value);
-      if (weight >= 0 && weight <= 1) events.set(s, weight);
+      if (weight >= -1 && weight <= 1) events.set(s, weight);
       else {
-        events.refuse(`The reward of ${named(problem, s)} must lie between 0 and 1.`);
+        events.refuse(`The reward of ${named(problem, s)} must lie between -1 and 1.`);
         input.value = view.weights[s];
       }
     };
@@ -51,7 +51,7 @@ export function makeTable(list, problem, events) {
       line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
       value.textContent = now.values ? number(now.values[s]) : "";
       value.style.setProperty("--share", `${100 * now.shade(s)}%`);
-      action.textContent = now.policy && now.values[s] > 1e-9 ? problem.actions[now.policy[s]] : "";
+      action.textContent = now.policy && now.matters(s) ? problem.actions[now.policy[s]] : "";
     }
   }
 

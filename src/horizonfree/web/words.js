@@ -6,6 +6,7 @@ export const least = (numbers) => numbers.reduce((a, b) => Math.min(a, b), Infin
 
 // A number for people: three digits, no exponents.
 export function number(x) {
+  if (x < 0) return `-${number(-x)}`;
   if (x > 0 && x < 1e-6) return "under 0.000001";
   if (Number.isInteger(x)) return String(x);
   return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
@@ -21,11 +22,11 @@ export function apart(low, high) {
 }
 
 // A bound for people: rounded up, so that what is said stays true; tiny ones with an exponent.
-export function bound(x) {
+export function bound(x, largest = 1) {
   if (x <= 0) return "0";
   const digit = Math.floor(Math.log10(x)) - 2;
   const unit = 10 ** (x < 1e-6 ? digit : Math.max(-6, digit));
-  const above = Math.min(1, Math.ceil(x / unit - 1e-9) * unit);
+  const above = Math.min(largest, Math.ceil(x / unit - 1e-9) * unit);
   return x < 1e-6 ? String(Number(above.toPrecision(3))) : number(above);
 }
 
@@ -34,7 +35,7 @@ export function interval(low, high) {
   const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(Math.max(high - low, 1e-6)))));
   const unit = 10 ** digits;
   const below = Math.floor(low * unit + 1e-9) / unit, above = Math.ceil(high * unit - 1e-9) / unit;
-  return [below, above].map((x) => (Number.isInteger(x) ? String(x) : x.toFixed(digits))).join(" and ");
+  return [below, above].map((x) => x + 0).map((x) => (Number.isInteger(x) ? String(x) : x.toFixed(digits))).join(" and ");
 }
 
 // What is proved of many rewards together.

@@ -276,10 +276,37 @@ def test_states_without_places_are_a_table(mixture: Playground, visit: Visit, pi
     assert value(page) == pytest.approx(0.5 * plan(mixture, [7]).value, rel=6e-3)
     box.fill("7")
     box.press("Enter")
-    assert "must lie between 0 and 1" in page.inner_text("#working")
+    assert "must lie between -1 and 1" in page.inner_text("#working")
     assert box.input_value() == "0.5"
     assert not page.is_visible("#board")
     picture(page, "table")
+
+
+def test_costs_are_painted_and_certified_in_their_units(
+    grid: Playground, visit: Visit, picture: Picture
+) -> None:
+    page = visit(f"{grid.address}#when=along&paint=63")
+    page.locator("input[name=brush][value='-1']").check(force=True)
+    drag(page, 9, 13)
+    assert painted(page) == "9-13x-1,63"
+    table = np.zeros(grid.run.problem.space.sizes)
+    table[:, 63], table[:, 9:14] = 1 / 20, -1 / 20
+    found = grid.run.plan(table, scale="rescale")
+    assert value(page) == pytest.approx(found.value, rel=6e-3, abs=1e-6)
+    said = re.search(r"at most ([\d.]+) against", page.inner_text("#proof"))
+    assert said
+    assert found.gap <= float(said[1]) <= 1.011 * found.gap
+    between = re.search(r"between (-?[\d.]+) and (-?[\d.]+),", page.inner_text("#between"))
+    assert between
+    assert float(between[1]) <= found.value_low <= found.value_high <= float(between[2])
+    page.locator("input[name=shows][value=actions]").check(force=True)
+    page.mouse.move(*cell(page, 10))
+    assert "reward -1" in page.inner_text("#here")
+    picture(page, "costs")
+    page.get_by_role("button", name="Clear").click()
+    drag(page, 0)  # the start itself, which every episode pays for
+    assert value(page) < 0
+    assert page.inner_text("#value-of") == "on average along the way, costs taken off"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

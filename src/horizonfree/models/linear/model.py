@@ -19,7 +19,8 @@ from jaxtyping import Array, Float
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, RewardError, ShapeError
 from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.allowed import acts_of, taken
+from horizonfree.mdp.rollout import Trajectory, as_taken
 from horizonfree.mdp.space import Kernel, Space, check_space, make_space, occupied_states
 from horizonfree.models.interface import Model, Told
 from horizonfree.models.linear import evidence as ev
@@ -125,7 +126,7 @@ class LinearModel(Model):
 
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Sums and counts; traced."""
-        return ev.learn(self.phi, evidence, trajectory)
+        return ev.learn(self.phi, evidence, as_taken(self.space, trajectory))
 
     def estimate(self, evidence: Evidence) -> Kernel:
         """The ridge estimate without what is negative, made to sum to one; traced."""
@@ -206,11 +207,12 @@ class LinearModel(Model):
         return jnp.linalg.cholesky(evidence.gram + RIDGE * jnp.eye(self.dim)), True
 
 
-def linear_model(phi: Any, *, horizon: Any, start: Any) -> LinearModel:
+def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> LinearModel:
     """The class of these features, after the checks that need no truth."""
-    scaled, unit = features.checked(phi)
+    acts = acts_of(allowed, *np.shape(phi)[:2]) if np.ndim(phi) == 3 else None
+    scaled, unit = features.checked(phi if acts is None else taken(acts, np.asarray(phi)))
     S, A, _ = scaled.shape
     succ = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
-    space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start)
+    space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)
     none = np.zeros((0, *space.sizes))
     return LinearModel(space, leaf(scaled), leaf(none), leaf(features.whitening(scaled)), unit)

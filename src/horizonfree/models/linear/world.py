@@ -2,6 +2,8 @@
 
 from horizonfree._arrays import Array, Leaf, library, node
 from horizonfree._shapes import Bool, Float
+from horizonfree.errors import OptionError
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space
 from horizonfree.models.linear.estimate import Fit
 from horizonfree.models.linear.tangent import reward_bounds
@@ -25,6 +27,13 @@ class World:
 
     def check(self) -> None:
         """Nothing but the space leads anywhere."""
+
+    def lifted(self, lift: Lift) -> "World":
+        """Radii are for values of states alone."""
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'), and certificates of linear MDPs are about values of "
+            "states; pay what is expected, or for states and actions"
+        )
 
     def bounds(self, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """By tangents and bands, by intervals, and by the gap for every reward."""

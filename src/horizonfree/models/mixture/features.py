@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._inputs import numbers, real, shown, whole
 from horizonfree.errors import FeatureError, KernelError, ShapeError
+from horizonfree.mdp.allowed import acts_of, taken
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
 LOOKED_AT = 2**22  # features that are looked at together
@@ -50,10 +51,17 @@ def check_columns(phi: Float[np.ndarray, "S A n d"]) -> None:
         )
 
 
-def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
-    """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped."""
+def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) -> Packed:
+    """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped.
+
+    allowed: which actions are (mdp/allowed.py). What is given of others is not looked at.
+    """
     s, a, s_next, i, value = coordinates
     check_size(S, A, 1, d)
+    acts = acts_of(allowed, S, A)
+    is_own = np.ones(S * A, bool) if acts is None else (acts == np.arange(A)).ravel()
+    if acts is not None:
+        s, a, s_next, i, value = (x[is_own[s * A + a]] for x in coordinates)
     bad = np.flatnonzero(~np.isfinite(value))
     if bad.size:
         b = bad[0]
@@ -66,8 +74,8 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     transition, of_entry = np.unique((s.astype(np.int64) * A + a) * S + s_next, return_inverse=True)
     pair_of = transition // S
     count = np.bincount(pair_of, minlength=S * A)
-    if (count == 0).any():
-        e = int(np.argmin(count))
+    if (count[is_own] == 0).any():
+        e = int(np.flatnonzero(is_own & (count == 0))[0])
         raise FeatureError(
             f"(s={e // A}, a={e % A}) has no successor: all its features are zero, so no parameter makes it sum to 1"
         )
@@ -82,14 +90,14 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int) -> Packed:
     if is_dense:
         succ[:] = np.arange(S, dtype=np.int32)
     else:
-        succ[:] = (transition[first + count - 1] % S)[:, None]
+        succ[:] = (transition[np.maximum(first + count - 1, 0)] % S)[:, None]
         succ[pair_of, slot] = transition % S
     place = (pair_of * n + slot)[of_entry] * d + i
     phi = np.bincount(place, weights=value, minlength=S * A * n * d)
-    return succ.reshape(S, A, n), phi.reshape(S, A, n, d), is_dense
+    return taken(acts, succ.reshape(S, A, n)), taken(acts, phi.reshape(S, A, n, d)), is_dense
 
 
-def from_features(phi: Any, shape: tuple[int, int, int] | None = None) -> Packed:
+def from_features(phi: Any, shape: tuple[int, int, int] | None = None, allowed: Any = None) -> Packed:
     """Features [S, A, S, d], dense, SciPy sparse, or coordinates (s, a, s', i, value), of a shape (S, A, d)."""
     is_listed = isinstance(phi, tuple) and len(phi) == 5
     if shape is not None and not is_listed:
@@ -108,19 +116,19 @@ def from_features(phi: Any, shape: tuple[int, int, int] | None = None) -> Packed
         s, a, s_next, i = index
         least = (int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1)
         S, A, d = least if shape is None else _at_least(shape, least)
-        return pack((s, a, s_next, i, value), S, A, d)
+        return pack((s, a, s_next, i, value), S, A, d, allowed)
     if _is_sparse(phi):
         _check_shape(phi.shape)
         coo = phi.tocoo()
         s, a, s_next, i = coo.coords
-        return pack((s, a, s_next, i, numbers(coo.data, "phi")), *_sizes(phi.shape))
+        return pack((s, a, s_next, i, numbers(coo.data, "phi")), *_sizes(phi.shape), allowed)
     table = numbers(phi, "phi")
     _check_shape(table.shape)
     s, a, s_next, i = np.nonzero(table)
-    return pack((s, a, s_next, i, table[s, a, s_next, i]), *_sizes(table.shape))
+    return pack((s, a, s_next, i, table[s, a, s_next, i]), *_sizes(table.shape), allowed)
 
 
-def from_kernels(kernels: Any) -> Packed:
+def from_kernels(kernels: Any, allowed: Any = None) -> Packed:
     """d base kernels: [d, S, A, S], or a sequence of [S, A, S] tables and SciPy sparse [S*A, S] matrices."""
     if _is_sparse(kernels) or not np.iterable(kernels):
         raise ShapeError(
@@ -130,7 +138,7 @@ def from_kernels(kernels: Any) -> Packed:
     if not tables:
         raise ShapeError("kernels is empty; give at least one base kernel")
     parts: list[Coordinates] = []
-    shapes = []
+    shapes, acts = [], None
     for i, table in enumerate(tables):
         if _is_sparse(table):
             if len(table.shape) != 2 or 0 in table.shape or table.shape[0] % table.shape[1]:
@@ -151,6 +159,9 @@ def from_kernels(kernels: Any) -> Packed:
             raise ShapeError(
                 f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree"
             )
+        acts = acts_of(allowed, *shapes[0][:2]) if i == 0 else acts
+        if acts is not None:
+            s, a, s_next, value = (x[acts[s, a] == a] for x in (s, a, s_next, value))
         if len(value) and not value.min() >= 0:
             b = int(np.flatnonzero(~(value >= 0))[0])
             raise KernelError(
@@ -160,10 +171,10 @@ def from_kernels(kernels: Any) -> Packed:
         parts.append((s, a, s_next, np.full(len(value), i, np.int32), value))
     S, A, _ = shapes[0]
     joined = tuple(np.concatenate(column) for column in zip(*parts))
-    return pack(joined, S, A, len(tables))  # type: ignore[arg-type]  # zip loses the length of the tuple
+    return pack(joined, S, A, len(tables), allowed)  # type: ignore[arg-type]  # zip loses the length of the tuple
 
 
-def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"] | None]:
+def from_tabular(P: Any, support: Any, actions: Any = None) -> tuple[*Packed, Float[np.ndarray, " d"] | None]:
     """One-hot features, one coordinate per possible transition; theta = the probabilities, None without P."""
     if P is None and support is None:
         raise ShapeError("from_tabular needs P, or support when P is unknown")
@@ -184,8 +195,11 @@ def from_tabular(P: Any, support: Any) -> tuple[*Packed, Float[np.ndarray, " d"]
             raise KernelError(
                 f"P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g} but support says it is impossible"
             )
+    acts = acts_of(actions, *shape[:2])
+    if acts is not None:
+        possible = possible & (acts == np.arange(shape[1]))[..., None]
     s, a, s_next = np.nonzero(possible)
-    packed = pack((s, a, s_next, np.arange(len(s)), np.ones(len(s))), shape[0], shape[1], len(s))
+    packed = pack((s, a, s_next, np.arange(len(s)), np.ones(len(s))), *shape[:2], len(s), actions)
     return *packed, None if table is None else table[s, a, s_next]
 
 

@@ -22,8 +22,9 @@ from horizonfree._arrays import Leaf, leaf, library
 from horizonfree._inputs import shown
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.part import part_of
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.rollout import Trajectory, as_taken
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
 from horizonfree.models.interface import Intervals, Model, Told
 from horizonfree.models.misspecification import Misspecification
@@ -153,7 +154,7 @@ class MixtureModel(Model):
 
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts, bets and the next prediction; traced."""
-        return ev.learn(self.valid, evidence, trajectory)
+        return ev.learn(self.valid, evidence, as_taken(self.space, trajectory))
 
     def estimate(self, evidence: Evidence) -> Kernel:
         """The kernel of the predictor; traced."""
@@ -281,11 +282,12 @@ class MixtureModel(Model):
 
 
 def mixture_model(
-    packed: features.Packed, *, horizon: Any, start: Any, bound: Any, hull: bool = False
+    packed: features.Packed, *, horizon: Any, start: Any, bound: Any, hull: bool = False, allowed: Any = None
 ) -> MixtureModel:
     """The class of these features, normalised, after the checks that need no truth; hull: see valid.valid_set."""
     succ, phi, is_dense = packed
-    space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start)
+    acts = acts_of(allowed, *succ.shape[:2])
+    space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start, acts)
     bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
     if not (is_number and 0 < bound < 1e300):

@@ -19,6 +19,7 @@ A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Writ
 from horizonfree._arrays import Array, Leaf, backward, library, mapped, node
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space
 from horizonfree.models.norms import length, opnorm, outer
 from horizonfree.models.norms import mean as mean_of
@@ -98,6 +99,11 @@ class World:
 
     def check(self) -> None:
         """Nothing but the space leads anywhere."""
+
+    def lifted(self, lift: Lift) -> "World":
+        """Rows are what they were; so is the divergence of all policies, which is made of rows alone."""
+        given = (lift.of(x) for x in (self.p, self.z, self.cost, self.leak, self.stop))
+        return World(lift.space, *given, self.kappa, self.hit, self.eps)  # type: ignore[call-arg]
 
     def sums(self, after: Values) -> tuple[Means, Slopes]:
         """Means and slopes of what comes after each (s,a): one product for all of them."""

@@ -111,11 +111,18 @@ def confidence(
     ball = radius.balls(N.astype(jnp.float64), possible, radius.level(len(pairs), delta), is_support_known)
     even = seen.is_listed / seen.is_listed.sum(-1, keepdims=True)
     nowhere = jnp.zeros(space.succ.shape[:2])
+
+    def each(x: Array) -> Array:
+        """Forbidden actions have what is done for them."""
+        return x if space.acts is None else x[jnp.arange(len(x))[:, None], space.acts]
+
     balls = Balls(
-        succ=jnp.asarray(seen.succ),
-        prob=even.at[s, a].set(ball.centre),  # rows with one possible successor, or out of reach, are even
-        eps=nowhere.at[s, a].set(ball.eps),
-        is_open=jnp.zeros_like(nowhere, bool).at[s, a].set(~ball.is_complete),
+        succ=each(jnp.asarray(seen.succ)),
+        prob=each(
+            even.at[s, a].set(ball.centre)
+        ),  # rows with one possible successor, or out of reach, are even
+        eps=each(nowhere.at[s, a].set(ball.eps)),
+        is_open=each(jnp.zeros_like(nowhere, bool).at[s, a].set(~ball.is_complete)),
         is_anywhere=not is_support_known,
     )
     is_full = seen.succ.shape == space.succ.shape

@@ -46,12 +46,24 @@ def nothing(space: Space, bets: Bets) -> Evidence:
 
 
 def learn(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence:
-    """Evidence after one more episode; traceable. Steps that were not seen count for nothing."""
+    """Evidence after one more episode; traceable. Steps that were not seen count for nothing.
+
+    Actions that are one and the same (mdp/allowed.py) all have the counts.
+    """
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_counted = is_possible(space, trajectory)
     wrong: Array = (~is_counted & (j != UNSEEN)).sum(dtype=jnp.int32)
+    slot = jnp.where(is_counted, j, space.succ.shape[2])
+    if space.acts is None:
+        counts = evidence.counts.at[s, a, slot].add(1, mode="drop")
+    else:
+        acts, every = jnp.asarray(space.acts)[s], jnp.arange(space.num_actions)
+        is_same = acts == jnp.take_along_axis(acts, a[:, None], axis=1)
+        counts = evidence.counts.at[s[:, None], every, slot[:, None]].add(
+            is_same.astype(jnp.int32), mode="drop"
+        )
     return Evidence(
-        counts=evidence.counts.at[s, a, jnp.where(is_counted, j, space.succ.shape[2])].add(1, mode="drop"),
+        counts=counts,
         starts=evidence.starts,
         weights=evidence.weights,
         episodes=evidence.episodes + 1,

@@ -2,7 +2,8 @@
 
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
-terminal state is one whose only successor is itself. Where any state may follow, the lists are dense.
+terminal state is one whose only successor is itself. Where any state may follow, the lists are dense. A forbidden
+action (mdp/allowed.py) is no pair of its own: it has the counts and the ball of what is done for it.
 """
 
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.guarantees.alternatives import dirichlet
 from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.allowed import is_allowed, taken
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
 from horizonfree.models.interface import Model, Told
@@ -88,6 +90,7 @@ class TabularModel(Model):
         S, A, _ = succ.shape
         if table.shape != (S, A, S):
             raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
+        table = taken(self.space.acts, table)
         prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
         lost = np.abs(table).sum(-1) - np.abs(prob).sum(-1)
         if (lost > 0).any():
@@ -150,12 +153,13 @@ class TabularModel(Model):
 
     def likeliest(self, evidence: Evidence, confidence: TabularConfidence) -> float:
         """That of the frequencies."""
-        counts = np.asarray(evidence.counts)
+        counts = np.asarray(evidence.counts) * is_allowed(self.space)[..., None]
         share = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
         return float((counts * np.log(np.where(counts > 0, share, 1.0))).sum())
 
     def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
         """Over all laws of every pair."""
+        counts = counts * is_allowed(self.space)[..., None]
         return float(dirichlet(counts, np.broadcast_to(np.asarray(self.space.support), counts.shape)).sum())
 
     def remembered(self) -> Int[np.ndarray, "S A n"]:
@@ -206,17 +210,23 @@ class TabularModel(Model):
 
 
 def unknown_pairs(space: Space) -> Int[np.ndarray, "X 2"]:
-    """Pairs of reachable states with more than one possible successor."""
+    """Pairs of reachable states with more than one possible successor, of allowed actions."""
     is_unknown = (np.asarray(space.support).sum(-1) > 1) & np.asarray(space.reachable)[:, None]
+    is_unknown &= is_allowed(space)
     return np.argwhere(is_unknown).astype(np.int32)
 
 
 def tabular_model(
-    possible: Bool[np.ndarray, "S A S"], *, horizon: Any, start: Any, is_support_known: bool
+    possible: Bool[np.ndarray, "S A S"],
+    *,
+    horizon: Any,
+    start: Any,
+    is_support_known: bool,
+    acts: Int[np.ndarray, "S A"] | None = None,
 ) -> TabularModel:
-    """The class of all tables in which only these transitions are possible."""
-    succ, support, is_dense = lists(possible)
-    space = make_space(succ, support, is_dense, horizon, start)
+    """The class of all tables in which only these transitions are possible; acts: as in mdp/allowed.py."""
+    succ, support, is_dense = lists(taken(acts, possible))
+    space = make_space(succ, support, is_dense, horizon, start, acts)
     return TabularModel(space, leaf(unknown_pairs(space)), is_support_known)
 
 

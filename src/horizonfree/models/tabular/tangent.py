@@ -17,9 +17,10 @@ Written for NumPy and for JAX alike.
 
 import numpy as np
 
-from horizonfree._arrays import Array, Leaf, add, backward, library, mapped, node
+from horizonfree._arrays import Array, Leaf, add, backward, leaf, library, mapped, node
 from horizonfree._shapes import Float, Int
 from horizonfree.errors import ShapeError
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.norms import length
 from horizonfree.models.norms import mean as mean_of
@@ -95,6 +96,13 @@ class World:
             raise ShapeError(f"successors go from {succ.min()} to {succ.max()}; there are {S} states")
         if (pairs < 0).any() or (pairs >= (S, A)).any():
             raise ShapeError(f"a pair is outside of {S} states and {A} actions")
+
+    def lifted(self, lift: Lift) -> "World":
+        """Every lifted pair with the ball of its own; that some are the same is not used."""
+        own, s, a = self.balls, *np.nonzero(np.asarray(self.balls.eps)[lift.origin] > 0)
+        rows = lift.lists(own.succ), lift.of(own.prob)
+        balls = Balls(*rows, lift.of(own.eps), lift.of(own.is_open), own.is_anywhere)
+        return World.of(lift.space, balls, leaf(np.stack([s, a], axis=1).astype(np.int32)))
 
     def spread(self, v: Float[Array, "S A C"]) -> Float[Array, "S A"]:
         """chi(v): by how much sum (p - p_hat) v over the centre can differ from 0."""

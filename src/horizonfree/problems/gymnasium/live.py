@@ -69,8 +69,8 @@ def run_episode(
 ) -> Trajectory:
     """One episode of exactly H steps under a policy, [H, S] actions or [H, S, A] probabilities.
 
-    The environment's seed and the random actions come from rng. After termination the environment counts as
-    staying where it ended. A transition that is impossible under every parameter is refused.
+    The environment's seed and the random actions come from rng; it is never asked for a forbidden action. After
+    termination it counts as staying where it ended. A transition that is impossible under every parameter is refused.
     """
     trajectory, error, _ = attempt(env, space, policy, rng, encode)
     if error is not None:
@@ -128,13 +128,14 @@ def attempt(
         for h in range(H):
             rule = table[h, s[h]]
             a[h] = rule if table.ndim == 2 else rng.choice(A, p=rule / rule.sum())
+            does = int(a[h] if space.acts is None else space.acts[s[h], a[h]])
             is_cut = False
             if is_over:
                 s[h + 1] = s[h]
             elif h == 0 and has_drawn_start:
                 s[1] = state(observation)
             else:
-                observation, _, is_over, is_cut, _ = env.step(first_action + int(a[h]))
+                observation, _, is_over, is_cut, _ = env.step(first_action + does)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = state(observation)
             if is_over and end is None:

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.rewards import Reward, RewardLike, as_table
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.problem import Problem
@@ -28,6 +29,7 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
         self.observation_space = Discrete(S)
         self.action_space = Discrete(A)
         self._problem, self._reward, self._kernel = problem, table, problem.kernel()
+        self._allowed = is_allowed(problem.space)
         self._h, self._s = H, 0  # over: nothing has begun
 
     def reset(
@@ -37,7 +39,7 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
         super().reset(seed=seed)
         initial = start_distribution(self._problem.start, self._problem.num_states)
         self._h, self._s = 0, int(self.np_random.choice(len(initial), p=initial))
-        return np.int64(self._s), {"h": 0}
+        return np.int64(self._s), self._info()
 
     def step(self, action: np.integer[Any] | int) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """One transition."""
@@ -46,8 +48,21 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
             raise gymnasium.error.ResetNeeded("the episode is over, or none has begun; call reset()")
         if not self.action_space.contains(a):
             raise gymnasium.error.InvalidAction(f"action {action!r} is not in {self.action_space}")
+        if not self._allowed[s, a]:
+            raise gymnasium.error.InvalidAction(
+                f"state {s} does not allow action {a}; see info['action_mask']"
+            )
         p = np.maximum(self._kernel.prob[s, a], 0)
         j = self.np_random.choice(p.size, p=p / p.sum())
         self._h, self._s = h + 1, int(self._kernel.succ[s, a, j])
         is_cut = self._h == self._problem.horizon
-        return np.int64(self._s), float(self._reward[h, s, a]), False, is_cut, {"h": self._h}
+        return np.int64(self._s), float(self._reward[h, s, a]), False, is_cut, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        """The steps taken; where some actions are forbidden also which are not, as Gymnasium's Taxi says it."""
+        mask = (
+            {}
+            if self._problem.space.acts is None
+            else {"action_mask": self._allowed[self._s].astype(np.int8)}
+        )
+        return {"h": self._h, **mask}

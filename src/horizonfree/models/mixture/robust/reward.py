@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._arrays import Leaf, backward, node, static
 from horizonfree.errors import OptionError
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.tangent import OPTIMAL, SECOND_ORDER, Values, World
 from horizonfree.models.norms import length, opnorm
@@ -54,6 +55,13 @@ class RobustWorld:
 
     def check(self) -> None:
         """It is not kept in files."""
+
+    def lifted(self, lift: Lift) -> World:
+        """Laws that depend on the whole past may lead from one state to others with any payment."""
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'), and this class is a little wrong, by samples or by "
+            "misspecification=; pay what is expected, or for states and actions"
+        )
 
     def ends(self, f: Float[Array, "S *k"]) -> tuple[Float[Array, "S A *k"], Float[Array, "S A *k"]]:
         """The smallest and the largest of functions over what can follow each pair."""
