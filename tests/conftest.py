@@ -19,8 +19,8 @@ HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Most of the time of these tests is compilation: programs are kept between test runs, are the same ones in the processes
-# that tests start, and are compiled in haste. Haste is none of speed only: numbers may differ in their last bits.
+# Most of the time of these tests is compilation: programs are kept between test runs, shared with the processes that
+# tests start, and compiled in haste: they run more slowly, and numbers may differ in their last bits.
 HASTE = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
