@@ -36,8 +36,20 @@ for _name, _value in (
     os.environ[_name.upper()] = str(_value)
 
 
-# Files that take a minute begin first, so that no worker is left alone with one of them at the end.
-LONG = ("test_faults", "test_killed", "test_engines", "test_coverage", "test_oracle_bounds")
+# Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist begins
+# with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
+LONG = (
+    *("test_batch", "test_hf_ucrl_rfe", "test_faults", "test_killed", "test_engines", "test_coverage"),
+    *(
+        "test_oracle",
+        "test_direct",
+        "test_settings",
+        "test_docs",
+        "test_conformance",
+        "test_explore",
+        "test_web",
+    ),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
