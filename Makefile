@@ -23,10 +23,10 @@ browser:  ## Chromium for the browser tests, where we are root and have apt; els
 	  echo "No Chromium here: browser tests will be skipped. Install the package chromium to run them."
 
 test: $(STAMP) browser  ## every test that is not marked slow
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 test-all: $(STAMP) browser  ## every test, with ten thousand examples of nonsense for every public function
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2 --dist loadfile
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 soak: $(STAMP)  ## the playground's server, ten minutes of questions and of nonsense
 	$(BIN)/python benchmarks/soak.py

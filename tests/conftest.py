@@ -19,14 +19,37 @@ HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Compiled programs are kept between test runs: most of the time of these tests is compilation.
+# Most of the time of these tests is compilation: programs are kept between test runs, shared with the processes that
+# tests start, and compiled in haste: they run more slowly, and numbers may differ in their last bits.
+HASTE = (
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_use_fusion_emitters=false",
+)
+os.environ["XLA_FLAGS"] = " ".join([*HASTE, os.environ.get("XLA_FLAGS", "")]).strip()
 _cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
-jax.config.update("jax_compilation_cache_dir", str(_cache))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+for _name, _value in (
+    ("jax_compilation_cache_dir", str(_cache)),
+    ("jax_persistent_cache_min_compile_time_secs", 0.0),
+):
+    jax.config.update(_name, _value)
+    os.environ[_name.upper()] = str(_value)
 
 
-# Files that take a minute begin first, so that no worker is left alone with one of them at the end.
-LONG = ("test_faults", "test_killed", "test_engines", "test_coverage", "test_oracle_bounds")
+# Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist begins
+# with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
+LONG = (
+    *("test_batch", "test_hf_ucrl_rfe", "test_faults", "test_killed", "test_engines", "test_coverage"),
+    *(
+        "test_oracle",
+        "test_direct",
+        "test_settings",
+        "test_docs",
+        "test_conformance",
+        "test_explore",
+        "test_web",
+    ),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,11 +57,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
 
 
+ROOM = 3_000_000_000  # bytes of memory that a worker may hold before it forgets what it has compiled
+MAPS = 30_000  # and pieces of it: Linux gives a process 65,530
+
+
+def is_full() -> bool:
+    """Whether this process holds so much that compiled programs must go; always, where nobody says how much it is."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        maps = Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return True
+    return pages * os.sysconf("SC_PAGE_SIZE") > ROOM or maps > MAPS
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_programs() -> Iterator[None]:
-    """Hundreds of compiled programs in one process take gigabytes, and in the end crash it: one file's are enough."""
+    """Hundreds of compiled programs in one process take gigabytes, and in the end crash it."""
     yield
-    jax.clear_caches()
+    if is_full():
+        jax.clear_caches()
 
 
 @pytest.fixture(autouse=True)

@@ -26,9 +26,6 @@ class Shell:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("COLUMNS", "160")
         monkeypatch.setattr(console, "width", 160)  # made when it was first imported, perhaps without COLUMNS
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        for name in ("DIR", "MIN_ENTRY_SIZE_BYTES"):
-            monkeypatch.setenv(f"JAX_COMPILATION_CACHE_{name}", "")
 
     def __call__(self, line: str) -> tuple[int, str, str]:
         self.capsys.readouterr()

@@ -206,7 +206,7 @@ def test_a_damaged_checkpoint_is_a_note(shell: Shell) -> None:
 
 
 def test_on_a_terminal_progress_is_live_and_control_c_saves(tmp_path: Path) -> None:
-    env = os.environ | {"TERM": "xterm", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    env = os.environ | {"TERM": "xterm"}
     line = f"explore {TINY} --until-eps 0.0001 --out a"
     child = pexpect.spawn(
         f"{COMMAND} {line}", cwd=tmp_path, env=env, encoding="utf-8", timeout=120, dimensions=(30, 140)

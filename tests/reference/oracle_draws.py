@@ -1,6 +1,7 @@
 """Random problems for the oracle of HF-UCRL-RFE++: a model, two covariances, a radius. Use in the 64-bit scope."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,6 +12,7 @@ from horizonfree.regression import oracle
 from tests.reference.episodes import full_features
 
 HARD = "hard"
+prepare, evaluate = jax.jit(oracle.prepare), jax.jit(oracle.evaluate)  # operation by operation takes longer
 
 
 class Draw(eqx.Module):
@@ -32,7 +34,7 @@ class Draw(eqx.Module):
 
     @property
     def prepared(self):
-        return oracle.prepare(*to_device(self.inputs))
+        return prepare(*to_device(self.inputs))
 
     @property
     def phi(self):
@@ -95,4 +97,4 @@ def fork(diagonal):
 def fork_value(x, *targets):
     reward = np.zeros((3, 3))
     reward[2, targets] = 1
-    return oracle.evaluate(x.prepared, np.zeros((3, 3), np.int32), reward, x.beta).V_hat[0, 0]
+    return evaluate(x.prepared, np.zeros((3, 3), np.int32), reward, x.beta).V_hat[0, 0]

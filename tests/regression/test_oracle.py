@@ -12,12 +12,13 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.mdp.space import occupied_states
 from horizonfree.regression import oracle
+from horizonfree.regression.oracle import objective
 from horizonfree.regression.oracle.compiled import ascent_here, distances, layout
 from horizonfree.regression.oracle.draws import below, child, uniform
-from horizonfree.regression.oracle.objective import adjoint, backup, factors
+from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.pseudo import cap
 from tests.reference.oracle import pseudo_values
-from tests.reference.oracle_draws import HARD, draw, fork, fork_value, random_pair, warm_start
+from tests.reference.oracle_draws import HARD, draw, evaluate, fork, fork_value, random_pair, warm_start
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -27,7 +28,7 @@ def ascend(key, prepared, beta, beta_search, warm):
     return oracle.ascent(key, prepared, beta, beta_search, warm, chains=3, sweeps=60)
 
 
-evaluate = jax.jit(oracle.evaluate)
+relaxed, factors = jax.jit(oracle.relaxed), jax.jit(objective.factors)
 
 # (S, A, H, d, n): successor lists shorter and longer than d, and dense ones
 SIZES = [(7, 2, 4, 5, 3), (7, 3, 4, 2, 3), (4, 2, 4, 3, 4)]
@@ -268,5 +269,5 @@ def test_the_loops_find_what_the_ascent_finds(sizes):
         np.testing.assert_allclose(found.V_hat[:-1][occupied], expected.V_hat[:-1][occupied], atol=1e-12)
         for name in ("value", "raw", "upper", "radius", "search_value", "sweeps"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-10), name
-        at_start = problem.space.at_start(oracle.relaxed(x.prepared, x.beta)[1][0])
+        at_start = problem.space.at_start(relaxed(x.prepared, x.beta)[1][0])
         assert U == pytest.approx(float(at_start), rel=1e-10)

@@ -1,10 +1,8 @@
 """A small sweep, run once on the local pool; others are compared with it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 
 import horizonfree as hf
@@ -56,15 +54,6 @@ def pretend(monkeypatch):
         return made
 
     return on
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _cache_of_the_tests() -> Iterator[None]:
-    """Workers keep compiled programs where the tests do."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(jax.config.jax_compilation_cache_dir))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
 
 
 @pytest.fixture(scope="package")

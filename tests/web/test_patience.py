@@ -1,7 +1,6 @@
 """Clients that are slow, silent, or gone: the server waits for a while, then hangs up, and its terminal stays quiet."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import jax
 import pytest
 
 SECONDS = 1  # for which the server waits here, instead of ten or twenty
@@ -60,10 +58,9 @@ class Server(NamedTuple):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     errors = tmp_path_factory.mktemp("server") / "errors.txt"
-    kept = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(jax.config.jax_compilation_cache_dir)}
     with errors.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=file, text=True, env=kept
+            [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=file, text=True
         )
     try:
         assert process.stdout is not None

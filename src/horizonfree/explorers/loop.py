@@ -100,13 +100,17 @@ def simulate_block(
     """
     first = progress.episode
 
+    @jax.jit  # traced once, for the shapes of its numbers and in the loop
+    def learnt(progress: Progress, trajectory: Trajectory) -> tuple[Progress, Records]:
+        return absorb(explorer, model, truth, progress, trajectory)
+
     def simulated(progress: Progress, lane: Array) -> Trajectory:
         ahead = Progress(progress.episode + lane, progress.state, progress.evidence)
         return sampler.episode(episode_keys(key, ahead)[1], progress.state.policy, model.space)
 
     def learn(progress: Progress, records: Records, trajectory: Trajectory) -> tuple[Progress, Records]:
         i = progress.episode - first
-        progress, numbers = absorb(explorer, model, truth, progress, trajectory)
+        progress, numbers = learnt(progress, trajectory)
         return progress, jax.tree.map(lambda column, x: column.at[i].set(x), records, numbers)
 
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
@@ -127,7 +131,8 @@ def simulate_block(
         return after
 
     def episode() -> tuple[Progress, Records]:
-        return absorb(explorer, model, truth, progress, simulated(progress, jnp.int32(0)))
+        after: tuple[Progress, Records] = learnt(progress, simulated(progress, jnp.int32(0)))
+        return after
 
     def goes_on(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
         k, due = carry[0].episode, is_due(carry[0].state)

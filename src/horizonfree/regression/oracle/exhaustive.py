@@ -21,6 +21,7 @@ from horizonfree.regression.oracle.result import OracleResult, Point, conclude
 
 MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
 
+_prepare = jax.jit(prepare)
 _backups = jax.jit(jax.vmap(backup, in_axes=(None, 0, 0, 0, None)))
 _conclude = jax.jit(conclude, static_argnames="mode")
 
@@ -42,7 +43,7 @@ def exhaustive(
         raise OptionError(
             f"exhaustive search would try {count:.3g} pairs of policy and reward, more than {MAX_PAIRS}; use ascent"
         )
-    prepared = prepare(*to_device((model, theta, inv_tilde, inv_hat)))
+    prepared = _prepare(*to_device((model, theta, inv_tilde, inv_hat)))
     return to_numpy(_search(prepared, choices, reach, beta))
 
 
