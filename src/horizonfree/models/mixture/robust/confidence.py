@@ -151,7 +151,8 @@ def confidence_within(
         space = everywhere(space)
         valid = rebuilt(space)
         record = _fitted(record, len(valid.rows))
-    found = confidence_sets(valid, evidence, record, delta, zeta, anywhere=anywhere)
+    how = {"anywhere": anywhere, "by_kl": declared.sampled is not None}
+    found = confidence_sets(valid, evidence, record, delta, zeta, **how)
     kernel = to_numpy(space.kernel(leaf(phi @ np.asarray(found.ball.theta))))
     lost, z, is_slot = to_numpy(_by_theta(*to_device((space, valid, found.ball))))
     step, divergence = to_numpy(_within(*to_device((space, valid, found.ball, zeta))))
