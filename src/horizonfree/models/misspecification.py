@@ -25,6 +25,10 @@ from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
 BALLS = ("tv", "kl", "sampled", "ratio")
+WAYS = {
+    "kl": "of one from the other, the same way at every step",
+    "sampled": "of the parameter's law from it",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,10 @@ class Misspecification:
         """The largest divergence of a law from that of the parameter; infinite where it was not declared as one."""
         given = self.sampled if self.kl is None else self.kl
         return np.inf if given is None else float(np.max(numbers(given, "kl")))
+
+    def way(self) -> str:
+        """How the radius is measured, for people, where that is no total variation."""
+        return WAYS.get(self._given()[0], "")
 
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""

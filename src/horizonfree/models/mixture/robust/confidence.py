@@ -51,6 +51,7 @@ class RobustConfidence(Confidence):
     impossible: Int[Leaf, ""]
     anywhere: bool = eqx.field(static=True)
     num_free: int = eqx.field(static=True)
+    way: str = eqx.field(static=True)  # how radii are measured, where that is no total variation
     known: str = eqx.field(static=True, default="")  # why laws are within the radii, where that is proved
 
     @property
@@ -78,7 +79,9 @@ class RobustConfidence(Confidence):
         if self.known:
             return self.known
         within = f"{round_up(self.largest):.3g}"
-        if np.ptp(np.asarray(self.zeta)) > 0:
+        if self.way:  # by divergence
+            within = f"a divergence of {round_up(2 * self.largest**2):.3g} ({self.way})"
+        elif np.ptp(np.asarray(self.zeta)) > 0:
             within = f"its radius, {within} at most,"
         where = ", and may lead anywhere" if self.anywhere else ""
         return (
@@ -183,6 +186,7 @@ def confidence_within(
         impossible=evidence.impossible,
         anywhere=anywhere,
         num_free=valid.num_free,
+        way=declared.way(),
     )
 
 
