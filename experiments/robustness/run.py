@@ -4,9 +4,9 @@
 
 Each run explores a system whose laws are within zeta of one parameter, made by an adversary: `bias` moves zeta from the
 likeliest to the least likely successor of every pair, `flip` does so for half of the episodes and the opposite then,
-`random` moves it between two successors drawn for every pair, `tilt` sees everything: before each block of episodes it
-takes the laws under which the bets of Theorem R1 win most. Rows of other problems and adversaries are kept. README.md
-says what the rows mean.
+`random` moves it between two successors drawn for every pair. Two see everything: before each block of episodes `tilt`
+takes the laws under which the bets of Theorem R1 win most, `push` those under which theta_star comes nearest to leaving
+a half-space of Theorem R3. Rows that are there are kept: delete them to make them again. README.md says what they mean.
 """
 
 import argparse
@@ -28,7 +28,10 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
-from horizonfree.models.mixture.record import STARTS, predictors
+from horizonfree.models.mixture.record import STARTS, Record, predictors
+from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
+from horizonfree.models.mixture.robust.kinds import kinds_of
+from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.planning.backward import best_plan
 from horizonfree.runs.recipes import versions
 
@@ -43,7 +46,7 @@ PROBLEMS = {
     "inventory": (lambda: hf.make("inventory"), (10_000,)),
     "larger": (lambda: hf.make("random-mixture", states=40, actions=3, dim=6, horizon=15, seed=5), (10_000,)),
 }
-SEEDS = {"bias": 100, "flip": 101, "random": 102, "tilt": 103}  # of the adversaries
+SEEDS = {"bias": 100, "flip": 101, "random": 102, "tilt": 103, "push": 104}  # of the adversaries
 _block, _predictors = eqx.filter_jit(simulate_block), eqx.filter_jit(predictors)
 
 
@@ -74,18 +77,41 @@ def best_laws(P: np.ndarray, f: np.ndarray, zeta: float) -> np.ndarray:
     return Q
 
 
-def tilted(problem: hf.Problem, rows: np.ndarray, block: int, zeta: float) -> Kernel:
+def tilted(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
     """The laws with the largest mean of P_t/P, for the predictor of a block of episodes after these counts."""
-    theta = np.asarray(_predictors(*to_device((problem.model.valid, rows))))[block]
+    theta = np.asarray(_predictors(*to_device((problem.model.valid, record.rows))))[block]
     kernel, P = problem.kernel(), np.asarray(problem.kernel().prob)
     rho = np.asarray(problem.model.kernel(theta).prob) / np.where(P > 0, P, 1.0)
     return Kernel(kernel.succ, leaf(best_laws(P, rho, zeta)), kernel.is_dense)
 
 
+def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
+    """The laws with the largest mean of e^g, g of the half-space, of the bet that begins `late`, that is nearest."""
+    if block <= late:
+        return problem.kernel()
+    valid = problem.model.valid
+    z = np.asarray(valid.rows @ valid.basis * valid.free[:, None])
+    theta = np.asarray(_predictors(*to_device((valid, record.rows))))[: block + 1]
+    y = (theta - valid.center) @ valid.basis
+    p = theta @ valid.rows.T
+    p = np.where(p > 0, p, 1.0)
+    kinds = kinds_of(valid, np.full(problem.space.sizes[1:], zeta))
+    share = SPACES * DELTA * 0.9  # the late bet's
+    v = directions(z, p[late], np.asarray(record.rows[:late]).sum(0), kinds.rows.size, share)
+    visits = kinds.total(np.asarray(record.visits))
+    blocks = Blocks(*(np.asarray(x)[late:block] for x in (y, p, record.rows, visits)))
+    truth = (problem.truth - valid.center) @ valid.basis
+    nearest = half_spaces(kinds, blocks, z, v, truth, share, anywhere=False).level.argmin()
+    g = np.append(np.clip(v[nearest] @ z.T / p[block], -LARGEST, LARGEST), 0.0)[np.asarray(valid.row_of)]
+    kernel = problem.kernel()
+    return Kernel(kernel.succ, leaf(best_laws(np.asarray(kernel.prob), g, zeta)), kernel.is_dense)
+
+
 def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
     """A run of `information`, budget declared, in the systems of an adversary one after the other."""
     seed = SEEDS[adversary]
-    starts = STARTS[STARTS < episodes] if adversary == "tilt" else [0, episodes // 2]
+    sees = {"tilt": tilted, "push": pushed}.get(adversary)
+    starts = STARTS[STARTS < episodes] if sees else [0, episodes // 2]
     rng = np.random.default_rng(seed) if adversary == "random" else None
     fixed = moved(problem.kernel(), zeta, rng)
     with scope():
@@ -94,8 +120,11 @@ def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) ->
         progress, key = begin(explorer, model, nothing), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):
             kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
-            if adversary == "tilt":
-                kernel = tilted(problem, np.asarray(progress.evidence.record.rows), i, zeta)
+            if sees:
+                late = int(
+                    np.searchsorted(STARTS, episodes // model.burn_in)
+                )  # the first block of the late bet
+                kernel = sees(problem, to_numpy(progress.evidence.record), i, zeta, late)
             sampler = Sampler.of(to_device(kernel))
             for done in range(first, last, BLOCK):
                 count = jnp.int32(min(last - done, BLOCK))
@@ -173,16 +202,15 @@ def main() -> None:
     given = parser.parse_args()
     names, adversaries = given.problems.split(","), given.adversaries.split(",")
     out = HERE / "results" / "rows.jsonl"
-    lines = out.read_text().splitlines() if out.exists() else []
-    kept = [
-        x for x in lines if (y := json.loads(x))["problem"] not in names or y["adversary"] not in adversaries
-    ]
-    with out.open("w") as file:
-        file.writelines(x + "\n" for x in kept)
+    rows = [json.loads(x) for x in out.read_text().splitlines()] if out.exists() else []
+    there = {(x["problem"], x["episodes"], x["zeta"], x["adversary"]) for x in rows}
+    with out.open("a") as file:
         for name in names:
             make, budgets = PROBLEMS[name]
             problem = make()
             for episodes, zeta, adversary in product(budgets, ZETAS, adversaries):
+                if (name, episodes, zeta, adversary) in there:
+                    continue
                 run = explored(problem, zeta, adversary, episodes)
                 row = {"problem": name, "episodes": episodes, "zeta": zeta, "adversary": adversary}
                 row |= {"seed": SEEDS[adversary], **judged(run, zeta), "versions": versions()}

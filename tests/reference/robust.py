@@ -20,6 +20,19 @@ def worst_mean(p, f, zeta, allowed=None):
     return float(Q @ f), Q
 
 
+def worst_mean_by_divergence(p, f, eps):
+    """max of Q f over laws Q with KL(p || Q) <= eps: Q = p/(nu - f) made a law, by halving nu; p > 0 everywhere."""
+    near, far = 0.0, 1e9
+    for _ in range(200):
+        ahead = np.sqrt(near * far) if near else far / 2**20
+        Q = p / (f.max() + ahead - f)
+        Q /= Q.sum()
+        near, far = (ahead, far) if p @ np.log(p / Q) > eps else (near, ahead)
+        if near == 0 and far < 1e-12:
+            break
+    return float(Q @ f), Q
+
+
 def history_gap(P, reward, policy, zeta, start, *, anywhere=False):
     """The largest V* - V^pi over systems whose laws, with memory, are within zeta of P [S, A, S]: exact.
 

@@ -96,8 +96,16 @@ def target_below(eps: float) -> float | None:
     return next((target for target in TARGETS if target < AHEAD * eps), None)
 
 
-def forecast(target: float, episodes: float) -> str:
-    """What a smaller gap needs, in words; episodes are rounded to two digits, as they are a guess."""
+def forecast(target: float, episodes: float, floor: float | None = None) -> str:
+    """What a smaller gap needs, in words; episodes are rounded to two digits, as they are a guess.
+
+    floor: the gap that a misspecification leaves however many episodes are seen.
+    """
+    if floor is not None:
+        left = rounded_up(floor)
+        if target <= floor:
+            return f"{target:g} is out of reach: {left} is left by laws outside the class, however many episodes"
+        return f"more episodes help, down to about {left}, which laws outside the class leave"
     if not math.isfinite(episodes):
         return f"{target:g} cannot be foreseen yet"
     unit = 10 ** max(0, len(str(int(episodes))) - 2)

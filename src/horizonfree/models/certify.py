@@ -95,7 +95,10 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
             eps, parts, name = sharper, parts | numbers, method
     eps = 1.0 if math.isnan(eps) else min(1.0, eps)
     target = target_below(eps)
-    ahead = forecast(target, confidence.more_episodes(target * float(confidence.eps) / eps)) if target else ""
+    ahead = ""
+    if target:
+        more = confidence.more_episodes(target * float(confidence.eps) / eps)
+        ahead = forecast(target, more, parts.get("floor"))
     return Certificate(eps, words.delta, name, words.words(eps), parts, forecast=ahead)
 
 
@@ -177,9 +180,9 @@ def raw_difference(
 def _forecast(
     model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray, eps: float
 ) -> str:
-    """What a smaller gap of this reward needs, if the estimate stays and the data grow."""
+    """What a smaller gap of this reward needs, if the estimate stays and the data grow; nothing within a radius."""
     target = target_below(eps)
-    if not target:
+    if not target or "floor" in confidence.parts():
         return ""
 
     def is_enough(times: float) -> bool:

@@ -4,11 +4,14 @@ A law Q of (s,a) is allowed around P_theta if TV(Q, P_theta) <= zeta(s,a), TV ha
 lie inside such a ball:
 
     tv      zeta itself
-    kl      KL(Q || P) or KL(P || Q) at most z:             zeta = sqrt(z / 2)        (Pinsker)
+    kl      KL(Q || P) at most z always, or KL(P || Q):     zeta = sqrt(z / 2)        (Pinsker)
+    sampled KL(P || Q) at most z:                           zeta = sqrt(z / 2)
     ratio   1/(1 + z) <= Q(s')/P(s') <= 1 + z:              zeta = z / (2 + z)
 
-(the last is attained by the Q that is (1 + z) P on mass 1/(2 + z) and P/(1 + z) on the rest). Q lives on the possible
-successors of (s,a), or `anywhere`. docs/robust.md says what is proved under it.
+(the last is attained by the Q that is (1 + z) P on mass 1/(2 + z) and P/(1 + z) on the rest). `kl` means one of the two
+directions, the same at every pair and step; `sampled` is the direction in which frequencies of samples are near the law
+that they are drawn from, and allows sharper sets. Q lives on the possible successors of (s,a), or `anywhere`.
+docs/robust.md says what is proved under it.
 """
 
 from dataclasses import dataclass
@@ -21,19 +24,26 @@ from horizonfree._inputs import numbers, shown
 from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
-BALLS = ("tv", "kl", "ratio")
+BALLS = ("tv", "kl", "sampled", "ratio")
+WAYS = {
+    "kl": "of one from the other, the same way at every step",
+    "sampled": "of the parameter's law from it",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Misspecification:
     """Every transition law of the system lies within a radius of that of one and the same parameter.
 
-    Give one of tv (total variation), kl (divergence, either way) or ratio (of probabilities): a number, or one per pair
-    [S, A]. support: "successors" (the states that the class lists can follow) or "anywhere" (any state).
+    Give one of tv (total variation), kl (divergence, either way, but the same way at every pair and step), sampled
+    (divergence of the parameter's law from the system's, as that of frequencies from a law) or ratio (of
+    probabilities): a number, or one per pair [S, A]. support: "successors" (the states that the class lists can follow)
+    or "anywhere" (any state).
     """
 
     tv: Any = None
     kl: Any = None
+    sampled: Any = None
     ratio: Any = None
     support: Any = "successors"
 
@@ -41,7 +51,7 @@ class Misspecification:
         given = [name for name in BALLS if getattr(self, name) is not None]
         if len(given) != 1:
             raise OptionError(
-                f"a misspecification has one radius, here are {len(given)}: give tv=, kl= or ratio="
+                f"a misspecification has one radius, here are {len(given)}: give tv=, kl=, sampled= or ratio="
             )
         if not isinstance(self.support, str) or self.support not in SUPPORTS:
             raise OptionError(f"support is {shown(self.support)}; it must be 'successors' or 'anywhere'")
@@ -59,7 +69,12 @@ class Misspecification:
 
     def divergence(self) -> float:
         """The largest divergence of a law from that of the parameter; infinite where it was not declared as one."""
-        return np.inf if self.kl is None else float(np.max(numbers(self.kl, "kl")))
+        given = self.sampled if self.kl is None else self.kl
+        return np.inf if given is None else float(np.max(numbers(given, "kl")))
+
+    def way(self) -> str:
+        """How the radius is measured, for people, where that is no total variation."""
+        return WAYS.get(self._given()[0], "")
 
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
@@ -68,7 +83,7 @@ class Misspecification:
             raise ShapeError(
                 f"{name} has shape {given.shape}; it must be a number or one per pair, [S, A] = ({S}, {A})"
             )
-        zeta = {"tv": given, "kl": np.sqrt(given / 2), "ratio": given / (2 + given)}[name]
+        zeta = {"tv": given, "ratio": given / (2 + given)}.get(name, np.sqrt(given / 2))
         return np.broadcast_to(np.minimum(zeta, 1.0), (S, A)).copy()
 
 

@@ -60,7 +60,7 @@ class Sampling(NamedTuple):
         support = "anywhere" if is_anywhere else "successors"
         kl = self.divergence(delta)
         if about is None and self.size == 1 and not self.shift.any():
-            return Misspecification(kl=np.minimum(kl, 2.0), support=support)
+            return Misspecification(sampled=np.minimum(kl, 2.0), support=support)
         zeta = self.size * (np.sqrt(kl / 2) + self.shift)
         if about is not None:
             zeta = zeta + about.radii(*self.samples.shape)

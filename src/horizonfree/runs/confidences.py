@@ -31,7 +31,7 @@ class Confidences:
         key: Any = delta
         if about is not None:
             radii = about.radii(*model.space.sizes[1:])
-            key = delta, radii.tobytes(), about.kl is None, about.support
+            key = delta, radii.tobytes(), about.kl is None, about.sampled is None, about.support
         if key not in self._found:
             ask = certify.confidence if about is None else partial(certify.within, declared=about)
             found = ask(model, evidence, delta=left)

@@ -67,25 +67,39 @@ def test_the_factors_of_both_bets_have_mean_one_at_most_and_the_first_attains_it
 
 
 def test_no_law_within_its_radius_beats_the_normaliser_of_a_half_space(problem, evidence):
-    """E_Q e^g <= u(y_star), for the worst law of every kind of pair, at random parameters; u is linear in y."""
+    """E_Q e^g <= u(y_star), for the worst law of every kind of pair, by total variation and by divergence.
+
+    The first is linear in y, the second concave and within a tenth of the largest mean.
+    """
     valid = problem.model.valid
     rng = np.random.default_rng(1)
     radii = np.full((problem.num_states, problem.num_actions), 0.05)
     alike = kinds.kinds_of(valid, radii)
     z, center = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
-    v = rng.normal(size=(3, valid.num_free))
+    v, step = rng.normal(size=(3, valid.num_free)), 1e-2 * rng.normal(size=valid.num_free)
     theta = small.inside(valid, rng, 2)
     y, y_star = (theta - valid.center) @ valid.basis
     p, p_star = center + z @ y, center + z @ y_star
     g = np.clip(v @ z.T / np.where(p > 0, p, 1), -1, 1)
-    log_u, slope = half_spaces._normaliser(alike, np.arange(len(alike.zeta)), g, z, p, y, y_star, False)
-    for k in range(3):
-        for x in range(len(alike.zeta)):
-            at = alike.rows[x][alike.is_slot[x]]
-            mean, _ = ref.worst_mean(p_star[at], np.exp(g[k, at]), 0.05)
-            assert mean <= np.exp(log_u[k, x]) + 1e-12
-            B = (z[at] * np.exp(g[k, at])[:, None]).sum(0)
-            assert np.allclose(slope[k, x], B / np.exp(log_u[k, x]), rtol=1e-9)
+    part, how = np.arange(len(alike.zeta)), {"anywhere": False}
+    found = half_spaces.normaliser(alike, part, g, z, p_star, by_kl=False, **how)
+    sharp = half_spaces.normaliser(alike, part, g, z, p_star, by_kl=True, **how)
+    moved = half_spaces.normaliser(alike, part, g, z, p_star + z @ step, by_kl=True, **how)
+    for k, x in np.ndindex(found.log.shape):
+        at = alike.rows[x][alike.is_slot[x]]
+        f = np.exp(g[k, at])
+        mean, _ = ref.worst_mean(p_star[at], f, 0.05)
+        assert mean <= np.exp(found.log[k, x]) + 1e-12
+        B = (z[at] * f[:, None]).sum(0)
+        assert np.allclose(found.slope[k, x], B / np.exp(found.log[k, x]), rtol=1e-9)
+        mean, _ = ref.worst_mean_by_divergence(p_star[at], f, 2 * 0.05**2)
+        above = np.exp(sharp.log[k, x]) - p_star[at] @ f
+        assert mean - p_star[at] @ f <= above + 1e-12 <= 1.1 * (mean - p_star[at] @ f) + 1e-9
+        assert sharp.log[k, x] <= found.log[k, x] + 1e-12
+        tangent = sharp.log[k, x] + sharp.slope[k, x] @ step
+        mean, _ = ref.worst_mean_by_divergence(p_star[at] + z[at] @ step, f, 2 * 0.05**2)
+        assert np.log(mean) <= tangent + 1e-12
+        assert moved.log[k, x] == pytest.approx(tangent, abs=1e-4)
 
 
 def test_the_penalty_covers_every_parameter_within_its_bounds_of_rows(problem, evidence):

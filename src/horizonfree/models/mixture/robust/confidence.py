@@ -51,6 +51,7 @@ class RobustConfidence(Confidence):
     impossible: Int[Leaf, ""]
     anywhere: bool = eqx.field(static=True)
     num_free: int = eqx.field(static=True)
+    way: str = eqx.field(static=True)  # how radii are measured, where that is no total variation
     known: str = eqx.field(static=True, default="")  # why laws are within the radii, where that is proved
 
     @property
@@ -78,7 +79,9 @@ class RobustConfidence(Confidence):
         if self.known:
             return self.known
         within = f"{round_up(self.largest):.3g}"
-        if np.ptp(np.asarray(self.zeta)) > 0:
+        if self.way:  # by divergence
+            within = f"a divergence of {round_up(2 * self.largest**2):.3g} ({self.way})"
+        elif np.ptp(np.asarray(self.zeta)) > 0:
             within = f"its radius, {within} at most,"
         where = ", and may lead anywhere" if self.anywhere else ""
         return (
@@ -151,7 +154,8 @@ def confidence_within(
         space = everywhere(space)
         valid = rebuilt(space)
         record = _fitted(record, len(valid.rows))
-    found = confidence_sets(valid, evidence, record, delta, zeta, anywhere=anywhere)
+    how = {"anywhere": anywhere, "by_kl": declared.sampled is not None}
+    found = confidence_sets(valid, evidence, record, delta, zeta, **how)
     kernel = to_numpy(space.kernel(leaf(phi @ np.asarray(found.ball.theta))))
     lost, z, is_slot = to_numpy(_by_theta(*to_device((space, valid, found.ball))))
     step, divergence = to_numpy(_within(*to_device((space, valid, found.ball, zeta))))
@@ -182,6 +186,7 @@ def confidence_within(
         impossible=evidence.impossible,
         anywhere=anywhere,
         num_free=valid.num_free,
+        way=declared.way(),
     )
 
 

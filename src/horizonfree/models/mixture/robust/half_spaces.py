@@ -3,12 +3,12 @@
 At the start of a bet directions v_k are fixed, those in which the rows are hardest to know, and for each later block,
 with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
 
-    u(y) = sum_s' (p_t + z'(y - y_t)) e^g + zeta span e^g = A + B'(y - y_t) + zeta C,
+    E_Q e^g <= u(y_star) for all laws Q within their radii, u concave (normalisers.py)
 
-exp(sum g - sum log u(y_star)) is a supermartingale: E_Q e^g <= P_theta e^g + zeta span e^g. By Ville, and as the
-logarithm is concave, for all k and at any point y0, with probability 1 - delta,
+exp(sum g - sum log u(y_star)) is a supermartingale. By Ville, and as log u is concave, for all k and at any point y0,
+with probability 1 - delta,
 
-    - h'(y_star - y0) <= log(K / delta) + sum log u(y0) - sum g,          h = sum B / u(y0).
+    - h'(y_star - y0) <= log(K / delta) + sum log u(y0) - sum g,          h = sum of grad u / u at y0.
 
 g is any function that is fixed before the block, so it may be cut off.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.models.mixture.robust.kinds import Kinds
+from horizonfree.models.mixture.robust.normalisers import Normaliser, Pairs, by_divergence, by_variation
 
 MOST = (
     256  # directions of one sign: rows beyond this many are passed over, those with the largest cost are kept
@@ -75,8 +76,9 @@ def half_spaces(
     delta: float,
     *,
     anywhere: bool,
+    by_kl: bool = False,
 ) -> HalfSpaces:
-    """The half-spaces of directions v, seen from y0."""
+    """The half-spaces of directions v, seen from y0. by_kl: radii are those of divergences 2 zeta^2."""
     K, q = v.shape
     per_kind = K * kinds.rows.shape[1] * (q + 1)
     level, h = np.full(K, math.log(K / delta)), np.zeros((K, q))
@@ -86,34 +88,29 @@ def half_spaces(
             continue
         g = np.clip(v @ z.T / blocks.p[t], -LARGEST, LARGEST)  # K R; rows that are known have z = 0
         level -= g @ blocks.rows[t]
+        p0 = blocks.p[t] + z @ (y0 - blocks.y[t])
         for part in np.array_split(seen, max(1, len(seen) * per_kind // CHUNK)):
             n = blocks.visits[t][part]
-            log_u, slope = _normaliser(kinds, part, g, z, blocks.p[t], blocks.y[t], y0, anywhere)
-            level += log_u @ n
-            h += np.einsum("kxq,x->kq", slope, n)
+            u = normaliser(kinds, part, g, z, p0, anywhere=anywhere, by_kl=by_kl)
+            level += u.log @ n
+            h += np.einsum("kxq,x->kq", u.slope, n)
     return HalfSpaces(-h, level)
 
 
-def _normaliser(
+def normaliser(
     kinds: Kinds,
     part: Int[np.ndarray, " x"],
     g: Float[np.ndarray, "K R"],
     z: Float[np.ndarray, "R q"],
-    p: Float[np.ndarray, " R"],
-    y: Float[np.ndarray, " q"],
-    y0: Float[np.ndarray, " q"],
+    p0: Float[np.ndarray, " R"],
+    *,
     anywhere: bool,
-) -> tuple[Float[np.ndarray, "K x"], Float[np.ndarray, "K x q"]]:
-    """log u(y0) and B/u(y0) of some kinds of pairs."""
-    rows, is_slot = kinds.rows[part], kinds.is_slot[part]
-    z_at = np.concatenate([z, np.zeros_like(z[:1])])[rows]
-    p_at = np.append(p, 0.0)[rows]
-    e = np.exp(np.concatenate([g, np.zeros_like(g[:, :1])], axis=1))[:, rows]  # K x n
-    A = (e * p_at).sum(-1)
-    B = np.einsum("kxn,xnq->kxq", e, z_at)
-    top = np.where(is_slot, e, -np.inf).max(-1)
-    bottom = np.where(is_slot, e, np.inf).min(-1)
-    if anywhere:  # g = 0 at a state that is no successor
-        top, bottom = np.maximum(top, 1.0), np.minimum(bottom, 1.0)
-    u = A + B @ (y0 - y) + kinds.zeta[part] * (top - bottom)
-    return np.log(u), B / u[..., None]
+    by_kl: bool,
+) -> Normaliser:
+    """u of e^g at y0, where rows have probabilities p0, for some kinds of pairs."""
+    rows, zeta = kinds.rows[part], kinds.zeta[part]
+    pairs = Pairs(*(np.concatenate([x, np.zeros_like(x[:1])])[rows] for x in (p0, z)), kinds.is_slot[part])
+    f = np.exp(np.concatenate([g, np.zeros_like(g[:, :1])], axis=1))[:, rows]
+    if by_kl:
+        return by_divergence(pairs, f, np.where(zeta < 1, 2 * zeta**2, np.inf), anywhere=anywhere)
+    return by_variation(pairs, f, zeta, anywhere=anywhere)

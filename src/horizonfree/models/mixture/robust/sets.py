@@ -95,15 +95,19 @@ def confidence_sets(
     zeta: Float[np.ndarray, "S A"],
     *,
     anywhere: bool,
+    by_kl: bool = False,
 ) -> Sets:
-    """The sets of the evidence, for these radii; inside the 64-bit scope, NumPy in and out."""
+    """The sets of the evidence, for these radii; inside the 64-bit scope, NumPy in and out.
+
+    by_kl: the radii are those of divergences, KL(P_theta || Q) <= 2 zeta^2, which half-spaces make use of.
+    """
     kinds, on_device, rows = kinds_of(valid, zeta), to_device(valid), _rows(valid)
     seen = np.asarray(record.rows) * np.asarray(valid.positive)
     y = np.asarray(_predictors(on_device, to_device(seen.astype(np.int32))))
     by_block = Blocks(y, rows.p(y), seen, kinds.total(np.asarray(record.visits)))
     classes = _classes(valid, kinds, evidence, record, delta)
     low = least_multiple(classes, rows.p_center, rows.z)
-    bet = _chosen(on_device, rows, kinds, by_block, evidence, delta, anywhere=anywhere)
+    bet = _chosen(on_device, rows, kinds, by_block, evidence, delta, anywhere=anywhere, by_kl=by_kl)
     found, slack, is_empty = _tightened(on_device, rows, kinds, classes, bet)
     return Sets(found, slack, low, is_empty or low > float(zeta.max()), bet)
 
@@ -138,6 +142,7 @@ def _chosen(
     delta: float,
     *,
     anywhere: bool,
+    by_kl: bool,
 ) -> Bet:
     """The bet with the smallest slack per transition; it begins with the first block after its declared start."""
     first = np.searchsorted(STARTS, np.asarray(evidence.starts))  # J
@@ -159,7 +164,7 @@ def _chosen(
     before = by_block.rows[: first[j]].sum(0)
     if q and before.any():
         v = directions(rows.z, by_block.p[first[j]], before, kinds.rows.size, share)
-        spaces = half_spaces(kinds, blocks, rows.z, v, y0, share, anywhere=anywhere)
+        spaces = half_spaces(kinds, blocks, rows.z, v, y0, share, anywhere=anywhere, by_kl=by_kl)
     return Bet(int(STARTS[first[j]]), fit, float(slack[j]), counts[j], blocks, spaces)
 
 
