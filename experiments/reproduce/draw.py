@@ -61,8 +61,9 @@ def panels(
             mine = chosen(rows, kind=kind, explorer=name)
             if mine:
                 line(axis, name, found(mine, field), f"C{n}")
-        widen(axis)
-        if slopes and field in slopes:
+        if axis.lines:
+            widen(axis)
+        if axis.lines and slopes and field in slopes:
             compare(axis, slopes[field])
         axis.set_title(kind if i == 0 else "")
         axis.set_ylabel(title if j == 0 else "")
@@ -227,7 +228,7 @@ def proof(folder: Path) -> None:
     figure, axes = grid(1, len(kinds))
     for (j, kind), (n, constants) in product(enumerate(kinds), enumerate(values(rows, "explorer"))):
         mine = chosen(rows, kind=kind, explorer=constants)
-        largest = [max(row["share"] for row in chosen(mine, sum=name)) for name in names]
+        largest = [max((row["share"] for row in chosen(mine, sum=x)), default=np.nan) for x in names]
         axes[0, j].semilogx(largest, range(len(names)), "o", color=f"C{n}", label=f"{constants} constants")
         axes[0, j].axvline(1, color="0.4", linewidth=1)
         axes[0, j].set_yticks(range(len(names)), names if j == 0 else [""] * len(names))

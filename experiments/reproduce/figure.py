@@ -198,8 +198,8 @@ def proof(folder: Path) -> str:
     for explorer in values(rows, "explorer"):
         for name in values(rows, "sum"):
             mine = chosen(rows, explorer=explorer, sum=name)
-            cells = [f"{max(row['share'] for row in chosen(mine, kind=x)):.2g}" for x in values(rows, "kind")]
-            lines.append([explorer, name, *cells])
+            by_kind = [[row["share"] for row in chosen(mine, kind=x)] for x in values(rows, "kind")]
+            lines.append([explorer, name, *(number(max(x, default=np.nan)) for x in by_kind)])
     return table(["constants", "sum", *values(rows, "kind")], lines)
 
 

@@ -32,7 +32,9 @@ def drawn(rng, S=3, A=2):
 
 def changed(rng, attack, size):
     """Near another one."""
-    logits = np.log(attack.kernels + 1e-6) + size * rng.normal(size=attack.kernels.shape) * (rng.random() < 0.7)
+    logits = np.log(attack.kernels + 1e-6) + size * rng.normal(size=attack.kernels.shape) * (
+        rng.random() < 0.7
+    )
     kernels = np.exp(logits)
     kernels /= kernels.sum(-1, keepdims=True)
     weight = float(np.clip(attack.weight + 0.1 * size * rng.normal(), 0.01, 0.99))
