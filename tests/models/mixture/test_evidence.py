@@ -273,9 +273,9 @@ def test_the_model_learns_as_its_evidence_does():
     expected = replay(problem.model.valid, data, [0], [1.0])[-1]
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        found = model.nothing(bets([0], [1.0]))
+        found, learn = model.nothing(bets([0], [1.0])), jax.jit(type(model).learn)
         for k in range(3):
-            found = model.learn(found, to_device(small.pick(data, k)))
+            found = learn(model, found, to_device(small.pick(data, k)))
         assert found.visits.sum() == 3 * problem.horizon
         np.testing.assert_allclose(model.estimate(found).prob, model.kernel(found.theta).prob)
     for x, y in zip(jax.tree.leaves(to_numpy(found)), jax.tree.leaves(expected)):
