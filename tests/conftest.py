@@ -95,3 +95,11 @@ def x64() -> Iterator[None]:
     """For tests that call traced functions directly."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """For tests that change what traced functions read: no program of before is used, and none of theirs later."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()

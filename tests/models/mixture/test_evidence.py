@@ -115,7 +115,7 @@ def test_with_many_rows_the_mixture_bets_far_better_than_half_a_count_per_row():
     assert evidence.loss[-1] < evidence.losses[-1, 1] + 1.4
 
 
-def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch):
+def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch, anew):
     """Every episode at first, then whenever there are 2 % more episodes."""
     monkeypatch.setattr(ev, "LARGE", 0)
     problem = small.dense()
