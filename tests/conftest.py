@@ -36,8 +36,8 @@ for _name, _value in (
     os.environ[_name.upper()] = str(_value)
 
 
-# Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist begins
-# with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
+# Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist
+# begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
 LONG = (
     *("test_batch", "test_hf_ucrl_rfe", "test_faults", "test_killed", "test_engines", "test_coverage"),
     *(
@@ -95,3 +95,11 @@ def x64() -> Iterator[None]:
     """For tests that call traced functions directly."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """For tests that change what traced functions read: no program of before is used, and none of theirs later."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()

@@ -11,12 +11,12 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.mdp.rollout import Trajectory
 from horizonfree.regression import nested, radius
 from horizonfree.regression.oracle import exhaustive, prepare
 from horizonfree.regression.oracle.enumerated import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
-from tests.reference.episodes import full_features
+from tests.reference.episodes import full_features, play, sampler_of
 from tests.reference.oracle import pseudo_values
 
 SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
@@ -25,14 +25,14 @@ SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
 def _steps(problem, explorer, episodes):
     """States after `choose` and after `update`, episode by episode."""
     device, key, progress = setting(problem, explorer)
-    sampler = Sampler.of(to_device(problem.kernel()))
+    sampler = sampler_of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     state, evidence = progress.state, progress.evidence
     for k in range(episodes):
         key_choose, key_episode = jax.random.split(jax.random.fold_in(key, k))
         state = choose(key_choose, device, state, evidence)
         yield state
-        trajectory = sampler.episode(key_episode, state.policy, device.space)
+        trajectory = play(sampler, key_episode, state.policy, device.space)
         state, _ = update(device, state, evidence, trajectory)
 
 

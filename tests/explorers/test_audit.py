@@ -12,12 +12,11 @@ import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.audit import audit, symbols_of
-from horizonfree.explorers.loop import begin, episode_keys
+from horizonfree.explorers.loop import episode_keys
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from tests.reference import home as literal
-from tests.reference.episodes import full_features
+from tests.reference.episodes import begun, full_features, play, sampler_of
 
 K, M = 12, 2
 OPTIONS = {"lazy": 0.0, "chains": 1, "sweeps": 2, "moment_orders": M, "scale": 1.0}
@@ -38,14 +37,14 @@ def literal_sums(run, x):
     R, S, A = np.zeros((2, M)), np.zeros((2, M)), np.zeros((2, M))
     G = I_2 = I_4 = total = 0.0
     device, key = to_device(model), jax.random.key(run.seed)
-    progress = begin(explorer, device, device.nothing(ladder()))
-    sampler, state = Sampler.of(to_device(run.problem.kernel())), progress.state
+    progress = begun(explorer, device, device.nothing(ladder()))
+    sampler, state = sampler_of(to_device(run.problem.kernel())), progress.state
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     for k in range(K):
         now = type(progress)(jnp.int32(k), state, progress.evidence)
         key_choose, key_play = episode_keys(key, now)
         state = choose(key_choose, device, state, progress.evidence)
-        trajectory = sampler.episode(key_play, state.policy, device.space)
+        trajectory = play(sampler, key_play, state.policy, device.space)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         V = [np.asarray(v) for v in (state.last.found.V, state.last.found.V_hat)]
         frozen = [family.Sigma.copy() for family in families]

@@ -12,7 +12,7 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.loop import audit, begin, is_due
+from horizonfree.explorers.loop import audit, is_due
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.mdp.policies import policy_table
@@ -22,7 +22,7 @@ from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
 from horizonfree.regression.ridge import Ridge
-from tests.reference.episodes import Setting
+from tests.reference.episodes import Setting, begun, play
 from tests.reference.linear_explorers import plan as least_squares_plan
 from tests.reference.linear_models import attains, random_linear
 from tests.reference.tables import best_values, dense_tables
@@ -96,7 +96,7 @@ def shapes(tree):
 @everyone
 def test_the_state_keeps_its_shape_under_scan(name, x64):
     setting, explorer = Setting(world(name)), small(name)
-    first = begin(explorer, setting.model, setting.nothing)
+    first = begun(explorer, setting.model, setting.nothing)
     chosen, _, after, info = eqx.filter_eval_shape(setting.episode, explorer, jax.random.key(0), first)
     expected = shapes(eqx.filter_eval_shape(lambda: first.state))
     assert shapes(chosen) == shapes(after.state) == expected
@@ -107,7 +107,7 @@ def test_the_state_keeps_its_shape_under_scan(name, x64):
 def test_compiled_and_mapped_over_keys_or_op_by_op_the_numbers_agree(name, run_of, x64):
     """One more choice and one given episode. Integers are left out: rounding may settle an exact tie either way."""
     setting, explorer, now = Setting(world(name)), small(name), to_device(run_of(name).progress)
-    trajectory = setting.sampler.episode(jax.random.key(5), now.state.policy, setting.model.space)
+    trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
 
     def step(key):
         state = explorer.choose(key, setting.model, now.state, now.evidence)
@@ -268,7 +268,7 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
 def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, x64):
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
     setting, explorer, now = Setting(world(name)), small(name), to_device(run_of(name).progress)
-    trajectory = setting.sampler.episode(jax.random.key(5), now.state.policy, setting.model.space)
+    trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
     _, info = explorer.update(setting.model, now.state, now.evidence, trajectory)
     said, ratios, truth = audit(info.balls, setting.truth), [], np.asarray(setting.truth)
     for ball in info.balls:

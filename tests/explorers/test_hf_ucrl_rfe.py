@@ -16,9 +16,10 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.planning import backward as planning
 from horizonfree.regression import moments, radius
 from tests.reference import home as literal
-from tests.reference.episodes import full_features
+from tests.reference.episodes import full_features, play, sampler_of
 from tests.reference.oracle import pseudo_values
 
+episode_rows, regress = jax.jit(moments.episode_rows, static_argnums=3), jax.jit(moments.regress)
 PROBLEMS = {
     "grid": lambda: hf.make("zoned-grid", size=3, zones=3, horizon=5),
     "river": lambda: hf.make("river-swim", states=4, horizon=6),
@@ -42,7 +43,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     d, H, B = model.dim, model.space.horizon, model.bound
     explorer = HFUCRLRFE(constants=constants, moment_orders=M, lazy=0.0, budget=K, chains=2, sweeps=4)
     device, key, progress = setting(problem, explorer)
-    sampler = Sampler.of(to_device(problem.kernel()))
+    sampler = sampler_of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     alpha, gamma, lam = H**-0.5, d**-0.25, d / B**2
     phi = full_features(model)
@@ -67,9 +68,9 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
         np.testing.assert_allclose(found.V_hat, V_hat, atol=1e-9)
         assert float(found.value) == pytest.approx(V_hat[0, model.space.start], abs=1e-9)
 
-        trajectory = sampler.episode(key_episode, state.policy, model.space)
-        rows, y = moments.episode_rows(device, jnp.stack([found.V, found.V_hat], 1), trajectory, M)
-        _, sigma_bar_sq = moments.regress(state.ridge, rows, y, beta=beta_k, alpha=alpha, gamma=gamma)
+        trajectory = play(sampler, key_episode, state.policy, device.space)
+        rows, y = episode_rows(device, jnp.stack([found.V, found.V_hat], 1), trajectory, M)
+        _, sigma_bar_sq = regress(state.ridge, rows, y, beta=beta_k, alpha=alpha, gamma=gamma)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         (hat, tilde), (weights_hat, weights_tilde) = literal.episode(
             hat, tilde, phi, V_hat, V, s, a, beta_k, alpha, gamma
@@ -247,7 +248,7 @@ def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pa
     device, key, progress = setting(problem, explorer)
     state = eqx.filter_jit(explorer.choose)(key, device, progress.state, progress.evidence)
     assert float(state.last.found.value) == float(state.last.relaxed) <= float(state.last.found.upper) + 1e-12
-    trajectory = Sampler.of(to_device(problem.kernel())).episode(key, state.policy, model.space)
+    trajectory = play(sampler_of(to_device(problem.kernel())), key, state.policy, device.space)
     after, _ = eqx.filter_jit(explorer.update)(device, state, progress.evidence, trajectory)
     phi, lam = full_features(model), model.dim / model.bound**2
     vertices = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T

@@ -9,13 +9,12 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.explorers.loop import simulate_block
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.planning import backward as planning
 from tests.reference import home as literal
-from tests.reference.episodes import full_features
+from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.hf_ucrl_vtr import optimistic
 
 
@@ -31,7 +30,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     alpha, gamma = H**-0.5, model.dim**-0.25 if is_weighted else 0.0
     family = literal.Family.init(M, model.dim, model.dim / model.bound**2)
     phi, device = full_features(model), to_device(model)
-    sampler = Sampler.of(to_device(problem.kernel()))
+    sampler = sampler_of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     state, evidence = explorer.init(device), device.nothing(ladder())
     for k in range(1, K + 1):
@@ -39,7 +38,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
         state = choose(jax.random.key(0), device, state, evidence)
         V, _ = optimistic(phi, family.theta()[0], family.Sigma[0], beta, reward)
         np.testing.assert_allclose(state.V, V, atol=1e-9)
-        trajectory = sampler.episode(jax.random.key(k), state.policy, model.space)
+        trajectory = play(sampler, jax.random.key(k), state.policy, device.space)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         family, _ = literal.regress(family, phi, V, s, a, beta, alpha, gamma)
         state, _ = update(device, state, evidence, trajectory)
@@ -66,8 +65,8 @@ def test_with_the_papers_constants_values_are_optimistic(name):
     best = planning.optimal(problem.kernel(), reward).V[0, problem.start]
     with jax.enable_x64(True):
         model, truth = to_device((problem.model, problem.truth))
-        sampler = Sampler.of(to_device(problem.kernel()))
-        first = begin(explorer, model, model.nothing(ladder()))
+        sampler = sampler_of(to_device(problem.kernel()))
+        first = begun(explorer, model, model.nothing(ladder()))
 
         @eqx.filter_jit
         @eqx.filter_vmap

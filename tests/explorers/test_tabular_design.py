@@ -75,7 +75,7 @@ def test_a_policy_is_kept_for_a_while():
 
 
 @pytest.mark.parametrize("support", ["any", "given"])
-def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one(support, monkeypatch):
+def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one(support, monkeypatch, anew):
     """Every bit of a run, whether the loop knows until when a policy stands or not, and however a run is cut."""
     P = random_table(np.random.default_rng(3), 5, 2, 3)
     problem = Tabular.from_table(P, horizon=4, support=support, start=[0.5, 0.5, 0, 0, 0])

@@ -10,6 +10,11 @@ from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_k
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 
+# As one program each: outside of one, every call of a loop is traced anew.
+play = eqx.filter_jit(Sampler.episode)
+sampler_of = eqx.filter_jit(Sampler.of)
+begun = eqx.filter_jit(begin)
+
 
 def full_features(model):
     """phi [S, A, S, d]."""
@@ -33,7 +38,7 @@ class Setting:
 
     def __init__(self, problem):
         self.model, self.truth = to_device((problem.model, problem.truth))
-        self.sampler = Sampler.of(to_device(problem.kernel()))
+        self.sampler = sampler_of(to_device(problem.kernel()))
         self.nothing = self.model.nothing(ladder())
 
     def episode(self, explorer, key, progress, gathers=False):
@@ -54,7 +59,7 @@ def follow(problem, explorer, episodes, seed=0, gathers=False):
     with jax.enable_x64(True):
         setting, key = Setting(problem), jax.random.key(seed)
         step = eqx.filter_jit(lambda progress: setting.episode(explorer, key, progress, gathers))
-        progress = begin(explorer, setting.model, setting.nothing)
+        progress = begun(explorer, setting.model, setting.nothing)
         for _ in range(episodes):
             state, trajectory, progress, _ = step(progress)
             yield to_numpy(state), to_numpy(trajectory), to_numpy(progress.state)
@@ -64,7 +69,7 @@ def seeds(problem, explorer, episodes, count, more=None):
     """Rows [seeds, episodes] of `count` seeds in one compiled call; `more(setting, state)` adds to every row."""
     with jax.enable_x64(True):
         setting = Setting(problem)
-        first = begin(explorer, setting.model, setting.nothing)
+        first = begun(explorer, setting.model, setting.nothing)
 
         def one(seed):
             def step(progress, _):

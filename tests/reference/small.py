@@ -8,6 +8,7 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
+from tests.reference.episodes import sampler_of
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
@@ -55,7 +56,7 @@ def gather(problem, episodes, seeds, budget=None):
     """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        sampler = Sampler.of(to_device(problem.kernel()))
+        sampler = sampler_of(to_device(problem.kernel()))
         policy = jnp.full(problem.space.sizes, 1.0 / problem.num_actions)
         first = model.nothing(ladder(budget or episodes))
 

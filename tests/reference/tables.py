@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import to_numpy
-from horizonfree.explorers.loop import begin
 from horizonfree.problems.tabular import Tabular
-from tests.reference.episodes import Setting
+from tests.reference.episodes import Setting, begun
 
 
 def random_problem(S=3, A=2, H=4, seed=0, start=0, support="any"):
@@ -31,7 +30,7 @@ def explored(problem, explorer, episodes, count):
     """The states of `count` seeds after so many episodes, with a leading axis; evidence is gathered."""
     with jax.enable_x64(True):
         setting = Setting(problem)
-        first = begin(explorer, setting.model, setting.nothing)
+        first = begun(explorer, setting.model, setting.nothing)
 
         def one(seed):
             def step(progress, _):

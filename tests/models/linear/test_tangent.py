@@ -114,7 +114,7 @@ def test_a_policy_of_sure_actions_is_that_policy(estimates):
             np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=0, atol=1e-14)
 
 
-def test_without_gradients_bounds_are_wider_and_hold(estimates, monkeypatch):
+def test_without_gradients_bounds_are_wider_and_hold(estimates, monkeypatch, anew):
     problem, found = estimates
     fit, text = found[-1]
     reward, policy = next(rewards_and_policies(problem, text, 1))

@@ -115,7 +115,7 @@ def test_with_many_rows_the_mixture_bets_far_better_than_half_a_count_per_row():
     assert evidence.loss[-1] < evidence.losses[-1, 1] + 1.4
 
 
-def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch):
+def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch, anew):
     """Every episode at first, then whenever there are 2 % more episodes."""
     monkeypatch.setattr(ev, "LARGE", 0)
     problem = small.dense()
@@ -273,9 +273,9 @@ def test_the_model_learns_as_its_evidence_does():
     expected = replay(problem.model.valid, data, [0], [1.0])[-1]
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        found = model.nothing(bets([0], [1.0]))
+        found, learn = model.nothing(bets([0], [1.0])), jax.jit(type(model).learn)
         for k in range(3):
-            found = model.learn(found, to_device(small.pick(data, k)))
+            found = learn(model, found, to_device(small.pick(data, k)))
         assert found.visits.sum() == 3 * problem.horizon
         np.testing.assert_allclose(model.estimate(found).prob, model.kernel(found.theta).prob)
     for x, y in zip(jax.tree.leaves(to_numpy(found)), jax.tree.leaves(expected)):

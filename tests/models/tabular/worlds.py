@@ -8,9 +8,9 @@ import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
+from tests.reference.episodes import sampler_of
 
 
 def random_table(rng, S, A, m):
@@ -76,7 +76,7 @@ def gather(problem, episodes, seed=0):
     """The evidence of episodes of random actions."""
     model, H = to_device(problem.model), problem.horizon
     policy = jnp.full(problem.space.sizes, 1 / problem.num_actions)
-    sampler = Sampler.of(to_device(problem.kernel()))
+    sampler = sampler_of(to_device(problem.kernel()))
 
     @jax.jit
     def run(key):
