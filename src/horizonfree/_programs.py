@@ -162,7 +162,9 @@ def _surroundings() -> tuple[Any, ...]:
     """Everything that programs depend on, but for what is asked of them."""
     package = Path(__file__).parent
     files = sorted((str(x), x.stat().st_size, x.stat().st_mtime_ns) for x in package.rglob("*.py"))
+    config: Any = jax.config
     settings = sorted((name, x) for name, x in os.environ.items() if name.startswith(("JAX_", "XLA_")))
+    settings += sorted((name, str(x)) for name, x in config.values.items())
     versions = [platform.python_version(), jax.__version__, jaxlib.version.__version__, eqx.__version__]
     return files, settings, versions, platform.machine(), os.cpu_count(), _processor()
 
