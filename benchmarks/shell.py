@@ -17,6 +17,7 @@ from pathlib import Path
 
 HORIZONFREE = [sys.executable, "-m", "horizonfree"]
 EXPLORERS = ("information", "hf-ucrl-rfe++", "hf-ucrl-vtr+", "ucrl-rfe", "ucrl-rfe+", "ucrl-vtr+", "uniform")
+FOR_A_REWARD = ("hf-ucrl-vtr+", "ucrl-vtr+")  # explorers that want one
 
 
 def cpu(command: list[str], env: dict[str, str]) -> float:
@@ -76,6 +77,7 @@ def main() -> None:
                     "zoned-grid",
                     "--explorer",
                     name,
+                    *(["--goal", "63"] if name in FOR_A_REWARD else []),
                     "--episodes",
                     "300",
                     "--out",

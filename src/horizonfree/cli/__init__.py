@@ -2,12 +2,14 @@
 
 import sys
 
+from horizonfree._shell import begin_shell
 from horizonfree.cli import _interrupt
 
 
 def main() -> None:
     """Run a command: 0 if all went well, 2 on bad input (one line says why), 130 on Ctrl-C."""
     _interrupt.end_at_once()
+    begin_shell()
     from horizonfree.cli.app import run  # it takes a moment, in which Ctrl-C must count already
 
     sys.exit(run())

@@ -8,11 +8,11 @@ those of `choose` but for rounding, on which nothing turns that is not within 1e
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, UInt32
 
+from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.explorers.hf_answer import Answer, State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
@@ -104,7 +104,7 @@ def _ascents(explorer: HFUCRLRFE, model: MixtureModel) -> Choose:
     return choose
 
 
-@eqx.filter_jit
+@program
 def _question(
     explorer: HFUCRLRFE, model: MixtureModel, phi: Float[Array, "G n d"], key: Array, progress: Progress
 ) -> tuple[UInt32[Array, "2"], Answer, Float[Array, ""], Float[Array, ""], Factors]:
@@ -120,7 +120,7 @@ def _question(
     return words, answer, beta, explorer.search_radius(state.last.found, beta), tables
 
 
-@eqx.filter_jit
+@program
 def _answered(
     state: State, answer: Answer, result: OracleResult, U: Float[Array, ""], beta: Float[Array, ""]
 ) -> State:

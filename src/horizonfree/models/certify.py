@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
+from horizonfree._programs import program
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, target_below
@@ -30,7 +30,7 @@ TIMES = [
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
-@eqx.filter_jit
+@program
 def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
     return model.confidence(evidence, delta)
 
@@ -51,8 +51,8 @@ def _difference(
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""
     share(delta, "delta")
-    model, evidence = to_device((model, model.shortened(evidence)))
-    found: Confidence = to_numpy(_confidence(model, evidence, jnp.asarray(float(delta))))
+    world = to_device((model, model.shortened(evidence), np.array(float(delta))))
+    found: Confidence = to_numpy(_confidence(*world))
     return found
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
-from horizonfree._x64 import to_device
+from horizonfree._programs import program
+from horizonfree._x64 import leaf, to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
@@ -28,15 +28,20 @@ BLOCK = 256  # the most episodes of one compiled call
 # (so far, how many) -> after them, their numbers [count or more], and what ended the block early
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
 
-_choose = eqx.filter_jit(choose)
-_block = eqx.filter_jit(simulate_block)
-_absorb = eqx.filter_jit(absorb)
+_choose = program(choose)
+_block = program(simulate_block)
+_absorb = program(absorb)
 
 
-@jax.jit
+@program
 def _sampler(kernel: Kernel) -> Sampler:
     """At once: operation by operation, each would be compiled, or loaded, by itself."""
     return Sampler.of(kernel)
+
+
+@program
+def _key(seed: Int[Array, ""]) -> Array:
+    return jax.random.key(seed)
 
 
 def play(
@@ -52,7 +57,15 @@ def play(
 ) -> tuple[Progress, Records]:
     """At most BLOCK episodes as one compiled call (explorers/loop.py)."""
     done: tuple[Progress, Records] = _block(
-        explorer, model, sampler, truth, key, progress, jnp.int32(count), BLOCK, chooses=chooses
+        explorer,
+        model,
+        sampler,
+        truth,
+        key,
+        progress,
+        leaf(np.array(count, np.int32)),
+        BLOCK,
+        chooses=chooses,
     )
     return done
 
@@ -61,7 +74,7 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
     """Compiled blocks of a problem that simulates itself."""
     model, truth = to_device((run.core.model, run.core.truth))
     sampler = _sampler(run.core.kernel())
-    key = jax.random.key(run.seed)
+    key = _key(leaf(np.array(run.seed)))
     choose_here = chooser(explorer, run.core.model)
 
     def block(state: Progress, count: int, *, chooses: bool = False) -> tuple[Progress, Records]:
@@ -87,7 +100,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
             "does not describe this environment; begin a new run with one that does"
         )
-    model, key = to_device(run.core.model), jax.random.key(run.seed)
+    model, key = to_device(run.core.model), _key(leaf(np.array(run.seed)))
     choose_here = chooser(explorer, run.core.model)
     whole = partial(outside, run.core.space, S=space.num_states)
 

@@ -5,13 +5,12 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-import equinox as eqx
-
 from horizonfree._inputs import check_seed, count, flag, shown
+from horizonfree._programs import program
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.loop import begin
+from horizonfree.explorers.loop import Progress, begin
 from horizonfree.explorers.registry import EXPLORERS, find, make_explorer
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp import rewards
@@ -26,7 +25,12 @@ from horizonfree.runs.run import Run
 from horizonfree.runs.store import create
 from horizonfree.runs.until import MOST_EPISODES, check, until
 
-_begin = eqx.filter_jit(begin)
+
+@program
+def _begin(explorer: Explorer, model: Model, budget: int | None, *, is_recorded: bool) -> Progress:
+    """Before the first episode; is_recorded: with what `misspecification` reads."""
+    nothing = model.nothing(ladder(budget, model.burn_in))
+    return begin(explorer, model, model.recorded(nothing) if is_recorded else nothing)
 
 
 @x64
@@ -97,9 +101,7 @@ def explore(
     end = until(world, 0, asked, reward)
     part = part_of_problem(world, kind)
     model = to_device((part or world).model)
-    nothing = model.nothing(ladder(asked.budget, model.burn_in))
-    nothing = model.recorded(nothing) if part is None else nothing  # what `misspecification` reads
-    first = to_numpy(_begin(kind, model, nothing))
+    first = to_numpy(_begin(kind, model, asked.budget, is_recorded=part is None))
     run = Run(world, kind, int(seed), first, {}, is_simulated, end, part=part)
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import hint, share, shown
-from horizonfree._x64 import to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress
@@ -33,7 +32,7 @@ from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
-from horizonfree.runs.own_plan import own_plan
+from horizonfree.runs.own_plan import own_estimate, own_plan
 from horizonfree.runs.part import check_exact
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.robustness import Robustness, robustness
@@ -96,15 +95,13 @@ class Run(Printed):
         return hasattr(self.evidence, "theta")
 
     @property
-    @x64
     def theta_hat(self) -> Float[np.ndarray, " d"]:
         """The explorer's own estimate; certified plans are made in the maximum-likelihood one."""
         if not self.has_parameter:
             raise OptionError("this class of models has no theta: its kernel is `run.confidence().kernel`")
         if not isinstance(self.explorer, PlugIn):
             return np.asarray(self.evidence.theta)
-        model, progress = to_device((self.core.model, self.progress))
-        return np.asarray(self.explorer.theta_hat(model, progress.state, progress.evidence))
+        return own_estimate(self.explorer, self.core.model, self.progress)
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""

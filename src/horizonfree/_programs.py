@@ -1,0 +1,178 @@
+"""Compiled programs that the command line keeps between processes, to be found again without a trace.
+
+JAX keeps executables by their lowered text. To look one up it must trace and lower again, which is most of a small run.
+`program` compiles a function as `equinox.filter_jit` does; in a process of the command line it also keeps the
+executable under a digest of all that decides it: the function, the types and shapes of its arrays, everything else
+among its arguments, the source files of this library, the versions, the settings of JAX and XLA, the processor. In
+other processes, whose code may be anything, nothing is kept.
+
+Files lie beside those that JAX keeps in the user's cache folder (_x64.keep_compiled): the user's alone, sealed against
+damage, the oldest removed when there are many. Who names another folder for JAX's, or none, has no files of ours.
+"""
+
+import hashlib
+import os
+import pickle
+import platform
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import equinox as eqx
+import jax
+import jaxlib.version
+import numpy as np
+from jax.experimental import serialize_executable
+from jaxlib import lapack
+
+from horizonfree import _shell
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+ARRAY = "<an array>"  # stands where one does
+MOST_FILES = 256
+SEAL = 32  # bytes
+NEVER = 1e9  # seconds
+
+
+def program(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static."""
+    compiled: Callable[_P, _R] = eqx.filter_jit(function)
+    known: dict[Hashable, _Program] = {}
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        leaves, tree = jax.tree.flatten((args, kwargs)) if _folder() else ([], None)
+        arrays = [x for x in leaves if eqx.is_array(x)]
+        if tree is None or any(isinstance(x, jax.core.Tracer) for x in arrays):
+            return compiled(*args, **kwargs)
+        rest = tuple(ARRAY if eqx.is_array(x) else x for x in leaves)
+        shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
+        if (tree, rest, shapes) not in known:
+            known[tree, rest, shapes] = _found(function, jax.tree.unflatten(tree, rest), arrays, shapes)
+        result: _R = known[tree, rest, shapes](arrays)
+        return result
+
+    return call
+
+
+class _Program(NamedTuple):
+    """An executable on lists of arrays, and the tree that its results fill."""
+
+    run: Callable[[list[Any]], list[Any]]
+    result: Any
+
+    def __call__(self, arrays: list[Any]) -> Any:
+        return _filled(self.result, self.run(arrays))
+
+
+def _filled(tree: Any, arrays: Sequence[Any]) -> Any:
+    """A tree with arrays in their places."""
+    leaves, shape = jax.tree.flatten(tree)
+    left = iter(arrays)
+    return jax.tree.unflatten(shape, [next(left) if x == ARRAY else x for x in leaves])
+
+
+def _found(function: Callable[..., Any], asked: Any, arrays: list[Any], shapes: tuple[Any, ...]) -> _Program:
+    """From its file, or compiled and kept."""
+    folder = _folder()
+    try:
+        name = f"{function.__module__}.{function.__qualname__}"
+        what = pickle.dumps((_surroundings(), name, asked, [str(x) for x in shapes]))
+    except (pickle.PicklingError, AttributeError, TypeError):  # no file for what cannot be told
+        folder, what = None, b""
+    path = None if folder is None else folder / hashlib.sha256(what).hexdigest()
+    loaded = None if path is None else _loaded(path)
+    if loaded is not None:
+        return loaded
+    result: list[Any] = []
+
+    def flat(arrays: list[Any]) -> list[Any]:
+        args, kwargs = _filled(asked, arrays)
+        leaves, tree = jax.tree.flatten(function(*args, **kwargs))
+        result.append(jax.tree.unflatten(tree, [ARRAY if eqx.is_array(x) else x for x in leaves]))
+        return [x for x in leaves if eqx.is_array(x)]
+
+    flat.__name__ = (
+        f"{function.__name__}_{os.urandom(8).hex()}"  # what JAX's own files hold cannot be kept again
+    )
+    with _kept_by_us():
+        executable = jax.jit(flat).lower(arrays).compile()
+    if path is not None:
+        _keep(path, executable, result[0])
+    return _Program(executable, result[0])
+
+
+@contextmanager
+def _kept_by_us() -> Iterator[None]:
+    """JAX does not write meanwhile."""
+    settings: Any = jax.config
+    before = settings.jax_persistent_cache_min_compile_time_secs
+    settings.update("jax_persistent_cache_min_compile_time_secs", NEVER)
+    try:
+        yield
+    finally:
+        settings.update("jax_persistent_cache_min_compile_time_secs", before)
+
+
+def _loaded(path: Path) -> _Program | None:
+    """What was kept; None where nothing was, or where it is damaged."""
+    try:
+        content = path.read_bytes()
+        if hashlib.sha256(content[SEAL:]).digest() != content[:SEAL]:
+            return None
+        result, executable = pickle.loads(content[SEAL:])
+        linear_algebra: Any = lapack
+        linear_algebra.prepare_lapack_call("potrf_ffi", np.float64)  # which lowering does else
+        return _Program(serialize_executable.deserialize_and_load(*executable), result)
+    except Exception:  # whatever is wrong with a file: it is compiled again
+        return None
+
+
+def _keep(path: Path, executable: Any, result: Any) -> None:
+    """Whole or not at all; where there is no room or right to write, not at all."""
+    try:
+        content = pickle.dumps((result, serialize_executable.serialize(executable)))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(content).digest() + content)
+        os.replace(file.name, path)
+        by_age = sorted(path.parent.iterdir(), key=lambda x: x.stat().st_mtime_ns)
+        for old in by_age[:-MOST_FILES]:
+            old.unlink(missing_ok=True)
+    except (OSError, ValueError, TypeError, AttributeError, pickle.PicklingError):
+        return
+
+
+@cache
+def _folder() -> Path | None:
+    """Where programs are kept; None where they are not."""
+    settings: Any = jax.config
+    ours = _shell.cache_folder()
+    if not _shell.is_shell() or ours is None or jax.default_backend() != "cpu":
+        return None
+    return ours / "programs" if settings.jax_compilation_cache_dir == str(ours / "jax") else None
+
+
+@cache
+def _surroundings() -> tuple[Any, ...]:
+    """Everything that programs depend on, but for what is asked of them."""
+    package = Path(__file__).parent
+    files = sorted((str(x), x.stat().st_size, x.stat().st_mtime_ns) for x in package.rglob("*.py"))
+    config: Any = jax.config
+    settings = sorted((name, x) for name, x in os.environ.items() if name.startswith(("JAX_", "XLA_")))
+    settings += sorted((name, str(x)) for name, x in config.values.items())
+    versions = [platform.python_version(), jax.__version__, jaxlib.version.__version__, eqx.__version__]
+    return files, settings, versions, platform.machine(), os.cpu_count(), _processor()
+
+
+def _processor() -> list[str]:
+    """What tells processors apart, where the system says so."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return [platform.processor()]
+    return [x for x in lines if x.startswith(("model name", "flags", "Features", "CPU part"))]

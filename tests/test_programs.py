@@ -1,0 +1,108 @@
+"""Executables that are kept with what they were asked for: found again without a trace, if nothing has changed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from horizonfree import _programs
+
+TRACES: list[int] = []
+X = np.eye(3) + 0.1
+
+
+def root(tree: dict, power: int) -> tuple:
+    TRACES.append(power)
+    return {"root": jnp.linalg.cholesky(tree["x"]) * power, "name": "cholesky"}, power
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """As in a process of the command line."""
+    monkeypatch.setattr(_programs, "_folder", lambda: tmp_path)
+    TRACES.clear()
+    return tmp_path
+
+
+def called(x=X, power=2):
+    """By a programme that knows nothing yet, as that of another process."""
+    with jax.enable_x64(True):
+        (found, said) = _programs.program(root)({"x": jnp.asarray(x)}, power)
+    return np.asarray(found["root"]), found["name"], said
+
+
+def test_a_second_process_does_not_trace_and_has_the_same_bits(kept):
+    first, *said = called()
+    again, *said_again = called()
+    assert TRACES == [2]
+    np.testing.assert_array_equal(again, first)
+    np.testing.assert_allclose(first @ first.T, 4 * X, rtol=1e-12)
+    assert said_again == said == ["cholesky", 2]
+
+
+def test_another_number_shape_type_or_setting_is_another_programme(kept, monkeypatch):
+    called()
+    called(power=3)
+    called(np.eye(4))
+    called(np.eye(3, dtype=np.float32))
+    monkeypatch.setattr(_programs, "_surroundings", lambda: ("another processor",))
+    called()
+    assert TRACES == [2, 3, 2, 2, 2]
+
+
+@pytest.mark.parametrize("at", [0, 40, -1])
+def test_a_damaged_file_is_compiled_again(kept, at):
+    first = called()
+    for file in kept.iterdir():
+        content = bytearray(file.read_bytes())
+        content[at] ^= 1
+        file.write_bytes(content)
+    np.testing.assert_array_equal(called()[0], first[0])
+    assert TRACES == [2, 2]
+
+
+def test_the_oldest_files_go_and_what_cannot_be_written_is_computed(kept, monkeypatch):
+    monkeypatch.setattr(_programs, "MOST_FILES", 2)
+    for power in range(4):
+        called(power=power)
+    assert len(list(kept.iterdir())) == 2
+    monkeypatch.setattr(_programs, "_folder", lambda: kept / next(kept.iterdir()).name)  # a file, no folder
+    np.testing.assert_allclose(called(power=9)[0], np.linalg.cholesky(X) * 9, rtol=1e-12)
+
+
+PROCESS = """
+import sys, jax.numpy as jnp, numpy as np
+from horizonfree import _shell, _programs, _x64
+if "shell" in sys.argv: _shell.begin_shell()
+def root(x):
+    print("traced")
+    return jnp.linalg.cholesky(x)
+with _x64.scope():
+    print(np.asarray(_programs.program(root)(jnp.eye(3) * 4)).tolist())
+"""
+
+
+def test_only_the_command_line_keeps_files_and_finds_them_in_another_process(tmp_path):
+    """The second loads a call of LAPACK that nothing in it has prepared."""
+
+    def said(*words):
+        env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+        env.pop("JAX_COMPILATION_CACHE_DIR", None)
+        words = [sys.executable, "-c", PROCESS, *words]
+        return subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout.split(
+            "\n", 1
+        )
+
+    folder = Path(tmp_path) / "horizonfree" / "programs"
+    library = said()
+    assert library[0] == "traced"
+    assert not folder.exists()
+    first, second = said("shell"), said("shell")
+    assert first == library
+    assert len(list(folder.iterdir())) == 1
+    assert second == [first[1].strip(), ""]
