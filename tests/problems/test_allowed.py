@@ -10,6 +10,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
+from horizonfree.mdp.rewards import as_table
 
 H, S, A = 3, 3, 3
 ALLOWED = np.array([[False, True, True], [True, True, False], [False, False, True]])
@@ -122,9 +123,15 @@ def test_noise_is_asked_for_allowed_actions_alone() -> None:
         sell, [0, 1], actions_allowed=lambda s, a: s + a <= 2, weights=[0.5, 0.5], **sizes
     )
     assert shop.actions_allowed.sum() == 6
-    run = hf.explore(shop, "uniform", episodes=30, progress=False)
-    plan = run.plan(lambda h, s, a: -1.0 * (s == 0) - 0.1 * a, scale="rescale")
-    assert (np.arange(3) + plan.policy <= 2).all()
+    P = shop.kernel().dense()
+    np.testing.assert_array_equal(P[2, 1:], P[2, [0, 0]])
+
+    def price(h: int, stock: int, order: int) -> float:
+        assert stock + order <= 2
+        return -1.0 * (stock == 0) - 0.1 * order
+
+    table = as_table(shop, price)
+    np.testing.assert_array_equal(table[:, 2, 1:], table[:, 2, [0, 0]])
 
 
 @pytest.mark.parametrize(
