@@ -2,9 +2,9 @@
 
     python experiments/robustness/simulators.py      # rows -> results/simulators.jsonl, and their table
 
-Three simulators of a queue (or of a shop) are asked N times at every pair; the real system is a mixture of the three.
-`few` is the queue on which the theory was developed, where at most two customers arrive; the others are the library's.
-Which states may follow is declared beforehand, or not.
+Three simulators of a queue are asked N times at every pair; the real system is a mixture of the three. `few` is the
+queue on which the theory was developed, where at most two customers arrive; `queue` is the library's. Which states may
+follow is declared beforehand, or not.
 """
 
 import json
@@ -46,7 +46,6 @@ def few(seed: int) -> hf.Problem:
 PROBLEMS = {
     "few": lambda: few(0),
     "queue": lambda: hf.make("queue", capacity=15, horizon=30, seed=1),
-    "inventory": lambda: hf.make("inventory"),
 }
 
 

@@ -1,7 +1,7 @@
 """The claim of HF-UCRL-RFE++ under attack: small systems, every policy, the worst reward, the worst theta in its balls.
 
-A plan that is optimal in theta_k loses 4 min(U, T) at most in theta_star, wherever theta_star is within 2 beta of theta_k in
-both norms. Two parameters, so that theta_star is on a line and its ends are worst or nearly so; beta = 1.
+A plan that is optimal in theta_k loses 4 min(U, T) at most in theta_star, wherever theta_star is within 2 beta of
+theta_k in both norms. Two parameters, so that theta_star is on a line, whose ends are tried; beta = 1.
 """
 
 from itertools import product

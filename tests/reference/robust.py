@@ -57,6 +57,47 @@ def history_gap(P, reward, policy, zeta, start, *, anywhere=False):
     return float(gap @ start)
 
 
+def best_plan(P, reward):
+    """Actions [H, S] that are best in P; the first of equals."""
+    H, S, _ = reward.shape
+    V, plan = np.zeros(S), np.zeros((H, S), int)
+    for h in reversed(range(H)):
+        Q = reward[h] + P @ V
+        plan[h], V = Q.argmax(-1), Q.max(-1)
+    return plan
+
+
+def total_one(P, reward):
+    """The same reward, in units in which the best path from anywhere at the first step collects 1."""
+    M = np.zeros(len(P))
+    for r in reward[::-1]:
+        M = (r + np.where(P > 0, M, -np.inf).max(-1)).max(-1)
+    return reward / max(M.max(), 1e-12)
+
+
+def worst_reward(P, estimate, zeta, start, rng, tries):
+    """What the plan of `estimate` loses at worst in systems with memory near P, for the worst reward that is found.
+
+    Climbs from a goal at a random step, by noise on a few entries, to where `history_gap` is larger.
+    """
+    S, A = P.shape[:2]
+    reward = np.zeros((*tries[1:], S, A))
+    reward[rng.integers(1, len(reward)), rng.integers(S)] = 1.0
+
+    def loss(r):
+        return history_gap(P, r, best_plan(estimate, r), zeta, start)
+
+    most, size = loss(reward), 1.0
+    for _ in range(tries[0]):
+        change = size * rng.normal(size=reward.shape) * (rng.random(reward.shape) < 0.2)
+        other = total_one(P, np.maximum(reward + change, 0.0))
+        found = loss(other)
+        size = max(0.02, size * (1.3 if found > most else 0.97))
+        if found > most:
+            most, reward = found, other
+    return most
+
+
 def losses(P, z, reward, policy, zeta, adv, V, err):
     """E, D, G, up, lo of Theorem R6 at the first step, from the tangent's advantages [H, S, A], values and errors."""
     H, S, A = reward.shape

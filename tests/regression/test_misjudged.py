@@ -7,6 +7,7 @@ import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.regression.oracle import prepare
 from horizonfree.regression.oracle.misjudged import misjudged
+from tests.reference import claims
 from tests.reference.episodes import full_features
 
 SIZES = {"states": 4, "actions": 2, "dim": 3, "horizon": 6}
@@ -73,6 +74,26 @@ def test_no_value_is_misjudged_by_more(pairs, x64):
             if y < 0.25:
                 assert widths <= y * (1 + 1e-9)
     assert says_something >= 3
+
+
+def test_no_plan_loses_more_than_is_claimed(x64):
+    """4 min(U, T) against the worst reward, plan and theta_star, on a fork and on random systems.
+
+    At the fork two actions are misjudged in opposite directions: there the claim is nearly attained.
+    """
+    to = np.eye(3)
+    kernels = np.stack(
+        [[[to[1], to[2]], [to[1]] * 2, [to[2]] * 2], [[to[2], to[1]], [to[1]] * 2, [to[2]] * 2]]
+    )
+    root = np.array([[20.0, -20.0], [1e4, 1e4]]).T
+    fork = claims.Attack(kernels, 0.5, root, root)
+    assert 0.9 < claims.ratio(fork, 2) <= 1 + 1e-9
+    assert 0.9 < claims.ratio(fork, 3) <= 1 + 1e-9
+    rng, tried = np.random.default_rng(0), []
+    while len(tried) < 4:
+        found = claims.ratio(claims.drawn(rng), 3)
+        tried += [found] if found > 0 else []
+    assert max(tried) <= 1 + 1e-9
 
 
 def test_it_grows_far_less_than_the_sum_of_widths(x64):

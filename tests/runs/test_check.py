@@ -13,7 +13,7 @@ from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.check import GROWTH
 
 K, H = 3, 2
-AUTO = ["any law for every pair", "a change in time", "memory of the step before"]
+AUTO = ["any law for every pair", "a change in time", "memory of the step before", "the step of an episode"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,8 @@ def literal(tosses: np.ndarray) -> dict[str, float]:
     moments = [m for m in sorted({math.ceil(GROWTH**k) for k in range(50)}) if m < len(tosses)]
     episode = np.arange(len(tosses))[:, None] * np.ones(tosses.shape, int)
     change = sum(math.exp(parted(tosses, episode >= m)) / ((k + 1) * (k + 2)) for k, m in enumerate(moments))
-    log_q = (parted(tosses, before), math.log(change), parted(tosses, before))
+    step = np.arange(H) * np.ones(tosses.shape, int)
+    log_q = (parted(tosses, before), math.log(change), parted(tosses, before), parted(tosses, step))
     return {
         name: x - best for name, x in zip(AUTO, log_q)
     }  # from state s: the table, too, looks one step back
@@ -96,6 +97,9 @@ def test_a_change_a_memory_and_groups_are_found(coin: hf.Problem) -> None:
     again = hf.from_episodes(coin, tossed(ALTERNATING)).check(alternatives=["change", "memory"])
     assert again.is_refuted
     assert again.strongest.name == "memory of the step before"
+    ageing = hf.from_episodes(coin, tossed(np.sort(np.array(RARE + RARE), axis=1))).check()
+    assert ageing.is_refuted  # heads come in the second step only
+    assert ageing.strongest.name == "the step of an episode"
     half = np.arange(96) // 48
     assert hf.from_episodes(coin, tossed(TURNED)).check(half).is_refuted
     assert not hf.from_episodes(coin, tossed(EVEN)).check(half).is_refuted

@@ -104,7 +104,9 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
     if floor is not None:
         left = rounded_up(floor)
         if target <= floor:
-            return f"{target:g} is out of reach: {left} is left by laws outside the class, however many episodes"
+            return (
+                f"{target:g} is out of reach: {left} is left by laws outside the class, however many episodes"
+            )
         return f"more episodes help, down to about {left}, which laws outside the class leave"
     if not math.isfinite(episodes):
         return f"{target:g} cannot be foreseen yet"

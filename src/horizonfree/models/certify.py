@@ -97,8 +97,8 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     target = target_below(eps)
     ahead = ""
     if target:
-        more = confidence.more_episodes(target * float(confidence.eps) / eps)
-        ahead = forecast(target, more, parts.get("floor"))
+        needed = confidence.more_episodes(target * float(confidence.eps) / eps)
+        ahead = forecast(target, needed, parts.get("floor"))
     return Certificate(eps, words.delta, name, words.words(eps), parts, forecast=ahead)
 
 

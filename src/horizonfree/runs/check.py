@@ -3,7 +3,7 @@
 Each is a way to cut the transitions into parts that are known before the next state is, with a parameter of the class
 in each part, or a richer class. "change" cuts at one episode, averaged over the starts of the bets or, of logged
 episodes, over 1, 2, 3, 4, 5, 7, 9, .. with weights 1/(k(k+1)); "memory" cuts by the transition before, averaged over
-where its labels are cut in two.
+where its labels are cut in two; "age" cuts at one step of every episode, averaged over the steps.
 """
 
 import math
@@ -29,9 +29,10 @@ NAMES = {
     "table": "any law for every pair",
     "change": "a change in time",
     "memory": "memory of the step before",
+    "age": "the step of an episode",
 }
 GROWTH = 1.25  # from one episode at which a change is looked for to the next
-CUTS = 16  # of the labels of memory, evenly spread where there are more
+CUTS = 16  # of the labels of memory, and of the steps of an episode, evenly spread where there are more
 MOST = 2**27  # counts of parts that are held at once
 NO_LOG = "needs the episodes themselves, which only a run made of logged ones has, until it is stored"
 
@@ -117,12 +118,15 @@ def _bet(
         return NAMES[given], float(dirichlet(counts, np.asarray(problem.space.support)).sum())
     if given == "change":
         return NAMES[given], _change(model, evidence, log)
-    return NAMES[given], None if log is None else _memory(model, log)
+    by = _memory if given == "memory" else _age
+    return NAMES[given], None if log is None else by(model, log)
 
 
 def _why_not(problem: Problem, name: str) -> str:
     if name == "noise":
         return "is for problems of from_noise with models=: here there is no richer law of a noise"
+    if name == "age" and problem.horizon < 2:
+        return "needs episodes of two steps or more"
     if name == "memory" and np.unique(problem.model.remembered()).size < 2:
         return "has nothing to remember: all transitions are of one kernel"
     return NO_LOG
@@ -164,6 +168,16 @@ def _memory(model: Model, log: Trajectory) -> float | None:
     seen = np.where(j >= 0, label[s, a, np.maximum(j, 0)], values[0])
     before = np.concatenate([np.full((len(seen), 1), values[0]), seen[:, :-1]], axis=1)
     return mean_of([_parted(model, log, before >= cut) for cut in values[at]], np.full(len(at), 1 / len(at)))
+
+
+def _age(model: Model, log: Trajectory) -> float | None:
+    """Another parameter from some step of every episode on."""
+    H = log.a.shape[1]
+    if H < 2:
+        return None
+    step = np.broadcast_to(np.arange(H), log.a.shape)
+    at = np.unique(np.linspace(1, H - 1, CUTS).round().astype(int))
+    return mean_of([_parted(model, log, step >= cut) for cut in at], np.full(len(at), 1 / len(at)))
 
 
 def _groups(model: Model, log: Trajectory, by: Any) -> tuple[str, float]:

@@ -130,8 +130,9 @@ class Run(Printed):
 
         alternatives: "auto", or a list of names and of problems on the same states and actions. "noise": any law of the
         noise, of `from_noise` with models; "table": any law for every pair (s,a); "change": another parameter after
-        some episode; "memory": another one after some transitions. The last needs the episodes, of a run made of logged
-        ones. by: a label for each logged episode, known before it began; then groups with parameters of their own bet.
+        some episode; "memory": another one after some transitions; "age": another one from some step of an episode on.
+        The last two need the episodes, of a run made of logged ones. by: a label for each logged episode, known before
+        it began; then groups with parameters of their own bet.
         """
         return check(self.core, (self.evidence, self.confidence(delta)), self.log, by, alternatives)
 

@@ -66,7 +66,7 @@ class MixtureModel(Model):
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "information"
     burn_in: ClassVar[int] = 5
-    alternatives: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory")
+    alternatives: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory", "age")
 
     @property
     def dim(self) -> int:

@@ -44,7 +44,7 @@ class TabularModel(Model):
     derived: ClassVar[tuple[str, ...]] = ()
     explorer: ClassVar[str] = "tabular-design"
     burn_in: ClassVar[int] = 5
-    alternatives: ClassVar[tuple[str, ...]] = ("change", "memory")
+    alternatives: ClassVar[tuple[str, ...]] = ("change", "memory", "age")
 
     def check(self) -> None:
         """The pairs must be those that the space leaves unknown."""

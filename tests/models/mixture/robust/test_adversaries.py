@@ -111,6 +111,39 @@ def test_theta_star_is_in_the_sets_whatever_the_adversary(problem, name):
     assert found.plain > 38
 
 
+def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
+    """Laws of the class all the time, of a parameter on its way from one end of a line through theta_star to the other.
+
+    They are within 0.1 of theta_star. Where theta_star is in the sets what is certified holds, for every seed. The plain
+    set, on the same data, loses it: with probability 0.5 it would in 5 of 60 or fewer with probability below 1e-7.
+    """
+    known, step = adv.truth(problem), np.array([1.0, -0.5])[: problem.model.valid.num_free]
+    off = known.at(known.z @ step)
+    off *= 0.1 / (np.abs(off).sum(-1) / 2).max()
+    assert (known.prob + off >= 0).all()
+    assert (known.prob - off >= 0).all()
+
+    def drifts(known, zeta, seen):
+        return known.prob + (2 * seen.share - 1) * off
+
+    history, predicted = adv.explored(problem, drifts, 0.1, EPISODES, range(60))
+    plain = 0
+    for i in range(60):
+        mine = small.pick(history[-1], i)
+        plain += adv.leaves_bets(known, mine, predicted[i], 0.0, DELTA)
+        if i >= 4:
+            continue
+        left = adv.leaves_bets(known, mine, predicted[i], 0.1, DELTA)
+        left |= adv.leaves_rows(known, [mine], 0.1, DELTA) | adv.leaves_spaces(
+            known, mine, predicted[i], 0.1, DELTA
+        )
+        found = certify.within(problem.model, mine, delta=DELTA, declared=hf.Misspecification(tv=0.1))
+        if not left:
+            assert is_inside(found.ball, known.p)
+            assert max(losses(problem, found, 0.1)) <= 1 + 1e-9
+    assert plain > 5
+
+
 def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
     """Against moving mass one successor after the other; and the factor of the bets then has mean 1 or less."""
     known, rng = adv.truth(problem), np.random.default_rng(0)

@@ -10,7 +10,7 @@ from horizonfree._x64 import scope, to_device
 from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
 from horizonfree.models import certify
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.robust.confidence import _by_theta
+from horizonfree.models.mixture.robust.confidence import _by_theta, least_gap
 from horizonfree.models.mixture.robust.reward import _error
 from horizonfree.models.mixture.robust.steps import steps_within
 from horizonfree.models.mixture.tangent import Values
@@ -282,3 +282,18 @@ def test_a_misspecification_that_is_none_is_refused():
             hf.Misspecification(**given)
     with pytest.raises(ShapeError):
         hf.Misspecification(tv=np.zeros((3, 3))).radii(2, 2)
+
+
+def test_no_reward_that_is_searched_for_makes_plans_lose_more_than_is_certified(problem, run):
+    """Climbing over rewards [H, S, A] of total 1 against the exact worst system: with theta known, and estimated.
+
+    A gap is wrong with probability 1e-6 at most; with theta known nothing is left to chance.
+    """
+    H, S, A = problem.space.sizes
+    P, rng = problem.kernel().dense(), np.random.default_rng(0)
+    zeta, start = np.full((S, A), ZETA), np.eye(S)[problem.start]
+    known = least_gap(problem.space, problem.model.valid, zeta, problem.truth, anywhere=False)
+    worst = max(ref.worst_reward(P, P, zeta, start, rng, (60, H)) for _ in range(3))
+    assert 0.25 * known < worst <= known
+    found = run.confidence(1e-6, ZETA)
+    assert ref.worst_reward(P, found.kernel.dense(), zeta, start, rng, (60, H)) <= float(found.eps)

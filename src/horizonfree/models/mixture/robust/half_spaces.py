@@ -109,7 +109,8 @@ def normaliser(
 ) -> Normaliser:
     """u of e^g at y0, where rows have probabilities p0, for some kinds of pairs."""
     rows, zeta = kinds.rows[part], kinds.zeta[part]
-    pairs = Pairs(*(np.concatenate([x, np.zeros_like(x[:1])])[rows] for x in (p0, z)), kinds.is_slot[part])
+    p_at, z_at = (np.concatenate([x, np.zeros_like(x[:1])])[rows] for x in (p0, z))
+    pairs = Pairs(p_at, z_at, kinds.is_slot[part])
     f = np.exp(np.concatenate([g, np.zeros_like(g[:, :1])], axis=1))[:, rows]
     if by_kl:
         return by_divergence(pairs, f, np.where(zeta < 1, 2 * zeta**2, np.inf), anywhere=anywhere)
