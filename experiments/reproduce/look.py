@@ -97,9 +97,10 @@ def _climb(key, space, truth, kernel):
 
 
 @eqx.filter_jit
-def _one_family(model, ridge):
-    """theta of the regression on V alone, and of that on V_hat alone."""
-    return [least_squares(model.valid, ridge.Sigma[f, 0], ridge.b[f, 0]) for f in (TILDE, HAT)]
+def _centers(explorer, model, ridge):
+    """theta of the regression on V alone, of that on V_hat alone, and of both."""
+    alone = [least_squares(model.valid, ridge.Sigma[f, 0], ridge.b[f, 0]) for f in (TILDE, HAT)]
+    return [*alone, explorer.center(model, ridge)]
 
 
 class Look:
@@ -157,7 +158,6 @@ class Look:
         ridge = getattr(run.progress.state, "ridge", None)
         if not isinstance(run.explorer, HFUCRLRFE) or ridge is None:
             return {"gap_tilde": np.nan, "gap_hat": np.nan, "gap_both": np.nan}
-        ridge = to_device(ridge)
-        thetas = [*_one_family(model, ridge), run.explorer.center(model, ridge)]
+        thetas = _centers(run.explorer, model, to_device(ridge))
         lost = [float(_losses(space, truth, model.kernel(x), self.rewards).max()) for x in thetas]
         return dict(zip(("gap_tilde", "gap_hat", "gap_both"), lost))
