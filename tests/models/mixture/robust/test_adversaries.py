@@ -114,13 +114,8 @@ def test_theta_star_is_in_the_sets_whatever_the_adversary(problem, name):
 def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
     """Laws of the class all the time, of a parameter on its way from one end of a line through theta_star to the other.
 
-<<<<<<< .merge_file_8UtS16
-    They are within 0.1 of theta_star. Where theta_star is in the sets what is certified holds, for every seed. The
-    plain set, on the same data, loses it; if it did so with probability 0.5, 5 of 60 or fewer had one below 1e-7.
-=======
     They are within 0.1 of theta_star. Where theta_star is in the sets what is certified holds, for every seed. On the
     same data the plain set loses it: with probability 0.5 it would in 5 of 60 or fewer with probability below 1e-7.
->>>>>>> .merge_file_IvSEon
     """
     known, step = adv.truth(problem), np.array([1.0, -0.5])[: problem.model.valid.num_free]
     off = known.at(known.z @ step)
