@@ -16,7 +16,7 @@ import horizonfree as hf
 from horizonfree.runs.recipes import versions
 
 HERE = Path(__file__).parent
-NIGHTS, PARTS = (32, 64, 128), 16
+NIGHTS, PARTS = (32, 64, 128, 256, 512), 16
 FIRST, LAST = np.array([0.6, 0.3, 0.1]), np.array([0.1, 0.3, 0.6])
 WORLDS = {
     "in the class": lambda t: 0.5,
