@@ -74,7 +74,7 @@ def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
 
 def needed(rows: list[dict], size: str, target: float, field: str) -> tuple[list, list]:
     """Episodes to a target: sizes, and a number of every seed."""
-    sizes = sorted(values(rows, size))
+    sizes = sorted(values(rows, size)) if rows else []
     return sizes, [
         [x["needed"] for x in episodes_to(chosen(rows, **{size: n}), target, field)] for n in sizes
     ]
