@@ -196,8 +196,10 @@ def moments(folder: Path) -> None:
     for (i, field), (j, problem), (n, name) in product(
         enumerate(fields), enumerate(problems), enumerate(settings)
     ):
-        mine = own_scale(chosen(rows, problem=problem, explorer=name))
-        found = [row[field] for row in last(mine)]
+        mine = chosen(rows, problem=problem, explorer=name)
+        if not mine:
+            continue
+        found = [row[field] for row in last(own_scale(mine))]
         low, middle, high = np.percentile(found, [25, 50, 75])
         axes[i, j].errorbar(
             n, middle, [[middle - low], [high - middle]], fmt="o", markersize=4, color=f"C{n}"

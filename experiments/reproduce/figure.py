@@ -141,7 +141,7 @@ def moments(folder: Path) -> str:
     """E5: V_hat and own gaps of every setting at its own covering scale."""
     rows, lines = read("E5", folder), []
     for problem in values(rows, "problem"):
-        for explorer in values(rows, "explorer"):
+        for explorer in values(chosen(rows, problem=problem), "explorer"):
             mine = own_scale(chosen(rows, problem=problem, explorer=explorer))
             end = last(mine)
             fields = ("V_hat", "relaxed", "own_gap", "gap_tilde", "gap_hat", "gap_both", "eps")
@@ -216,8 +216,11 @@ PARTS = {
 
 if __name__ == "__main__":
     where = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "results"
+    told_of = []
     for name, part in PARTS.items():
         if read(name, where):
-            print(f"## {name}", part(where), sep="\n\n", end="\n\n")
+            told_of.append(f"## {name}\n\n{part(where)}\n")
             if name in FIGURES:
                 draw(name, where)
+    (where / "tables.md").write_text("\n".join(told_of))
+    print("\n".join(told_of))
