@@ -120,7 +120,9 @@ def minimax_table(folder: Path) -> str:
     dims, multiples = sorted(values(rows, "dim")), sorted(values(rows, "multiple"))
     for explorer, d in product(values(rows, "explorer"), dims):
         mine, cells = chosen(rows, explorer=explorer, dim=d), []
-        for here in (chosen(mine, multiple=m) for m in multiples if mine):
+        if not mine:
+            continue
+        for here in (chosen(mine, multiple=m) for m in multiples):
             wrong = np.mean([row["wrong"] for row in here]) / (d - 1)
             lost = np.mean([row["wrong"] * row["unit"] / row["eps_0"] for row in here])
             cells.append(f"{wrong:.3f}, {failures(here):.2f}, {lost:.2f}")

@@ -102,7 +102,7 @@ def perform(todo: dict[str, dict], out: Path, workers: int, deadline: float) -> 
                     print(f"{where}: {line['error']}", flush=True)
                     continue
                 with (out / ROWS).open("a") as file:
-                    file.write(json.dumps({"task": key, **line}) + "\n")
+                    file.write(json.dumps({"task": key, **line}, separators=(",", ":")) + "\n")
                 count, spent = count + 1, spent + line["cpu"]
     finally:
         for process in list(pool._processes.values()):

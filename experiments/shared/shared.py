@@ -47,11 +47,14 @@ def exponent(sizes: list[float], samples: list[list[float]]) -> Middle:
 
 
 def folded(rows: list[dict]) -> dict[str, list]:
-    """Rows as columns: as they are stored."""
+    """Rows as columns: as they are stored. A column of several rows that is all the same is stored as one entry."""
     names = dict.fromkeys(key for row in rows for key in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return {name: x[:1] if all(y == x[0] for y in x) and name != "seed" else x for name, x in columns.items()}
 
 
 def unfolded(columns: dict[str, list]) -> list[dict]:
-    """Columns as rows."""
-    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+    """Columns as rows; seeds are never one entry for several rows."""
+    number = max(map(len, columns.values()), default=0)
+    full = {name: x * number if len(x) == 1 else x for name, x in columns.items()}
+    return [dict(zip(full, row)) for row in zip(*full.values())]
