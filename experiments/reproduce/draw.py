@@ -207,7 +207,8 @@ def moments(folder: Path) -> None:
         axes[i, j].set_xticks(range(len(settings)), settings, rotation=45, fontsize=8)
         axes[i, j].set_title(problem if i == 0 else "")
         axes[i, j].set_ylabel(fields[field] if j == 0 else "")
-        axes[i, j].set_ylim(bottom=0)
+    for axis in axes.flat:
+        axis.set_ylim(bottom=0)
     finish(figure, axes, folder / "moments.svg")
 
 
