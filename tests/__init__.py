@@ -18,7 +18,6 @@ COMPILED = {
     "horizonfree.models.mixture.hinge_loop",
     "horizonfree.regression.oracle.climb_loop",
     "horizonfree.regression.oracle.draws",
-    "horizonfree.regression.oracle.gather_loop",
     "horizonfree.regression.oracle.penalised_loop",
     "horizonfree.regression.oracle.search_loop",
     "horizonfree.regression.oracle.tiles",

@@ -33,7 +33,7 @@ def misjudged(prepared: Prepared, beta: float) -> float:
     for mu in MUS:
         g = np.minimum(beta * penalised_max(F, p, mu / beta, box), 0.5)
         # V_star_{H+1} = 0: the last step adds nothing
-        start = float(prepared.space.at_start(gather(prepared, p, g, g)))
+        start = float(prepared.space.at_start(gather(prepared, g, g)))
         if start >= least:  # smaller mu give larger D
             break
         least = min(least, (start + mu) / (1 - 8 * mu))

@@ -16,7 +16,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._x64 import x64
+from horizonfree._x64 import leaf, x64
+from horizonfree.mdp.space import Kernel
+from horizonfree.planning import optimal
 from horizonfree.regression.oracle.bounds import upper_bound
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import Prepared
@@ -49,7 +51,8 @@ def total_variance_bound(prepared: Prepared, beta: float) -> float:
             break
         for mu, g_mu in zip(beta * RATIOS, tilde):
             for nu, g_nu in zip(beta * RATIOS / w, hat):
-                c = mu / 4 + _induct(prepared, p, np.minimum(g_mu, 1), w * g_nu)
+                tilde_1 = np.minimum(g_mu, 1)  # of step H-1, where the hat term vanishes: Vhat_H = 0
+                c = mu / 4 + gather(prepared, tilde_1, tilde_1 + w * g_nu)
                 x = np.minimum(x, _largest(c, nu, w))
     return float(prepared.space.at_start(x))
 
@@ -61,28 +64,15 @@ def _largest(c: Float[np.ndarray, " S"], nu: float, w: float) -> Float[np.ndarra
     return (root + b) / (2 * nu) if b > 0 else 2 * c / (root - b)
 
 
-def _induct(
-    prepared: Prepared,
-    p: Float[np.ndarray, "n A S"],
-    g_mu: Float[np.ndarray, "A S"],
-    g_nu: Float[np.ndarray, "A S"],
-) -> Float[np.ndarray, " S"]:
-    """D_1. At step H both terms vanish (V_{H+1} = 0), at H-1 the hat term does (Vhat_H = 0)."""
-    return gather(prepared, p, g_mu, g_mu + g_nu)
-
-
 def gather(
-    prepared: Prepared,
-    p: Float[np.ndarray, "n A S"],
-    last: Float[np.ndarray, "A S"],
-    g: Float[np.ndarray, "A S"],
+    prepared: Prepared, last: Float[np.ndarray, "A S"], g: Float[np.ndarray, "A S"]
 ) -> Float[np.ndarray, " S"]:
-    """D_1 = max over policies of sum_h E g_h, where g_H = 0, g_{H-1} is `last` and g_h is `g` before."""
-    from horizonfree.regression.oracle.gather_loop import gathered
-
-    succ = np.ascontiguousarray(prepared.succ, np.int32)
-    p, last, g = map(np.ascontiguousarray, (p, last, g))
-    D: np.ndarray = gathered(succ, p, last, g, prepared.space.horizon)
+    """D_1 = max over policies of sum_h E g_h in P_theta, where g_H = 0, g_{H-1} is `last` and g_h is `g` before."""
+    space = prepared.space
+    table = np.zeros(space.sizes)
+    table[:-1], table[-2:-1] = g.T, last.T
+    kernel = Kernel(space.succ, leaf(np.asarray(prepared.p).transpose(2, 1, 0)), space.is_dense)
+    D: np.ndarray = optimal(kernel, table).V[0]
     return D
 
 
