@@ -78,9 +78,12 @@ def _close(console: Console, folder: Path) -> None:
         "runs are kept as well: go on with one, or paint your own reward.\n",
     )
     console.print(f"   cd {escape(shlex.quote(str(folder)))}", soft_wrap=True)
-    for command in ("explore --resume information --episodes 200", "plan information --goal 35"):
+    for command in (
+        "explore --resume information --episodes 200",
+        "plan information --goal 35",
+        "serve information --open",
+    ):
         console.print(f"   horizonfree {command}")
-    console.print("   horizonfree serve information --open")
 
 
 def _certificates(run: Run) -> dict[str, Certificate]:
