@@ -2,6 +2,7 @@
 
 import time
 
+import jax
 import minimax
 import monitor
 import numpy as np
@@ -19,17 +20,30 @@ DIGITS = 4
 
 def answer(task: dict) -> dict:
     """The rows of a task, with what they took and what they were made by."""
+    return answers_of({"": task})[""]
+
+
+def answers_of(tasks: dict[str, dict]) -> dict[str, dict]:
+    """The answers of tasks that differ in their seeds alone, made at once; each has its share of what that took."""
     began, spent = time.perf_counter(), time.process_time()
-    rows = {"E4": minimax.rows, "E7": monitor.rows}.get(task["experiment"], swept)(task)
+    first = next(iter(tasks.values()))
+    all_seeds = [seed for task in tasks.values() for seed in task["seeds"]]
+    make = {"E4": minimax.rows, "E7": monitor.rows}.get(first["experiment"], swept)
+    rows = [{key: plain(x) for key, x in row.items()} for row in make(first | {"seeds": all_seeds})]
+    spent, seconds = time.process_time() - spent, time.perf_counter() - began
+    device = jax.devices()[0]
     return {
-        "experiment": task["experiment"],
-        "problem": task["problem"],
-        "explorer": task["explorer"],
-        "who": task["who"],
-        "cpu": round(time.process_time() - spent, 2),
-        "seconds": round(time.perf_counter() - began, 2),
-        "versions": versions(),
-        "rows": folded([{key: plain(x) for key, x in row.items()} for row in rows]),
+        key: {
+            "experiment": task["experiment"],
+            "problem": task["problem"],
+            "explorer": task["explorer"],
+            "who": task["who"],
+            "cpu": round(spent / len(tasks), 2),
+            "seconds": round(seconds / len(tasks), 2),
+            "versions": versions() | ({} if device.platform == "cpu" else {"device": device.device_kind}),
+            "rows": folded([row for row in rows if row["seed"] in task["seeds"]]),
+        }
+        for key, task in tasks.items()
     }
 
 

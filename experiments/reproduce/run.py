@@ -1,10 +1,11 @@
 """The rows of the experiments: whatever is not made yet, most important first, for at most so many seconds.
 
-    python experiments/reproduce/run.py [--only E1 E3] [--workers 16] [--seconds 500] [--out FOLDER] [--small]
+    python experiments/reproduce/run.py [--only E1 E3] [--workers 16] [--seconds 500] [--out FOLDER] [--small] [--gpu]
 
 A line of rows.jsonl is a task that was finished, whole. What stands in results/ or in FOLDER is not made again; new
 lines go to FOLDER (by default results/). The tuning comes first: E1, E2, E3 and table1 take their scales from it, and
 what needs a part of it that is not done waits for a later call. --small: all of it reduced, into out/reproduce-small.
+--gpu: workers share the GPU, where all seeds of a setting are explored side by side; still a line for each task.
 """
 
 import argparse
@@ -40,29 +41,36 @@ def stored(*folders: Path) -> list[dict]:
     return list(found.values())
 
 
-def worker_settings() -> dict[str, str]:
-    """One core for a worker, and no GPU. (Compiled programmes are in the user's cache, for all of them.)"""
+def worker_settings(gpu: bool) -> dict[str, str]:
+    """One core for a worker, and its share of a GPU or none. (Compiled programmes are in the user's cache, for all.)"""
     from horizonfree.sweeps.worker import environment
 
-    return environment(1) | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-    }
+    place = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} if gpu else {"JAX_PLATFORMS": "cpu"}
+    one_core = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    return environment(1) | place | {"XLA_FLAGS": one_core}
 
 
-def answered(task: dict) -> dict:
-    """In a worker; an error is told, and the task stays undone."""
+def together(todo: dict[str, dict]) -> list[dict[str, dict]]:
+    """Tasks that differ in their seeds alone, side by side."""
+    groups: dict[str, dict[str, dict]] = {}
+    for key, task in todo.items():
+        groups.setdefault(json.dumps(task | {"seeds": []}, sort_keys=True), {})[key] = task
+    return list(groups.values())
+
+
+def answered(tasks: dict[str, dict]) -> dict[str, dict]:
+    """In a worker: a line for each task; an error is told, and the tasks stay undone."""
     import jax
-    from answers import answer
+    from answers import answers_of
 
     global answers
     answers += 1
     if answers % MOST_TASKS == 0:
         jax.clear_caches()
     try:
-        return answer(task)
+        return answers_of(tasks)
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        return dict.fromkeys(tasks, {"error": f"{type(error).__name__}: {error}"})
 
 
 def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]:
@@ -86,19 +94,19 @@ def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]
     return found
 
 
-def perform(todo: dict[str, dict], out: Path, workers: int, deadline: float) -> int:
+def perform(todo: dict[str, dict], groups: list[dict[str, dict]], out: Path, workers: int, deadline: float) -> int:
     """Run tasks until they are done or the time is up, and count failures; what runs then is made by the next call."""
     pool = ProcessPoolExecutor(workers, get_context("spawn"))
-    running = {pool.submit(answered, task): key for key, task in todo.items()}
+    running = {pool.submit(answered, group) for group in groups}
     count, failed, spent = 0, 0, 0.0
     try:
         while running and time.time() < deadline:
-            for future in wait(running, LOOK, FIRST_COMPLETED).done:
-                key = running.pop(future)
-                line, task = future.result(), todo[key]
+            done = wait(running, LOOK, FIRST_COMPLETED).done
+            running -= done
+            for key, line in (item for future in done for item in future.result().items()):
                 if "error" in line:
                     failed += 1
-                    where = f"{task['experiment']} {task['problem']} {task['explorer']}"
+                    where = " ".join(todo[key][name] for name in ("experiment", "problem", "explorer"))
                     print(f"{where}: {line['error']}", flush=True)
                     continue
                 with (out / ROWS).open("a") as file:
@@ -121,17 +129,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=24 * 3600)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     deadline, failed = time.time() + args.seconds, 0
     results = Path("out/reproduce-small") if args.small else HERE / "results"
     out = args.out or results
     out.mkdir(parents=True, exist_ok=True)
-    os.environ |= worker_settings()
+    os.environ |= worker_settings(args.gpu)
     for names in (["tuning"], [name for name in args.only if name != "tuning"]):
         todo = pending(names, stored(results, out), args.small) if set(names) & set(args.only) else {}
         if todo and time.time() < deadline:
-            failed += perform(todo, out, args.workers, deadline)
+            groups = together(todo) if args.gpu else [{key: task} for key, task in todo.items()]
+            failed += perform(todo, groups, out, args.workers, deadline)
     sys.exit(failed > 0)
 
 
