@@ -129,6 +129,21 @@ def test_rows_have_the_numbers_of_every_seed_and_checkpoint(made, tiny):
         assert row["claim"] is None
 
 
+def test_seeds_explored_side_by_side_have_the_rows_of_their_own_tasks(made, tiny):
+    from shared import unfolded
+
+    task = {"experiment": "E1", **tiny[0]}
+    halves = {f"task {seed}": task | {"seeds": [seed]} for seed in task["seeds"]}
+    others = {"other": task | {"episodes": 7}}
+    assert made["run"].together(halves | others) == [halves, others]
+    lines = made["answers"].answers_of(halves)
+
+    def numbers(line):
+        return [{key: x for key, x in row.items() if key != "cpu_per_run"} for row in unfolded(line["rows"])]
+
+    assert [row for key in halves for row in numbers(lines[key])] == numbers(tiny[1])
+
+
 @x64
 def test_gaps_are_what_plans_lose_and_the_adversary_plays_by_its_rules(made):
     problem = hf.make("river-swim", states=3, horizon=3)

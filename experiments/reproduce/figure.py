@@ -11,6 +11,7 @@ from read import (
     HERE,
     NUMBERS,
     STEP_TARGETS,
+    TARGET,
     TARGETS,
     chosen,
     exponent,
@@ -60,11 +61,11 @@ def horizon(folder: Path) -> str:
                 [
                     shown(explorer),
                     *cells,
-                    said(exponent(*needed(mine, "horizon", TARGETS["eps"], "eps"))),
+                    said(exponent(*needed(mine, "horizon", TARGET, "eps"))),
                     violations(mine),
                 ]
             )
-        heads = [kind, *NUMBERS.values(), f"episodes to {TARGETS['eps']} certified", "truth outside"]
+        heads = [kind, *NUMBERS.values(), f"episodes to {TARGET} certified", "truth outside"]
         out.append(table(heads, lines))
     return "\n\n".join(out)
 
@@ -72,14 +73,15 @@ def horizon(folder: Path) -> str:
 def dimension(folder: Path) -> str:
     """E2: episodes to a certificate and to a true gap, against d."""
     rows, out = read("E2", folder), []
+    dims = sorted(values(rows, "dim"))
     for field, target in TARGETS.items():
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, explorer=explorer)
             sizes, samples = needed(mine, "dim", target, field)
-            cells = [told(chosen(mine, dim=x), target, field) for x in sizes]
+            cells = [told(chosen(mine, dim=x), target, field) if x in sizes else "" for x in dims]
             lines.append([shown(explorer), *cells, said(exponent(sizes, samples)), violations(mine)])
-        heads = [f"episodes to {field} <= {target}", *(f"d = {x:.0f}" for x in sorted(values(rows, "dim")))]
+        heads = [f"episodes to {field} <= {target}", *(f"d = {x:.0f}" for x in dims)]
         out.append(table([*heads, "exponent", "truth outside"], lines))
     return "\n\n".join(out)
 

@@ -70,7 +70,7 @@ def answered(tasks: dict[str, dict]) -> dict[str, dict]:
     try:
         return answers_of(tasks)
     except Exception as error:
-        return dict.fromkeys(tasks, {"error": f"{type(error).__name__}: {error}"})
+        return {key: {"error": f"{type(error).__name__}: {error}"} for key in tasks}
 
 
 def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]:
@@ -94,7 +94,9 @@ def pending(names: list[str], lines: list[dict], small: bool) -> dict[str, dict]
     return found
 
 
-def perform(todo: dict[str, dict], groups: list[dict[str, dict]], out: Path, workers: int, deadline: float) -> int:
+def perform(
+    todo: dict[str, dict], groups: list[dict[str, dict]], out: Path, workers: int, deadline: float
+) -> int:
     """Run tasks until they are done or the time is up, and count failures; what runs then is made by the next call."""
     pool = ProcessPoolExecutor(workers, get_context("spawn"))
     running = {pool.submit(answered, group) for group in groups}
