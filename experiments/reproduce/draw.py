@@ -49,12 +49,15 @@ def panels(
     found: Callable[[list[dict], str], Samples],
     slopes: dict[str, float] | None = None,
 ) -> None:
-    """A column for each kind of problem, a row for each number, a line for each explorer.
+    """A column for each kind of problem, a row for each number, a line for each explorer; one kind: numbers in a row.
 
     found: (rows of an explorer on a problem, field) -> its samples. slopes: of a dotted line for comparison.
     """
     names, kinds = values(rows, "explorer"), values(rows, "kind")
-    figure, axes = grid(len(fields), len(kinds))
+    sizes = sorted(values(rows, size))
+    is_row = len(kinds) == 1
+    figure, axes = grid(*(1, len(fields)) if is_row else (len(fields), len(kinds)))
+    axes = axes.T if is_row else axes
     for (i, (field, title)), (j, kind) in product(enumerate(fields.items()), enumerate(kinds)):
         axis = axes[i, j]
         for n, name in enumerate(names):
@@ -63,22 +66,29 @@ def panels(
                 line(axis, name, found(mine, field), f"C{n}")
         if axis.lines:
             widen(axis)
+        else:
+            axis.text(0.5, 0.5, "reached by nobody", transform=axis.transAxes, ha="center", color="0.4")
+            axis.set_yticks([])
         if axis.lines and slopes and field in slopes:
             compare(axis, slopes[field])
-        axis.set_title(kind if i == 0 else "")
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{x:g}" for x in sizes], fontsize=8)
+        axis.set_xticks([], minor=True)
+        axis.set_title(kind if i == 0 or is_row else "")
         axis.set_ylabel(title if j == 0 else "")
-        axis.set_xlabel(size if i == len(fields) - 1 else "")
+        axis.set_xlabel(size if i == len(fields) - 1 or is_row else "")
     finish(figure, axes, path)
 
 
 def line(axis: Any, name: str, found: Samples, colour: str) -> None:
     """Medians against a size; sizes at which the median is no positive number are left out."""
-    usable = [(n, x) for n, x in zip(*found) if x and None not in x and 0 < np.median(x) < np.inf]
+    known = [(n, x) for n, x in zip(*found) if x and None not in x]
+    quarters = [(n, np.percentile(x, [25, 50, 75], method="inverted_cdf")) for n, x in known]
+    usable = [(n, x) for n, x in quarters if 0 < x[1] < np.inf]
     if not usable:
         return
     at = np.array([n for n, _ in usable])
-    quarters = [np.percentile(x, [25, 50, 75], method="inverted_cdf") for _, x in usable]
-    low, middle, high = np.array(quarters).T
+    low, middle, high = np.array([x for _, x in usable]).T
     wide = {"linewidth": 1.6, "alpha": 1.0} if name in THICK else {"linewidth": 0.8, "alpha": 0.7}
     axis.loglog(at, middle, ".-", label=shown(name), color=colour, **wide)
     is_finite = np.isfinite(high) & (low > 0)
@@ -116,12 +126,13 @@ def grid(rows: int, columns: int) -> tuple[Any, Any]:
 
 
 def finish(figure: Any, axes: Any, path: Path) -> None:
-    """One legend for all panels."""
+    """One legend for all panels, as wide as they are."""
     found: dict[str, Any] = {}
     for axis in axes.flat:
         for handle, name in zip(*axis.get_legend_handles_labels()):
             found.setdefault(name, handle)
-    figure.legend(found.values(), found, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    ncols = 4 if figure.get_figwidth() > 7 else 3
+    figure.legend(found.values(), found, loc="outside lower center", ncols=ncols, frameon=False, fontsize=8)
     figure.savefig(path, facecolor="white", metadata={"Date": None})
     plt.close(figure)
 
