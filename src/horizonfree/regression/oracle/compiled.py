@@ -84,9 +84,10 @@ def ascent_here(
     """`ascent`, and U at the start; `factors` are those of `layout.phi`, arrays of the host all."""
     H, S = warm.policy.shape
     N = len(layout.state)
-    policy = np.asarray(warm.policy)[:, layout.state].ravel()
+    P = N + TILE - N % TILE
+    policy, V = np.zeros((H, P), np.int32), np.zeros((H + 1, P, 2))
+    policy[:, :N] = np.asarray(warm.policy)[:, layout.state]
     target = np.asarray(warm.target)[layout.state]
-    V, V_hat = np.zeros((2, (H + 1) * (N + TILE - N % TILE)))
     words = (np.uint64(key[0]), np.uint64(key[1]))
     step, *numbers, used, U = search(
         words,
@@ -95,18 +96,17 @@ def ascent_here(
         float(beta_search),
         chains,
         sweeps,
-        policy,
+        policy.ravel(),
         int(warm.step),
         target,
-        V,
-        V_hat,
+        V.ravel(),
     )
     point = Point(
-        _spread(np.array(warm.policy), layout, policy.reshape(H, N)),
+        _spread(np.array(warm.policy), layout, policy[:, :N]),
         leaf(np.array(step, np.int32)),
         _spread(np.array(warm.target), layout, target),
     )
-    values = [_spread(np.zeros((H + 1, S)), layout, x.reshape(H + 1, -1)[:, :N]) for x in (V, V_hat)]
+    values = [_spread(np.zeros((H + 1, S)), layout, V[:, :N, k]) for k in (0, 1)]
     value, raw, upper, radius, searched = (leaf(np.array(x)) for x in numbers)
     used = leaf(np.array(used, np.int32))
     result = OracleResult(point, values[0], values[1], value, raw, upper, radius, searched, used, "ascent")
@@ -125,10 +125,12 @@ def _tables(S: int, layout: Layout, factors: Factors) -> Tables:
     """Per kind and per pair."""
     p, F, F_hat, box, _, slope, _ = map(np.asarray, factors)
     pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
-    kinds = [x.ravel() for x in (p, slope, *map(_padded, (F, F_hat, F.swapaxes(1, 2), F_hat.swapaxes(1, 2))))]
+    both = np.stack([F, F_hat], axis=-1)
+    kinds = [x.ravel() for x in (p, slope, _padded(both), _padded(both.swapaxes(1, 2)))]
     A, m, n = layout.kind.shape[1], *F.shape[1:]
     known = layout.succ.ravel(), layout.kind, layout.initial
-    return Tables(layout.reach, layout.state, S, A, m, n, *known, *pairs, *kinds)
+    is_triangle = m == n < layout.phi.shape[2]  # by objective._factor
+    return Tables(layout.reach, layout.state, S, A, m, n, *known, *pairs, *kinds, is_triangle)
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:
@@ -137,8 +139,6 @@ def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *
     return np.ascontiguousarray(np.moveaxis(tiles, (2, 0, 1), (0, 1, -1)))
 
 
-def _padded(x: Float[np.ndarray, "G m n"]) -> Float[np.ndarray, "G m padded"]:
+def _padded(x: Float[np.ndarray, "G m n two"]) -> Float[np.ndarray, "G m padded two"]:
     """Rows that end in zeros."""
-    rows = np.zeros((*x.shape[:2], x.shape[2] + -x.shape[2] % ROWS))
-    rows[..., : x.shape[2]] = x
-    return rows
+    return np.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % ROWS), (0, 0)))

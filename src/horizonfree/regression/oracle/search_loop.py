@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from horizonfree.planning.backward import TIE
-from horizonfree.regression.oracle.climb_loop import at_start, back, climb, copy, gather
+from horizonfree.regression.oracle.climb_loop import at_start, back, climb, copy, gather, padded
 from horizonfree.regression.oracle.draws import below, child, uniform
 from horizonfree.regression.oracle.tiles import TILE, flip, step_back
 
@@ -17,20 +17,19 @@ from horizonfree.regression.oracle.tiles import TILE, flip, step_back
 def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """bounds.relaxed: its policy is written, U at the start is returned."""
     H, N, T = t.reach.size, t.state.size, t.box.size // (t.A * TILE)
-    nothing, z, Q, R = room[0], room[1], room[2], room[3]
-    U = np.zeros(N + 1)
-    for i in range(t.n * TILE):
-        nothing[i] = 0.0
-    for i in range(policy.size - N, policy.size):
+    v, z, Q, R, P = room[0], room[1], room[2], room[3], policy.size // H
+    U, after = np.zeros(N + 1), np.zeros(2 * (N + 1))  # in place of V_{h+1} and Vhat_{h+1}: 0 and U
+    for i in range(policy.size - P, policy.size):
         policy[i] = 0
-    after = np.zeros(N + 1)
     for h in range(H - 2, -1, -1):
         for tile in range((t.reach[h] + TILE - 1) // TILE):
             for a in range(t.A):
-                gather(t, after, 0, a * T + tile, z)
-                step_back(t.F, t.F_hat, t.p, a * T + tile, t.m, t.n, nothing, z, beta, Q, R, a)
+                pairs = a * T + tile
+                step_back(
+                    t.F, t.F_hat, t.p, t.succ, pairs, t.m, t.n, t.is_triangle, after, 0, beta, v, z, Q, R, a
+                )
                 for k in range(TILE):
-                    stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
+                    stage = min(beta * t.box[pairs * TILE + k], 1.0)
                     R[a * TILE + k] = min(stage + R[a * TILE + k], 1.0)
             for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
                 lane, top, a = s - tile * TILE, 0.0, 0
@@ -38,8 +37,9 @@ def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: 
                     top = max(top, R[b * TILE + lane])
                 while R[a * TILE + lane] < top - TIE * top:
                     a += 1
-                policy[h * N + s], U[s] = a, top
-        copy(U, after)
+                policy[h * P + s], U[s] = a, top
+        for s in range(N):
+            after[2 * s + 1] = U[s]
     return at_start(t, U, False)
 
 
@@ -83,8 +83,8 @@ def _upper(t, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
 @njit
 def _start(key, t, radius, i, policy, target, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The start of chain i > 0: of the relaxed bound, or drawn; its step is the last. See ascent._starts."""
-    N = target.size
-    for s in range(N):
+    P = policy.size // t.reach.size
+    for s in range(target.size):
         target[s] = False
     if i == 1:
         _relaxed(t, radius, policy, room)
@@ -93,8 +93,8 @@ def _start(key, t, radius, i, policy, target, room):  # type: ignore[no-untyped-
     key_policy, key_set = child(key, 0), child(key, 1)
     for h in range(t.reach.size):
         for s in range(t.reach[h]):
-            policy[h * N + s] = below(key_policy, h * t.S + t.state[s], t.A)
-    for s in range(N):
+            policy[h * P + s] = below(key_policy, h * t.S + t.state[s], t.A)
+    for s in range(target.size):
         target[s] = uniform(key_set, t.state[s]) < 0.5
 
 
@@ -121,18 +121,18 @@ def _search(key, t, radius, chains, sweeps, policy, step, target, size, room):  
 
 
 @njit(cache=True, nogil=True)
-def search(key, t, beta, beta_search, chains, sweeps, policy, step, target, V, Z):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """ascent.ascent from a point, which becomes the answer, with its V and Vhat (Z) at beta; flat arrays all.
+def search(key, t, beta, beta_search, chains, sweeps, policy, step, target, V):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """ascent.ascent from a point, which becomes the answer, with its V and Vhat (V) at beta; flat arrays all.
 
     Returns its step, value, raw value, W, the radius searched with, the raw value at it, the sweeps, and U.
     """
-    room = np.empty((5, max(t.n, t.A, t.m) * TILE))
+    room = np.zeros((5, max(padded(t.n), t.A, padded(t.m)) * TILE))
     raw, radius, used = np.zeros(policy.size), min(beta_search, beta), 0
     while True:
         step = _search(key, t, radius, chains, sweeps, policy, step, target, V.size, room)
         used += chains * sweeps
-        searched = back(t, radius, 0.0, False, policy, step, target, V, V, V, Z, raw, room)
-        found = back(t, beta, 0.0, False, policy, step, target, V, V, V, Z, raw, room)
+        searched = back(t, radius, 0.0, False, policy, step, target, V, V, raw, room)
+        found = back(t, beta, 0.0, False, policy, step, target, V, V, raw, room)
         value = at_start(t, raw, True)
         if value >= 1 or radius >= beta:
             break
