@@ -19,7 +19,9 @@ from numba import njit
 from horizonfree.planning.backward import TIE
 from horizonfree.regression.oracle.ascent import LEAK, MOVES, RISE
 from horizonfree.regression.oracle.draws import child, uniform
-from horizonfree.regression.oracle.tiles import ROWS, TILE, choose, look_ahead, spread, step_back, turn_back
+from horizonfree.regression.oracle.pairs import look_ahead, slopes, spread
+from horizonfree.regression.oracle.tiles import choose, step_back
+from horizonfree.regression.oracle.vectors import ROWS, TILE
 
 FUSED = {"contract"}
 
@@ -42,7 +44,7 @@ class Tables(NamedTuple):
     box: np.ndarray  # [A T TILE], of the tilde norm
     p1: np.ndarray  # [G n]
     slope1: np.ndarray  # [G n]
-    rows1: np.ndarray  # [G m n' 2] of F and F_hat in pairs; n' and m' are padded to multiples of ROWS
+    rows1: np.ndarray  # [G m' n' 2] of F and F_hat in pairs; n' and m' are padded to multiples of ROWS
     columns1: np.ndarray  # [G n m' 2]
     is_triangle: bool  # nothing is below the diagonals of F and F_hat
 
@@ -145,7 +147,8 @@ def _drop_rounding(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no
 @njit(fastmath=FUSED)
 def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Derivatives of raw at the start by V_h and Vhat_h (w); see objective.adjoint."""
-    H, n, y, out, slope = t.reach.size, t.n, room[0], room[1], room[2]
+    H, n, m = t.reach.size, t.n, padded(t.m)
+    y, out, slope = room[0], room[1], room[2]
     P, T = raw.size // H, t.box.size // (t.A * TILE)
     for i in range(w.size):
         w[i] = 0.0
@@ -159,8 +162,7 @@ def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped
             a, bonus, hat = policy[h * P + s], 0.0, 0.0
             g, at = t.kind[s, a], (a * T + s // TILE) * n * TILE + s % TILE
             if h < step:
-                look_ahead(t.columns1, t.p1, g, padded(t.m), n, t.succ, at, V, (h + 1) * P, y, out)
-                turn_back(t.rows1, g, t.m, padded(n), y, slope)
+                slopes(t.columns1, t.rows1, g, m, n, t.succ, at, V, (h + 1) * P, y, out, slope)
                 bonus, hat = out[0], out[1]
             if h > 0 and raw[h * P + s] >= 1:  # the value itself is not capped
                 by_hat *= LEAK

@@ -19,7 +19,7 @@ from horizonfree.regression.oracle.climb_loop import Tables
 from horizonfree.regression.oracle.objective import Factors
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.tiles import ROWS, TILE
+from horizonfree.regression.oracle.vectors import ROWS, TILE
 
 
 class Layout(NamedTuple):
@@ -125,8 +125,10 @@ def _tables(S: int, layout: Layout, factors: Factors) -> Tables:
     """Per kind and per pair."""
     p, F, F_hat, box, _, slope, _ = map(np.asarray, factors)
     pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
-    both = np.stack([F, F_hat], axis=-1)
-    kinds = [x.ravel() for x in (p, slope, _padded(both), _padded(both.swapaxes(1, 2)))]
+    rows = np.zeros((len(p), *(x + -x % ROWS for x in F.shape[1:]), 2))
+    rows[:, : F.shape[1], : F.shape[2], 0], rows[:, : F.shape[1], : F.shape[2], 1] = F, F_hat
+    columns = np.swapaxes(rows[:, :, : F.shape[2]], 1, 2)
+    kinds = [x.ravel() for x in (p, slope, rows, columns)]
     A, m, n = layout.kind.shape[1], *F.shape[1:]
     known = layout.succ.ravel(), layout.kind, layout.initial
     is_triangle = m == n < layout.phi.shape[2]  # by objective._factor
@@ -137,8 +139,3 @@ def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *
     """Tiles of states side by side."""
     tiles = x.reshape(-1, TILE, *x.shape[1:])
     return np.ascontiguousarray(np.moveaxis(tiles, (2, 0, 1), (0, 1, -1)))
-
-
-def _padded(x: Float[np.ndarray, "G m n two"]) -> Float[np.ndarray, "G m padded two"]:
-    """Rows that end in zeros."""
-    return np.pad(x, ((0, 0), (0, 0), (0, -x.shape[2] % ROWS), (0, 0)))

@@ -10,7 +10,8 @@ from numba import njit
 from horizonfree.planning.backward import TIE
 from horizonfree.regression.oracle.climb_loop import at_start, back, climb, copy, gather, padded
 from horizonfree.regression.oracle.draws import below, child, uniform
-from horizonfree.regression.oracle.tiles import TILE, flip, step_back
+from horizonfree.regression.oracle.tiles import flip, step_back
+from horizonfree.regression.oracle.vectors import TILE
 
 
 @njit
@@ -62,18 +63,24 @@ def _most(t, beta, tile, w, y, best):  # type: ignore[no-untyped-def]  # pragma:
 def _upper(t, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """bounds.upper_bound: W at the start."""
     N, T = t.state.size, t.box.size // (t.A * TILE)
-    w, best, top, y = room[0], room[1], room[2], np.zeros((t.m + 1) * TILE)
+    w, best, top, stage, y = room[0], room[1], room[2], room[3], np.zeros((t.m + 1) * TILE)
     W, after = np.zeros(N + 1), np.zeros(N + 1)
     for h in range(t.reach.size - 2, -1, -1):
         for tile in range((t.reach[h] + TILE - 1) // TILE):
             for k in range(TILE):
                 top[k] = 0.0
             for a in range(t.A):
+                least = np.inf
+                for k in range(TILE):
+                    stage[k] = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
+                    top[k] = max(top[k], stage[k])
+                    least = min(least, top[k])
+                if least >= 1:  # more changes nothing
+                    break
                 gather(t, after, 0, a * T + tile, w)
                 _most(t, beta, a * T + tile, w, y, best)
                 for k in range(TILE):
-                    stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
-                    top[k] = max(top[k], min(stage + best[k], 1.0))
+                    top[k] = max(top[k], min(stage[k] + best[k], 1.0))
             for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
                 W[s] = top[s - tile * TILE]
         copy(W, after)
