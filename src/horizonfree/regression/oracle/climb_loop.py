@@ -144,7 +144,7 @@ def _drop_rounding(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no
         w[2 * i + 1] = w[2 * i + 1] if abs(w[2 * i + 1]) > TIE * top_hat else 0.0
 
 
-@njit(fastmath=FUSED)
+@njit(fastmath=FUSED, error_model="numpy")
 def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Derivatives of raw at the start by V_h and Vhat_h (w); see objective.adjoint."""
     H, n, m = t.reach.size, t.n, padded(t.m)
