@@ -10,13 +10,14 @@ At a step and in a state where no episode can be, the policy stays what it was, 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped, UInt32
+from jaxtyping import Bool, Float, Int, Shaped, UInt32
 
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle.climb_loop import Tables
 from horizonfree.regression.oracle.objective import Factors
+from horizonfree.regression.oracle.reply import Needed, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
 from horizonfree.regression.oracle.vectors import ROWS, TILE
@@ -82,35 +83,48 @@ def ascent_here(
     sweeps: int = 20,
 ) -> tuple[OracleResult, Float[Leaf, ""]]:
     """`ascent`, and U at the start; `factors` are those of `layout.phi`, arrays of the host all."""
-    H, S = warm.policy.shape
+    start = np.asarray(warm.policy), np.asarray(warm.target), int(warm.step)
+    return reply_here(
+        key, layout, Needed.of(factors), (beta, beta_search), *start, chains=chains, sweeps=sweeps
+    ).result()
+
+
+def reply_here(
+    key: UInt32[np.ndarray, "2"],
+    layout: Layout,
+    factors: Needed,
+    radii: tuple[float, float],
+    policy: Int[np.ndarray, "H S"],
+    target: Bool[np.ndarray, " S"],
+    step: Int[np.ndarray, ""] | int,
+    *,
+    chains: int,
+    sweeps: int,
+) -> Reply:
+    """The same in few arrays, from a point in parts; radii: beta, and that of the search."""
+    H, S = policy.shape
     N = len(layout.state)
     P = N + TILE - N % TILE
-    policy, V = np.zeros((H, P), np.int32), np.zeros((H + 1, P, 2))
-    policy[:, :N] = np.asarray(warm.policy)[:, layout.state]
-    target = np.asarray(warm.target)[layout.state]
-    words = (np.uint64(key[0]), np.uint64(key[1]))
+    here, V, chosen = np.zeros((H, P), np.int32), np.zeros((H + 1, P, 2)), target[layout.state]
+    here[:, :N] = policy[:, layout.state]
     step, *numbers, used, U = search(
-        words,
+        (np.uint64(key[0]), np.uint64(key[1])),
         _tables(S, layout, factors),
-        float(beta),
-        float(beta_search),
+        *map(float, radii),
         chains,
         sweeps,
-        policy.ravel(),
-        int(warm.step),
-        target,
+        here.ravel(),
+        int(step),
+        chosen,
         V.ravel(),
     )
-    point = Point(
-        _spread(np.array(warm.policy), layout, policy[:, :N]),
-        leaf(np.array(step, np.int32)),
-        _spread(np.array(warm.target), layout, target),
+    return Reply(
+        _spread(policy.copy(), layout, here[:, :N]),
+        _spread(target.copy(), layout, chosen),
+        leaf(np.array([step, used], np.int32)),
+        _spread(np.zeros((2, H + 1, S)), layout, np.moveaxis(V[:, :N], -1, 0)),
+        leaf(np.array([*numbers, U])),
     )
-    values = [_spread(np.zeros((H + 1, S)), layout, V[:, :N, k]) for k in (0, 1)]
-    value, raw, upper, radius, searched = (leaf(np.array(x)) for x in numbers)
-    used = leaf(np.array(used, np.int32))
-    result = OracleResult(point, values[0], values[1], value, raw, upper, radius, searched, used, "ascent")
-    return result, leaf(np.array(U))
 
 
 def _spread(
@@ -121,9 +135,9 @@ def _spread(
     return leaf(whole)
 
 
-def _tables(S: int, layout: Layout, factors: Factors) -> Tables:
+def _tables(S: int, layout: Layout, factors: Needed) -> Tables:
     """Per kind and per pair."""
-    p, F, F_hat, box, _, slope, _ = map(np.asarray, factors)
+    p, F, F_hat, box, slope = map(np.asarray, factors)
     pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
     rows = np.zeros((len(p), *(x + -x % ROWS for x in F.shape[1:]), 2))
     rows[:, : F.shape[1], : F.shape[2], 0], rows[:, : F.shape[1], : F.shape[2], 1] = F, F_hat
