@@ -1,4 +1,4 @@
-"""Trees whose arrays lie in a list, for compiled calls that come often: what is left of such a tree is one static thing.
+"""Trees whose arrays lie in a list, for compiled calls that come often: what is left of a tree is one static thing.
 
 To take a tree of modules apart, and to compare what is in it, takes longer than a small compiled call.
 """

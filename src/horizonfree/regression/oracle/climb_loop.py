@@ -7,8 +7,8 @@ moves that are kept; numbers are drawn for kicks that happen; where the best rew
 the reward alone changes nothing, and one of the policy alone is the move of both, which has failed. Draws are JAX's
 (draws.py), ties are broken alike, so the answers are those of `ascent` but for rounding, wherever an episode can be.
 
-What steps and states have is flat: entry h P + s, with P >= N + 1 a multiple of TILE. V and Vhat are pairs in one array,
-V[2 (h P + s)] and the number after it; and so are the weights w, the derivatives by them.
+What steps and states have is flat: entry h P + s, with P >= N + 1 a multiple of TILE. V and Vhat are pairs in one
+array, V[2 (h P + s)] and the number after it; and so are the weights w, the derivatives by them.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
     A: int
     m: int
     n: int
-    succ: np.ndarray  # [A T n TILE]; N stands for states that no step reaches
+    succ: np.ndarray  # [A T n TILE], where their pairs are: 2 s; N stands for states that no step reaches
     kind: np.ndarray  # [N, A]
     initial: np.ndarray  # [N]
     p: np.ndarray  # [A T n TILE]
@@ -76,7 +76,7 @@ def gather(t, V, first, tile, v):  # type: ignore[no-untyped-def]  # pragma: no 
     """v[j, s] = V[first + j-th successor of s], for one action in a tile of states."""
     at = tile * t.n * TILE
     for i in range(t.n * TILE):
-        v[i] = V[first + t.succ[at + i]]
+        v[i] = V[first + (t.succ[at + i] >> 1)]
 
 
 @njit
@@ -233,10 +233,10 @@ def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # prag
 @njit
 def _differs(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Whether two sets do."""
+    differs = False
     for i in range(x.size):
-        if x[i] != y[i]:
-            return True
-    return False
+        differs |= x[i] != y[i]
+    return differs
 
 
 @njit

@@ -15,12 +15,11 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt32
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.oracle.climb_loop import Tables
 from horizonfree.regression.oracle.objective import Factors
 from horizonfree.regression.oracle.reply import Needed, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.vectors import ROWS, TILE
+from horizonfree.regression.oracle.vectors import TILE
 
 
 class Layout(NamedTuple):
@@ -28,7 +27,7 @@ class Layout(NamedTuple):
 
     reach: Int[np.ndarray, " H"]
     state: Int[np.ndarray, " N"]
-    succ: UInt32[np.ndarray, "A T n tile"]
+    succ: UInt32[np.ndarray, " slots"]  # [A T n TILE]: 2 s, where pairs of numbers begin
     kind: Int[np.ndarray, "padded A"]
     initial: Float[np.ndarray, " N"]
     phi: Float[np.ndarray, "G n d"]
@@ -45,7 +44,7 @@ def layout(model: MixtureModel) -> Layout:
     number = np.full(S, N)
     number[state] = np.arange(N)
     padded = np.concatenate([state, np.full(-N % TILE, state[0])])  # repeats, which are computed and left
-    succ = _tiled(number[np.asarray(space.succ)[padded]].astype(np.uint32))
+    succ = _tiled(2 * number[np.asarray(space.succ)[padded]]).astype(np.uint32).ravel()
     distinct, kind = np.unique(phi[padded].reshape(-1, n * d), axis=0, return_inverse=True)
     start = space.start if space.initial is None else np.asarray(space.initial)
     initial = start_distribution(start, S)
@@ -103,50 +102,24 @@ def reply_here(
 ) -> Reply:
     """The same in few arrays, from a point in parts; radii: beta, and that of the search."""
     H, S = policy.shape
-    N = len(layout.state)
-    P = N + TILE - N % TILE
-    here, V, chosen = np.zeros((H, P), np.int32), np.zeros((H + 1, P, 2)), target[layout.state]
-    here[:, :N] = policy[:, layout.state]
-    step, *numbers, used, U = search(
+    (_, m, n), d = factors.F_tilde.shape, layout.phi.shape[2]
+    policy, target, values = policy.copy(), target.copy(), np.zeros((2, H + 1, S))
+    step, used, numbers = search(
         (np.uint64(key[0]), np.uint64(key[1])),
-        _tables(S, layout, factors),
-        *map(float, radii),
+        layout,
+        factors,
+        m == n < d,  # by objective._factor nothing is below the diagonal
+        float(radii[0]),
+        float(radii[1]),
         chains,
         sweeps,
-        here.ravel(),
+        policy,
         int(step),
-        chosen,
-        V.ravel(),
+        target,
+        values,
     )
-    return Reply(
-        _spread(policy.copy(), layout, here[:, :N]),
-        _spread(target.copy(), layout, chosen),
-        leaf(np.array([step, used], np.int32)),
-        _spread(np.zeros((2, H + 1, S)), layout, np.moveaxis(V[:, :N], -1, 0)),
-        leaf(np.array([*numbers, U])),
-    )
-
-
-def _spread(
-    whole: Shaped[np.ndarray, "*H S"], layout: Layout, part: Shaped[np.ndarray, "*H N"]
-) -> Shaped[Leaf, "*H S"]:
-    """`part` in the places of the states that can be reached."""
-    whole[..., layout.state] = part
-    return leaf(whole)
-
-
-def _tables(S: int, layout: Layout, factors: Needed) -> Tables:
-    """Per kind and per pair."""
-    p, F, F_hat, box, slope = map(np.asarray, factors)
-    pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
-    rows = np.zeros((len(p), *(x + -x % ROWS for x in F.shape[1:]), 2))
-    rows[:, : F.shape[1], : F.shape[2], 0], rows[:, : F.shape[1], : F.shape[2], 1] = F, F_hat
-    columns = np.swapaxes(rows[:, :, : F.shape[2]], 1, 2)
-    kinds = [x.ravel() for x in (p, slope, rows, columns)]
-    A, m, n = layout.kind.shape[1], *F.shape[1:]
-    known = layout.succ.ravel(), layout.kind, layout.initial
-    is_triangle = m == n < layout.phi.shape[2]  # by objective._factor
-    return Tables(layout.reach, layout.state, S, A, m, n, *known, *pairs, *kinds, is_triangle)
+    counts = leaf(np.array([step, used], np.int32))
+    return Reply(leaf(policy), leaf(target), counts, leaf(values), leaf(np.array(numbers)))
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:

@@ -27,9 +27,9 @@ class _Pairs(Code):
     def slot(self, at: Any, j: Any) -> Any:
         return self.builder.add(at, self.builder.mul(j, ir.Constant(j.type, TILE)))
 
-    def after(self, V: Any, first: Any, succ: Any, at: Any, j: Any) -> Any:
+    def after(self, pairs: Any, succ: Any, at: Any, j: Any) -> Any:
         """V_{h+1} and Vhat_{h+1} at the j-th successor."""
-        return self.load(V, self.builder.add(first, self.whole(succ, self.slot(at, j))), PAIR)
+        return self.builder.load(self.of_successor(pairs, succ, self.slot(at, j)), align=8)
 
     def short(self, table: Any, kind: Any, parts: list[Any]) -> Any:
         """sum_i table[kind, i] parts[i], of pairs, for matrices of one block."""
@@ -96,9 +96,10 @@ def look_ahead(
         columns, p, succ, V, y, out = (typed[i] for i in (0, 1, 5, 7, 9, 10))
         kind, m, n, at, first = (args[i] for i in (2, 3, 4, 6, 8))
         begin, blocks = builder.mul(kind, n), builder.udiv(m, ir.Constant(m.type, ROWS))
+        later = code.beyond(V, first)
 
         def after(j: Any) -> Any:
-            return code.after(V, first, succ, at, j)
+            return code.after(later, succ, at, j)
 
         def finish(squares: Any, mean: Any) -> None:
             code.store(code.roots(squares), out, ir.Constant(n.type, 0))
@@ -149,10 +150,10 @@ def slopes(
         code, typed = _Pairs(context, builder), list(zip(signature.args, args))
         columns, rows, succ, V, y, out, slope = (typed[i] for i in (0, 1, 5, 7, 9, 10, 11))
         kind, m, n, at, first = (args[i] for i in (2, 3, 4, 6, 8))
-        few = ir.Constant(n.type, ROWS)
+        few, later = ir.Constant(n.type, ROWS), code.beyond(V, first)
 
         def after(j: Any) -> Any:
-            return code.after(V, first, succ, at, j)
+            return code.after(later, succ, at, j)
 
         with builder.if_else(code.is_short(m, n)) as (short, long):
             with short:
@@ -192,16 +193,15 @@ def spread(
         code, typed = _Pairs(context, builder), list(zip(signature.args, args))
         slope, p, succ, w = (typed[i] for i in (0, 1, 4, 6))
         kind, n, at, first = (args[i] for i in (2, 3, 5, 7))
-        steep, by = code.pair(*args[8:10]), code.pair(*args[10:12])
+        steep, by, later = code.pair(*args[8:10]), code.pair(*args[10:12]), code.beyond(w, first)
 
         def grow(j: Any) -> None:
-            slot = builder.add(at, builder.mul(j, ir.Constant(j.type, TILE)))
-            after = builder.add(first, code.whole(succ, slot))
+            place = code.of_successor(later, succ, code.slot(at, j))
             share = code.number(p, builder.add(builder.mul(kind, n), j))
             more = code.plus(
                 code.times(steep, code.load(slope, j, PAIR)), code.times(by, code.pair(share, share))
             )
-            code.store(code.plus(code.load(w, after, PAIR), more), w, after)
+            builder.store(code.plus(builder.load(place, align=8), more), place, align=8)
 
         code.each(n, grow)
         return context.get_dummy_value()

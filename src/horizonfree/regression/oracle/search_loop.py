@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from horizonfree.planning.backward import TIE
-from horizonfree.regression.oracle.climb_loop import at_start, back, climb, copy, gather, padded
+from horizonfree.regression.oracle.climb_loop import Tables, at_start, back, climb, copy, gather, padded
 from horizonfree.regression.oracle.draws import below, child, uniform
 from horizonfree.regression.oracle.tiles import flip, step_back
 from horizonfree.regression.oracle.vectors import TILE
@@ -127,11 +127,11 @@ def _search(key, t, radius, chains, sweeps, policy, step, target, size, room):  
     return steps[winner]
 
 
-@njit(cache=True, nogil=True)
-def search(key, t, beta, beta_search, chains, sweeps, policy, step, target, V):  # type: ignore[no-untyped-def]  # pragma: no cover
+@njit
+def _answer(key, t, beta, beta_search, chains, sweeps, policy, step, target, V):  # type: ignore[no-untyped-def]  # pragma: no cover
     """ascent.ascent from a point, which becomes the answer, with its V and Vhat (V) at beta; flat arrays all.
 
-    Returns its step, value, raw value, W, the radius searched with, the raw value at it, the sweeps, and U.
+    Returns its step, the sweeps, and the numbers of `reply.Reply`.
     """
     room = np.zeros((5, max(padded(t.n), t.A, padded(t.m)) * TILE))
     raw, radius, used = np.zeros(policy.size), min(beta_search, beta), 0
@@ -146,4 +146,60 @@ def search(key, t, beta, beta_search, chains, sweeps, policy, step, target, V): 
         key, radius = child(key, 0), beta
     upper = _upper(t, beta, room)
     relaxed = _relaxed(t, beta, np.empty_like(policy), room)
-    return step, value, found, upper, radius, searched, used, relaxed
+    return step, used, (value, found, upper, radius, searched, relaxed)
+
+
+@njit
+def _tables(layout, S, x, is_triangle):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The factors of the kinds, laid out per kind and per pair."""
+    kind, A = layout.kind, layout.kind.shape[1]
+    (G, m, n), T = x.F_tilde.shape, kind.shape[0] // TILE
+    p, box = np.empty((A, T, n, TILE)), np.empty((A, T, TILE))
+    F, F_hat = np.empty((A, T, m, n, TILE)), np.empty((A, T, m, n, TILE))
+    for s in range(kind.shape[0]):
+        tile, lane = s // TILE, s % TILE
+        for a in range(A):
+            g = kind[s, a]
+            box[a, tile, lane] = x.box_tilde[g]
+            for j in range(n):
+                p[a, tile, j, lane] = x.p[g, j]
+                for i in range(m):
+                    F[a, tile, i, j, lane] = x.F_tilde[g, i, j]
+                    F_hat[a, tile, i, j, lane] = x.F_hat[g, i, j]
+    rows, columns = np.zeros((G, padded(m), padded(n), 2)), np.zeros((G, n, padded(m), 2))
+    p1, slope1 = np.empty((G, n)), np.empty((G, n))
+    for g in range(G):
+        for j in range(n):
+            p1[g, j], slope1[g, j] = x.p[g, j], x.box_slope[g, j]
+            for i in range(m):
+                rows[g, i, j, 0] = columns[g, j, i, 0] = x.F_tilde[g, i, j]
+                rows[g, i, j, 1] = columns[g, j, i, 1] = x.F_hat[g, i, j]
+    known = layout.reach, layout.state, S, A, m, n, layout.succ, kind, layout.initial
+    pairs = p.ravel(), F.ravel(), F_hat.ravel(), box.ravel()
+    return Tables(*known, *pairs, p1.ravel(), slope1.ravel(), rows.ravel(), columns.ravel(), is_triangle)
+
+
+@njit(cache=True, nogil=True)
+def search(
+    key, layout, factors, is_triangle, beta, beta_search, chains, sweeps, policy, step, target, values
+):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The oracle: policy [H, S] and target [S] become those of the answer where an episode can be, and values V, Vhat.
+
+    Returns its step, the sweeps, and the numbers of `reply.Reply`.
+    """
+    (H, S), state = policy.shape, layout.state
+    N = state.size
+    P = N + TILE - N % TILE
+    here, chosen, V = np.zeros((H, P), np.int32), np.empty(N, np.bool_), np.zeros((H + 1, P, 2))
+    for s in range(N):
+        chosen[s] = target[state[s]]
+        for h in range(H):
+            here[h, s] = policy[h, state[s]]
+    t = _tables(layout, S, factors, is_triangle)
+    found = _answer(key, t, beta, beta_search, chains, sweeps, here.ravel(), step, chosen, V.ravel())
+    for s in range(N):
+        target[state[s]] = chosen[s]
+        for h in range(H):
+            policy[h, state[s]] = here[h, s]
+            values[0, h, state[s]], values[1, h, state[s]] = V[h, s, 0], V[h, s, 1]
+    return found

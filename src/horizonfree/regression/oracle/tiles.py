@@ -13,7 +13,7 @@ from numba.core import cgutils
 
 from horizonfree.planning.backward import TIE
 from horizonfree.planning.lanes import Build
-from horizonfree.regression.oracle.vectors import PAIR, ROWS, TILE, WORD, Code, inlined
+from horizonfree.regression.oracle.vectors import ROWS, TILE, WORD, Code, inlined
 
 _SIZE, _NUMBER, _FLAG = types.intp, types.float64, types.boolean
 
@@ -21,22 +21,20 @@ _SIZE, _NUMBER, _FLAG = types.intp, types.float64, types.boolean
 class _Tile(Code):
     """Norms and products of a tile."""
 
-    def gathered(self, V: Any, first: Any, succ: Any, at: Any) -> tuple[Any, Any]:
+    def gathered(self, pairs: Any, succ: Any, at: Any) -> tuple[Any, Any]:
         """V and Vhat at a tile of successors."""
-        entries = [
-            self.builder.add(self.builder.mul(at, ir.Constant(at.type, TILE)), ir.Constant(at.type, i))
-            for i in range(TILE)
-        ]
-        pairs = [self.load(V, self.builder.add(first, self.whole(succ, i)), PAIR) for i in entries]
-        while len(pairs) > 2:  # of even lanes, and of odd ones
-            width = range(2 * pairs[0].type.count)
-            pairs = [
-                self.shuffled(x, y, width)
-                for k in range(0, len(pairs), 4)
-                for x, y in zip(pairs[k : k + 2], pairs[k + 2 : k + 4])
+        first = self.builder.mul(at, ir.Constant(at.type, TILE))
+        slots = [self.builder.add(first, ir.Constant(at.type, i)) for i in range(TILE)]
+        found = [self.builder.load(self.of_successor(pairs, succ, i), align=8) for i in slots]
+        while len(found) > 2:  # even lanes, and odd ones
+            width = range(2 * found[0].type.count)
+            found = [
+                self.shuffled(found[k + i], found[k + i + 2], width)
+                for k in range(0, len(found), 4)
+                for i in (0, 1)
             ]
         even = [lane + TILE * k for lane in range(0, TILE, 2) for k in (0, 1)]
-        return self.shuffled(*pairs, even), self.shuffled(*pairs, [i + 1 for i in even])
+        return self.shuffled(*found, even), self.shuffled(*found, [i + 1 for i in even])
 
     def dot(self, table: Any, row: Any, v: list[Any], first: int = 0) -> Any:
         """sum_j table[row, j] v[j] from j = first on."""
@@ -118,7 +116,7 @@ def step_back(
         F, F_hat, p, succ, V, v, z, Q, R = (typed[i] for i in (0, 1, 2, 3, 8, 11, 12, 13, 14))
         tile, m, n, is_triangle, first, at = (args[i] for i in (4, 5, 6, 7, 9, 15))
         beta = code.same(args[10])
-        slots = builder.mul(tile, n)
+        slots, after = builder.mul(tile, n), code.beyond(V, first)
 
         def finish(bonus: Any, hat: Any, value: Any, value_hat: Any) -> None:
             u = code.cap(code.times(beta, bonus))
@@ -128,7 +126,7 @@ def step_back(
             code.store(code.larger(raw, code.all(0.0)), R, at)
 
         def gathered(j: Any) -> tuple[Any, Any]:
-            return code.gathered(V, first, succ, builder.add(slots, j))
+            return code.gathered(after, succ, builder.add(slots, j))
 
         with builder.if_else(builder.icmp_signed("==", n, ir.Constant(n.type, ROWS))) as (few, others):
             with few:

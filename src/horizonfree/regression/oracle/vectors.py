@@ -36,9 +36,11 @@ class Code:
         self.vector = ir.VectorType(ir.DoubleType(), lanes)
 
     def load(self, array: Any, at: Any, vector: Any = None) -> Any:
+        """The vector `at`."""
         return self.builder.load(self._place(array, at, vector or self.vector), align=4)
 
     def store(self, x: Any, array: Any, at: Any) -> None:
+        """x becomes the vector `at`."""
         self.builder.store(x, self._place(array, at, x.type), align=4)
 
     def _place(self, array: tuple[Any, Any], at: Any, vector: Any) -> Any:
@@ -50,54 +52,73 @@ class Code:
         return self.builder.gep(self.context.make_array(kind)(self.context, self.builder, value).data, [i])
 
     def number(self, array: Any, i: Any) -> Any:
+        """Entry i."""
         return self.builder.load(self._entry(array, i))
 
-    def whole(self, array: Any, i: Any) -> Any:
-        """A whole number of 32 bits as an index."""
-        return self.builder.zext(self.number(array, i), ir.IntType(64))
+    def beyond(self, array: Any, first: Any) -> Any:
+        """Where the pairs from `first` on are."""
+        return self._entry(array, self.builder.shl(first, ir.Constant(first.type, 1)))
+
+    def of_successor(self, pairs: Any, succ: Any, slot: Any) -> Any:
+        """Where the pair of a successor is."""
+        entry = self.builder.zext(self.number(succ, slot), ir.IntType(64))
+        return self.builder.bitcast(self.builder.gep(pairs, [entry]), PAIR.as_pointer())
 
     def shuffled(self, x: Any, y: Any, order: Any) -> Any:
+        """The lanes of both in this order."""
         chosen = ir.Constant(ir.VectorType(WORD, len(order)), list(order))
         return self.builder.shuffle_vector(x, y, chosen)
 
     def variable(self, x: Any) -> Any:
+        """A place for what changes, with its first value."""
         return cgutils.alloca_once_value(self.builder, x)  # type: ignore[no-untyped-call]
 
     def add(self, total: Any, x: Any, y: Any) -> None:
+        """total += x y."""
         self.builder.store(self.plus(self.builder.load(total), self.times(x, y)), total)
 
     def all(self, x: float) -> Any:
+        """x in all lanes."""
         return ir.Constant(self.vector, [x] * self.lanes)
 
     def same(self, x: Any) -> Any:
+        """The same of something built."""
         nothing = ir.Constant(ir.VectorType(x.type, self.lanes), ir.Undefined)
         first = self.builder.insert_element(nothing, x, WORD(0))
         return self.shuffled(first, nothing, [0] * self.lanes)
 
     def repeated(self, pair: Any) -> Any:
+        """A pair again and again."""
         return self.shuffled(pair, pair, [0, 1] * (self.lanes // 2))
 
     def pair(self, x: Any, y: Any) -> Any:
+        """Two numbers side by side."""
         nothing = ir.Constant(PAIR, ir.Undefined)
         return self.builder.insert_element(self.builder.insert_element(nothing, x, WORD(0)), y, WORD(1))
 
     def plus(self, x: Any, y: Any) -> Any:
+        """x + y."""
         return self.builder.fadd(x, y, flags=FUSED)
 
     def times(self, x: Any, y: Any) -> Any:
+        """x y."""
         return self.builder.fmul(x, y, flags=FUSED)
 
     def larger(self, x: Any, y: Any) -> Any:
+        """max(x, y)."""
         return self.builder.select(self.builder.fcmp_ordered(">", x, y), x, y)
 
     def smaller(self, x: Any, y: Any) -> Any:
+        """min(x, y)."""
         return self.builder.select(self.builder.fcmp_ordered("<", x, y), x, y)
 
     def cap(self, x: Any) -> Any:
+        """objective.cap with the leak of the search."""
         above = self.larger(self.builder.fsub(x, self.all(1.0)), self.all(0.0))
         return self.plus(self.smaller(x, self.all(1.0)), self.times(self.all(LEAK), above))
 
     def intrinsic(self, name: str, x: Any) -> Any:
+        """A function of LLVM, lane by lane."""
         kind = ir.FunctionType(x.type, [x.type])
         function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
             self.builder.module, kind, f"llvm.{name}.v{x.type.count}f64"
