@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Float, Int
 
 from horizonfree._mould import Mould, apart
 from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy
+from horizonfree.explorers.hf_answer import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.information import Information
 from horizonfree.explorers.information import State as Design
@@ -28,7 +29,7 @@ from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import factors
-from horizonfree.regression.oracle.reply import Needed, Reply
+from horizonfree.regression.oracle.reply import Needed, Question, Reply
 
 MUCH = 2**21  # products of probabilities and values in a pass; fewer are done before a block begins anew
 
@@ -48,7 +49,7 @@ class Host(NamedTuple):
 
     ask: Callable[[Any, Any, Any, Array, Progress], tuple[Any, Any]]  # -> kept for `put`, told to the host
     choose: Callable[[Any], Any]  # what it is told -> its choice
-    put: Callable[[Any, Any, Progress, Any, Any], Progress]  # (.., so far, kept, the choice) -> with it
+    put: Callable[[Any, Any, Any, Any, Any], Any]  # (.., state, kept, the choice) -> the state with it
     nothing: Callable[[Progress], tuple[Any, Any]]  # of the shapes of what is kept, and of a choice
     known: Any = None  # arrays of the device that `ask` looks at
 
@@ -76,7 +77,7 @@ def in_turn(host: Host, world: World, progress: Progress, count: int, size: int)
         return _turn(form, fixed, mould, so_far, kept, choice, how, size)
 
     nothing = host.nothing(progress)
-    now, first, due = None, int(progress.episode), _is_due(progress)
+    now, first, due = None, int(progress.episode), int(_is_due(progress))
     last, parts = first + count, []
     while first < last:
         if due and now is None:
@@ -113,12 +114,13 @@ def _turn(
 ) -> _Turn:
     """Put the choice, if there is one, play until the next is due, or as many as `how` says, and ask for it."""
     ask, put, known, (explorer, model, sampler, truth, key) = form.filled(fixed)
-    progress = mould.filled(so_far)
-    progress = jax.lax.cond(
-        how[1] > 0, lambda: put(explorer, model, progress, kept, choice), lambda: progress
+    before = mould.filled(so_far)
+    state = jax.lax.cond(
+        how[1] > 0, lambda: put(explorer, model, before.state, kept, choice), lambda: before.state
     )
+    first = Progress(before.episode, state, before.evidence)
     progress, records = simulate_block(
-        explorer, model, sampler, truth, key, progress, how[0], size, chooses=False
+        explorer, model, sampler, truth, key, first, how[0], size, chooses=False
     )
     due = is_due(progress.state)
     status = jnp.stack([progress.episode, jnp.asarray(True if due is None else due, jnp.int32)])
@@ -139,7 +141,8 @@ def chosen(host: Host, explorer: Explorer, model: Model, key: Array, progress: P
     if not _is_due(progress):
         return progress
     kept, told = _ask(host.ask, explorer, model, host.known, key, progress)
-    return _put(host.put, explorer, model, progress, kept, host.choose(to_numpy(told)))
+    state = _put(host.put, explorer, model, progress.state, kept, host.choose(to_numpy(told)))
+    return Progress(progress.episode, state, progress.evidence)
 
 
 @program
@@ -149,9 +152,8 @@ def _ask(ask: Any, *args: Any) -> tuple[Any, Any]:
 
 
 @program
-def _put(put: Any, *args: Any) -> Progress:
-    done: Progress = put(*args)
-    return done
+def _put(put: Any, *args: Any) -> Any:
+    return put(*args)
 
 
 def chooser(explorer: Explorer, model: Model) -> Host | None:
@@ -191,59 +193,45 @@ def _ask_design(
 
 
 def _put_design(
-    explorer: Information, model: MixtureModel, progress: Progress, kept: None, choice: tuple[Array, Array]
-) -> Progress:
-    return Progress(progress.episode, Design(*choice), progress.evidence)
-
-
-class _Question(NamedTuple):
-    """What the oracle is asked: the words of its key, both radii, the last answer, and factors of the distinct phi."""
-
-    words: UInt32[Array, "2"]
-    radii: Float[Array, "2"]
-    last: tuple[Int[Array, "H S"], Bool[Array, " S"], Int[Array, ""]]
-    tables: Needed
+    explorer: Information, model: MixtureModel, state: Design, kept: None, choice: tuple[Array, Array]
+) -> Design:
+    return Design(*choice)
 
 
 def _ascents(explorer: HFUCRLRFE, model: MixtureModel) -> Host:
     from horizonfree.regression.oracle.compiled import layout, reply_here
 
-    plan, sizes = layout(model), {"chains": explorer.chains, "sweeps": explorer.sweeps}
+    plan = layout(model)
 
-    def choose(told: _Question) -> Reply:
-        return reply_here(told.words, plan, told.tables, told.radii, *told.last, **sizes)
+    def choose(told: Question) -> Reply:
+        return reply_here(told, plan, chains=explorer.chains, sweeps=explorer.sweeps)
 
     return Host(_ask_oracle, choose, _put_answer, _no_reply, to_device(plan.phi))
 
 
 def _no_reply(progress: Progress) -> tuple[Array, Reply]:
     last = progress.state.last
-    values = jnp.stack([last.found.V, last.found.V_hat])
-    point = last.found.point
-    return last.theta, Reply(point.policy, point.target, jnp.zeros(2, jnp.int32), values, jnp.zeros(6))
+    point, (H1, S) = last.found.point, last.found.V.shape
+    values = leaf(np.zeros((2, H1, S))), leaf(np.zeros(6))
+    return last.theta, Reply(point.policy, point.target, leaf(np.zeros(2, np.int32)), *values)
 
 
 def _ask_oracle(
     explorer: HFUCRLRFE, model: MixtureModel, phi: Float[Array, "G n d"], key: Array, progress: Progress
-) -> tuple[Float[Array, " d"], _Question]:
+) -> tuple[Float[Array, " d"], Question]:
     """theta_k, and what is asked in it."""
     state, beta = progress.state, explorer.beta(model, explorer.total())
     theta, inv = explorer.center(model, state.ridge), state.ridge.Sigma_inv[:, 0]
     words = jax.random.key_data(episode_keys(key, progress)[0])
     radii = jnp.stack([beta, explorer.search_radius(state.last.found, beta)])
     point, tables = state.last.found.point, factors(phi, theta, inv[TILDE], inv[HAT])
-    return theta, _Question(words, radii, (point.policy, point.target, point.step), Needed.of(tables))
+    return theta, Question(words, radii, point.policy, point.target, point.step, Needed.of(tables))
 
 
 def _put_answer(
-    explorer: HFUCRLRFE,
-    model: MixtureModel,
-    progress: Progress,
-    theta: Float[Array, " d"],
-    reply: Reply,
-) -> Progress:
+    explorer: HFUCRLRFE, model: MixtureModel, state: State, theta: Float[Array, " d"], reply: Reply
+) -> State:
     """What the oracle found in theta_k, and U."""
-    (result, U), state = reply.result(), progress.state
+    result, U = reply.result()
     found = state.last.found.after(result, explorer.beta(model, explorer.total()))
-    answer = explorer.answer(model, state, theta, found, U)
-    return Progress(progress.episode, state.answered(answer, state.interval), progress.evidence)
+    return state.answered(explorer.answer(model, state, theta, found, U), state.interval)

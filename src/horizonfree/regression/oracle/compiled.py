@@ -10,13 +10,13 @@ At a step and in a state where no episode can be, the policy stays what it was, 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped, UInt32
+from jaxtyping import Float, Int, Shaped, UInt32
 
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle.objective import Factors
-from horizonfree.regression.oracle.reply import Needed, Reply
+from horizonfree.regression.oracle.reply import Needed, Question, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
 from horizonfree.regression.oracle.vectors import TILE
@@ -82,39 +82,27 @@ def ascent_here(
     sweeps: int = 20,
 ) -> tuple[OracleResult, Float[Leaf, ""]]:
     """`ascent`, and U at the start; `factors` are those of `layout.phi`, arrays of the host all."""
-    start = np.asarray(warm.policy), np.asarray(warm.target), int(warm.step)
-    return reply_here(
-        key, layout, Needed.of(factors), (beta, beta_search), *start, chains=chains, sweeps=sweeps
-    ).result()
+    start = leaf(np.asarray(warm.policy)), leaf(np.asarray(warm.target)), leaf(np.asarray(warm.step))
+    question = Question(leaf(key), leaf(np.array([beta, beta_search])), *start, Needed.of(factors))
+    return reply_here(question, layout, chains=chains, sweeps=sweeps).result()
 
 
-def reply_here(
-    key: UInt32[np.ndarray, "2"],
-    layout: Layout,
-    factors: Needed,
-    radii: tuple[float, float],
-    policy: Int[np.ndarray, "H S"],
-    target: Bool[np.ndarray, " S"],
-    step: Int[np.ndarray, ""] | int,
-    *,
-    chains: int,
-    sweeps: int,
-) -> Reply:
-    """The same in few arrays, from a point in parts; radii: beta, and that of the search."""
-    H, S = policy.shape
-    (_, m, n), d = factors.F_tilde.shape, layout.phi.shape[2]
-    policy, target, values = policy.copy(), target.copy(), np.zeros((2, H + 1, S))
+def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) -> Reply:
+    """The same in few arrays."""
+    policy, target = np.array(question.policy), np.array(question.target)  # which become the answer
+    values = np.zeros((2, policy.shape[0] + 1, policy.shape[1]))
+    _, m, n = question.factors.F_tilde.shape
     step, used, numbers = search(
-        (np.uint64(key[0]), np.uint64(key[1])),
+        (np.uint64(question.words[0]), np.uint64(question.words[1])),
         layout,
-        factors,
-        m == n < d,  # by objective._factor nothing is below the diagonal
-        float(radii[0]),
-        float(radii[1]),
+        Needed(*(leaf(np.asarray(x)) for x in question.factors)),
+        m == n < layout.phi.shape[2],  # by objective._factor nothing is below the diagonal
+        float(question.radii[0]),
+        float(question.radii[1]),
         chains,
         sweeps,
         policy,
-        int(step),
+        int(question.step),
         target,
         values,
     )

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt32
 
 from horizonfree._x64 import Leaf
 from horizonfree.regression.oracle.objective import Factors
@@ -24,6 +24,17 @@ class Needed(NamedTuple):
         return cls(x.p, x.F_tilde, x.F_hat, x.box_tilde, x.box_slope)
 
 
+class Question(NamedTuple):
+    """What is asked: the words of a key, beta and the radius of the search, where to start, and factors."""
+
+    words: UInt32[Leaf, "2"]
+    radii: Float[Leaf, "2"]
+    policy: Int[Leaf, "H S"]
+    target: Bool[Leaf, " S"]
+    step: Int[Leaf, ""]
+    factors: Needed
+
+
 class Reply(NamedTuple):
     """An answer in few arrays, which are handed to compiled calls sooner than many."""
 
@@ -36,5 +47,6 @@ class Reply(NamedTuple):
     def result(self) -> tuple[OracleResult, Float[Leaf, ""]]:
         """That of `ascent`, and U at the start; traceable."""
         point = Point(self.policy, self.counts[0], self.target)
-        *numbers, U = (self.numbers[i] for i in range(6))
-        return OracleResult(point, *self.values, *numbers, self.counts[1], "ascent"), U
+        value, raw, upper, radius, search_value, U = (self.numbers[i] for i in range(6))
+        numbers = value, raw, upper, radius, search_value
+        return OracleResult(point, self.values[0], self.values[1], *numbers, self.counts[1], "ascent"), U

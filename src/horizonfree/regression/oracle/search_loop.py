@@ -180,12 +180,10 @@ def _tables(layout, S, x, is_triangle):  # type: ignore[no-untyped-def]  # pragm
 
 
 @njit(cache=True, nogil=True)
-def search(
-    key, layout, factors, is_triangle, beta, beta_search, chains, sweeps, policy, step, target, values
-):  # type: ignore[no-untyped-def]  # pragma: no cover
+def search(key, layout, x, is_triangle, beta, radius, chains, sweeps, policy, step, target, values):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The oracle: policy [H, S] and target [S] become those of the answer where an episode can be, and values V, Vhat.
 
-    Returns its step, the sweeps, and the numbers of `reply.Reply`.
+    x: the factors of the kinds; radius: that of the search. Returns the step, the sweeps, the numbers of `reply.Reply`.
     """
     (H, S), state = policy.shape, layout.state
     N = state.size
@@ -195,8 +193,8 @@ def search(
         chosen[s] = target[state[s]]
         for h in range(H):
             here[h, s] = policy[h, state[s]]
-    t = _tables(layout, S, factors, is_triangle)
-    found = _answer(key, t, beta, beta_search, chains, sweeps, here.ravel(), step, chosen, V.ravel())
+    t = _tables(layout, S, x, is_triangle)
+    found = _answer(key, t, beta, radius, chains, sweeps, here.ravel(), step, chosen, V.ravel())
     for s in range(N):
         target[state[s]] = chosen[s]
         for h in range(H):

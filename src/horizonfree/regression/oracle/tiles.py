@@ -34,7 +34,8 @@ class _Tile(Code):
                 for i in (0, 1)
             ]
         even = [lane + TILE * k for lane in range(0, TILE, 2) for k in (0, 1)]
-        return self.shuffled(*found, even), self.shuffled(*found, [i + 1 for i in even])
+        x, y = found
+        return self.shuffled(x, y, even), self.shuffled(x, y, [i + 1 for i in even])
 
     def dot(self, table: Any, row: Any, v: list[Any], first: int = 0) -> Any:
         """sum_j table[row, j] v[j] from j = first on."""
@@ -132,15 +133,15 @@ def step_back(
             with few:
                 both = [gathered(ir.Constant(n.type, j)) for j in range(ROWS)]
                 vs, zs = [x for x, _ in both], [x for _, x in both]
-                norms = (code.short_norm(x, tile, y, m, is_triangle) for x, y in ((F, vs), (F_hat, zs)))
-                finish(*norms, code.dot(p, tile, vs), code.dot(p, tile, zs))
+                u, hat = (code.short_norm(x, tile, y, m, is_triangle) for x, y in ((F, vs), (F_hat, zs)))
+                finish(u, hat, code.dot(p, tile, vs), code.dot(p, tile, zs))
             with others:
                 with cgutils.for_range(builder, n) as loop:
                     for x, room in zip(gathered(loop.index), (v, z)):
                         code.store(x, room, loop.index)
-                norms = (code.long_norm(x, tile, y, m, n, is_triangle) for x, y in ((F, v), (F_hat, z)))
+                u, hat = (code.long_norm(x, tile, y, m, n, is_triangle) for x, y in ((F, v), (F_hat, z)))
                 zero = ir.Constant(n.type, 0)
-                finish(*norms, *(code.long_dot(p, tile, x, n, zero) for x in (v, z)))
+                finish(u, hat, code.long_dot(p, tile, v, n, zero), code.long_dot(p, tile, z, n, zero))
         return context.get_dummy_value()
 
     tables = (F, F_hat, p, succ, _SIZE, _SIZE, _SIZE, _FLAG)
