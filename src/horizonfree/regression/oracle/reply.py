@@ -46,7 +46,7 @@ class Reply(NamedTuple):
 
     def result(self) -> tuple[OracleResult, Float[Leaf, ""]]:
         """That of `ascent`, and U at the start; traceable."""
-        point = Point(self.policy, self.counts[0], self.target)
-        value, raw, upper, radius, search_value, U = (self.numbers[i] for i in range(6))
-        numbers = value, raw, upper, radius, search_value
-        return OracleResult(point, self.values[0], self.values[1], *numbers, self.counts[1], "ascent"), U
+        step, sweeps = (self.counts[..., i] for i in range(2))  # arrays, not numbers, of NumPy's arrays, too
+        value, raw, upper, radius, search_value, U = (self.numbers[..., i] for i in range(6))
+        point, numbers = Point(self.policy, step, self.target), (value, raw, upper, radius, search_value)
+        return OracleResult(point, self.values[0], self.values[1], *numbers, sweeps, "ascent"), U
