@@ -85,15 +85,20 @@ def _cap(x, leak):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @njit
-def _improve(t, h, beta, policy, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """One step back for all actions, and the best of them for the weighted values; see objective.sweep_back."""
-    P, T = raw.size // t.reach.size, t.box.size // (t.A * TILE)
-    v, z, Q, R, score = room[0], room[1], room[2], room[3], room[4]
+def all_actions(t, tile, V, first, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One step back for all actions in a tile of states: Q and R of step_back."""
+    v, z, Q, R, T = room[0], room[1], room[2], room[3], t.box.size // (t.A * TILE)
     F, hat, p, succ, m, n = t.F, t.F_hat, t.p, t.succ, t.m, t.n
+    for a in range(t.A):
+        step_back(F, hat, p, succ, a * T + tile, m, n, t.is_triangle, V, first, beta, v, z, Q, R, a)
+
+
+@njit
+def _improve(t, h, beta, policy, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One step back, and the best action for the weighted values; see objective.sweep_back."""
+    P, Q, R, score = raw.size // t.reach.size, room[2], room[3], room[4]
     for tile in range((t.reach[h] + TILE - 1) // TILE):
-        for a in range(t.A):
-            pairs = a * T + tile
-            step_back(F, hat, p, succ, pairs, m, n, t.is_triangle, V, (h + 1) * P, beta, v, z, Q, R, a)
+        all_actions(t, tile, V, (h + 1) * P, beta, room)
         left, at = t.reach[h] - tile * TILE, h * (P // TILE) + tile
         choose(Q, R, t.A, w, score, left, policy, V, raw, at)
 

@@ -8,9 +8,18 @@ import numpy as np
 from numba import njit
 
 from horizonfree.planning.backward import TIE
-from horizonfree.regression.oracle.climb_loop import Tables, at_start, back, climb, copy, gather, padded
+from horizonfree.regression.oracle.climb_loop import (
+    Tables,
+    all_actions,
+    at_start,
+    back,
+    climb,
+    copy,
+    gather,
+    padded,
+)
 from horizonfree.regression.oracle.draws import below, child, uniform
-from horizonfree.regression.oracle.tiles import flip, step_back
+from horizonfree.regression.oracle.tiles import flip
 from horizonfree.regression.oracle.vectors import TILE
 
 
@@ -18,19 +27,16 @@ from horizonfree.regression.oracle.vectors import TILE
 def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """bounds.relaxed: its policy is written, U at the start is returned."""
     H, N, T = t.reach.size, t.state.size, t.box.size // (t.A * TILE)
-    v, z, Q, R, P = room[0], room[1], room[2], room[3], policy.size // H
+    R, P = room[3], policy.size // H
     U, after = np.zeros(N + 1), np.zeros(2 * (N + 1))  # in place of V_{h+1} and Vhat_{h+1}: 0 and U
     for i in range(policy.size - P, policy.size):
         policy[i] = 0
     for h in range(H - 2, -1, -1):
         for tile in range((t.reach[h] + TILE - 1) // TILE):
+            all_actions(t, tile, after, 0, beta, room)
             for a in range(t.A):
-                pairs = a * T + tile
-                step_back(
-                    t.F, t.F_hat, t.p, t.succ, pairs, t.m, t.n, t.is_triangle, after, 0, beta, v, z, Q, R, a
-                )
                 for k in range(TILE):
-                    stage = min(beta * t.box[pairs * TILE + k], 1.0)
+                    stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
                     R[a * TILE + k] = min(stage + R[a * TILE + k], 1.0)
             for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
                 lane, top, a = s - tile * TILE, 0.0, 0
@@ -128,28 +134,6 @@ def _search(key, t, radius, chains, sweeps, policy, step, target, size, room):  
 
 
 @njit
-def _answer(key, t, beta, beta_search, chains, sweeps, policy, step, target, V):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """ascent.ascent from a point, which becomes the answer, with its V and Vhat (V) at beta; flat arrays all.
-
-    Returns its step, the sweeps, and the numbers of `reply.Reply`.
-    """
-    room = np.zeros((5, max(padded(t.n), t.A, padded(t.m)) * TILE))
-    raw, radius, used = np.zeros(policy.size), min(beta_search, beta), 0
-    while True:
-        step = _search(key, t, radius, chains, sweeps, policy, step, target, V.size, room)
-        used += chains * sweeps
-        searched = back(t, radius, 0.0, False, policy, step, target, V, V, raw, room)
-        found = back(t, beta, 0.0, False, policy, step, target, V, V, raw, room)
-        value = at_start(t, raw, True)
-        if value >= 1 or radius >= beta:
-            break
-        key, radius = child(key, 0), beta
-    upper = _upper(t, beta, room)
-    relaxed = _relaxed(t, beta, np.empty_like(policy), room)
-    return step, used, (value, found, upper, radius, searched, relaxed)
-
-
-@njit
 def _tables(layout, S, x, is_triangle):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The factors of the kinds, laid out per kind and per pair."""
     kind, A = layout.kind, layout.kind.shape[1]
@@ -193,11 +177,22 @@ def search(key, layout, x, is_triangle, beta, radius, chains, sweeps, policy, st
         chosen[s] = target[state[s]]
         for h in range(H):
             here[h, s] = policy[h, state[s]]
-    t = _tables(layout, S, x, is_triangle)
-    found = _answer(key, t, beta, radius, chains, sweeps, here.ravel(), step, chosen, V.ravel())
+    t, flat, numbers = _tables(layout, S, x, is_triangle), here.ravel(), V.ravel()
+    room, raw = np.zeros((5, max(padded(t.n), t.A, padded(t.m)) * TILE)), np.zeros(flat.size)
+    radius, used = min(radius, beta), 0
+    while True:
+        step = _search(key, t, radius, chains, sweeps, flat, step, chosen, numbers.size, room)
+        used += chains * sweeps
+        searched = back(t, radius, 0.0, False, flat, step, chosen, numbers, numbers, raw, room)
+        found = back(t, beta, 0.0, False, flat, step, chosen, numbers, numbers, raw, room)
+        value = at_start(t, raw, True)
+        if value >= 1 or radius >= beta:
+            break
+        key, radius = child(key, 0), beta
     for s in range(N):
         target[state[s]] = chosen[s]
         for h in range(H):
             policy[h, state[s]] = here[h, s]
             values[0, h, state[s]], values[1, h, state[s]] = V[h, s, 0], V[h, s, 1]
-    return found
+    upper, relaxed = _upper(t, beta, room), _relaxed(t, beta, np.empty_like(flat), room)
+    return step, used, (value, found, upper, radius, searched, relaxed)
