@@ -22,6 +22,7 @@ BASE = {
     "__main__",
     "_arrays",
     "_inputs",
+    "_mould",
     "_programs",
     "_shapes",
     "_shell",

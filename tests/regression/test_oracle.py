@@ -239,12 +239,13 @@ def test_the_loops_draw_the_numbers_of_jax(seed):
         np.testing.assert_array_equal([below(words, i, A) for i in range(30)], drawn)
 
 
-@pytest.mark.parametrize("sizes", [(4, 2, 4, 3, 4), DRAWN, (HARD, 4), (12, 2, 3, 2, 2)])
-def test_the_loops_find_what_the_ascent_finds(sizes):
-    """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search.
+# (S, A, H, d, n): full factors; triangles of one block; of two, with five actions; and with states never reached
+LOOPS = [(4, 2, 4, 3, 4), (20, 2, 4, 6, 4), (20, 5, 4, 7, 6), (12, 2, 3, 2, 2)]
 
-    In the last problem some states are never reached, and lists of successors are shorter than a vector.
-    """
+
+@pytest.mark.parametrize("sizes", [*LOOPS, DRAWN, (HARD, 4)])
+def test_the_loops_find_what_the_ascent_finds(sizes):
+    """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search."""
     rng = np.random.default_rng(21)
     for i in range(12):
         x = draw(rng, sizes)

@@ -18,9 +18,10 @@ from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.many import World, simulate_many
 from horizonfree.explorers.loop import Progress, Records
-from horizonfree.explorers.on_host import Choose, chooser, in_turn
+from horizonfree.explorers.on_host import Host, chooser, in_turn
+from horizonfree.explorers.on_host import World as Alone
 from horizonfree.runs.drive import Pace
-from horizonfree.runs.engines import BLOCK, play
+from horizonfree.runs.engines import BLOCK
 
 MUCH = 2**11  # products of probabilities and values in a pass: fewer are done before the host is asked
 # (so far, how many episodes, who is told which share of them is done) -> after them, and their numbers [N, count]
@@ -41,11 +42,11 @@ def stretch(
 
     def simulate(state: Progress, count: int, tell: Tell) -> tuple[Progress, Records]:
         before, done = to_numpy(state), []
-        for i, (world, choose) in enumerate(zip(worlds, chosen)):
+        for i, (world, host) in enumerate(zip(worlds, chosen)):
             done.append(
                 to_numpy(
                     _alone(
-                        world, choose, to_device(jax.tree.map(lambda x, i=i: np.asarray(x[i]), before)), count
+                        world, host, to_device(jax.tree.map(lambda x, i=i: np.asarray(x[i]), before)), count
                     )
                 )
             )
@@ -74,7 +75,7 @@ def _in_blocks(shared: World, own: World, size: int, is_wide: bool) -> Stretch:
     return simulate
 
 
-def _choosers(cast: Cast, members: Sequence[int], shared: World, own: World) -> dict[tuple[int, int], Choose]:
+def _choosers(cast: Cast, members: Sequence[int], shared: World, own: World) -> dict[tuple[int, int], Host]:
     """Of each pair of a problem and an explorer; none where compiled blocks make the choices."""
     found = {}
     for i, which in enumerate(members):
@@ -82,18 +83,12 @@ def _choosers(cast: Cast, members: Sequence[int], shared: World, own: World) -> 
         if place not in found:
             explorer = eqx.combine(_entry(own, i), shared).explorer
             found[place] = chooser(explorer, cast.problems[place[0]].model)
-    return {place: choose for place, choose in found.items() if choose is not None}
+    return {place: host for place, host in found.items() if host is not None}
 
 
-def _alone(w: World, choose: Choose, progress: Progress, count: int) -> tuple[Progress, Records]:
+def _alone(w: World, host: Host, progress: Progress, count: int) -> tuple[Progress, Records]:
     """One member."""
-
-    def block(progress: Progress, count: int) -> tuple[Progress, Records]:
-        return play(
-            w.explorer, w.model, w.sampler, w.truth, w.key, progress, min(count, BLOCK), chooses=False
-        )
-
-    return in_turn(choose, block, w.key, progress, count)
+    return in_turn(host, Alone(w.explorer, w.model, w.sampler, w.truth, w.key), progress, count, BLOCK)
 
 
 def _entry(tree: Any, i: int) -> Any:

@@ -13,7 +13,8 @@ the last order by the trivial bound 1.
 The norm after gamma^2 stands to the first power: then |eta| ||x|| <= 1/gamma^2, which is what the radius uses.
 
 Lines 2 and 3 need only what is frozen during an episode, so they are computed for all its steps at once before the
-scan; inside it remain one norm, one maximum and one rank-one update per step.
+scan; inside it remain one norm, one maximum and one rank-one change of the root per step. Sigma and b, which nobody
+needs before the end, grow by all rows at once.
 """
 
 import jax
@@ -26,7 +27,7 @@ from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.ridge import Ridge, inverse_root, scan, times
+from horizonfree.regression.ridge import Ridge, grown, in_blocks, inverse_root, times
 
 
 def powers(V: Float[Array, "*batch S"], M: int) -> Float[Array, "*batch M S"]:
@@ -97,12 +98,20 @@ def regress(
     mean = (phi * ridge.theta).sum(-1)
     bound = variance_bound(mean, ridge.norm_inv(phi), beta)
 
-    def step(ridge: Ridge, row: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
-        x, target, bound = row
-        sigma_bar_sq = home_jax(bound, ridge.norm_inv(x), alpha, gamma)
-        return ridge.update(x, target, 1 / sigma_bar_sq), sigma_bar_sq  # lines 12-15
+    def step(W: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        x, bound = row
+        v = times(W, x)
+        sigma_bar_sq = home_jax(bound, jnp.sqrt((v**2).sum(-1)), alpha, gamma)
+        W, growth = grown(W, v, 1 / sigma_bar_sq)
+        return W, (sigma_bar_sq, growth)
 
-    return scan(step, ridge, (phi, y, bound))
+    def block(ridge: Ridge, rows: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
+        phi, y, bound = rows
+        W, (sigma_bar_sq, growth) = jax.lax.scan(step, ridge.W, (phi, bound))
+        last = Ridge(ridge.Sigma, W, ridge.b, ridge.log_det + jnp.log(growth).sum(0))
+        return last.extend(phi, y, 1 / sigma_bar_sq), sigma_bar_sq  # lines 12-15
+
+    return in_blocks(block, ridge, (phi, y, bound))
 
 
 @x64

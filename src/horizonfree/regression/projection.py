@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.regression.ridge import Ridge
 
+_Point = tuple[Array, Array, Array]  # y, slacks, multipliers
 GAP = 1e-12  # duality gap per constraint, of an objective divided by trace(A), at which `least_squares` stops
 ITERATIONS = 30  # primal-dual steps; each shrinks the gap about fivefold, 12 to 18 reach rounding
 
@@ -32,8 +33,8 @@ def least_squares(
     H = E.T @ (A @ E) / scale
     g = E.T @ (A @ valid.center - b) / scale
 
-    def step(_: Array | int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        y, s, z = carry
+    def step(carry: tuple[_Point, Array, Array]) -> tuple[_Point, Array, Array]:
+        (y, s, z), i, _ = carry
         mu = 0.1 * jnp.mean(s * z)
         dual = H @ y + g - X.T @ z  # stationarity
         M = H + (X.T * (z / s)) @ X
@@ -47,13 +48,16 @@ def least_squares(
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
         # beyond GAP, slacks drown in rounding; where M is singular to rounding, what is there is kept
         go = (jnp.mean(s * z) > GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
-        kept: tuple[Array, Array, Array] = jax.tree.map(
-            lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), carry
+        kept: _Point = jax.tree.map(
+            lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
         )
-        return kept
+        return kept, i + 1, go
+
+    def goes_on(carry: tuple[_Point, Array, Array]) -> Array:
+        return carry[2] & (carry[1] < iterations)
 
     start = (jnp.zeros(E.shape[1]), p, jnp.full_like(p, 1 / len(p)))
-    y, _, _ = jax.lax.fori_loop(0, iterations, step, start)
+    (y, _, _), _, _ = jax.lax.while_loop(goes_on, step, (start, jnp.int32(0), jnp.asarray(True)))
     theta: Array = valid.center + E @ y
     return theta
 

@@ -73,13 +73,10 @@ class Ridge(eqx.Module):
         self, x: Float[Array, "*batch d"], y: Float[Array, "*batch"], weight: Float[Array, "*batch"]
     ) -> "Ridge":
         """Add one row x with target y; weight 0 changes nothing."""
-        v = times(self.W, x)
-        growth = 1 + weight * (v**2).sum(-1)
-        step = weight / (growth + jnp.sqrt(growth))
-        vW = (v[..., :, None] * self.W).sum(-2)
+        W, growth = grown(self.W, times(self.W, x), weight)
         return Ridge(
             self.Sigma + weight[..., None, None] * (x[..., :, None] * x[..., None, :]),
-            self.W - step[..., None, None] * v[..., :, None] * vW[..., None, :],
+            W,
             self.b + (weight * y)[..., None] * x,
             self.log_det + jnp.log(growth),
         )
@@ -104,6 +101,16 @@ class Ridge(eqx.Module):
         )
 
 
+def grown(
+    W: Float[Array, "*batch d d"], v: Float[Array, "*batch d"], weight: Float[Array, "*batch"]
+) -> tuple[Float[Array, "*batch d d"], Float[Array, "*batch"]]:
+    """The root after a row x with v = W x, and det(Sigma_new) / det(Sigma)."""
+    growth = 1 + weight * (v**2).sum(-1)
+    step = weight / (growth + jnp.sqrt(growth))
+    vW = (v[..., :, None] * W).sum(-2)
+    return W - step[..., None, None] * v[..., :, None] * vW[..., None, :], growth
+
+
 def inverse_root(
     Sigma: Float[Array, "*batch d d"],
 ) -> tuple[Float[Array, "*batch d d"], Float[Array, "*batch"]]:
@@ -123,6 +130,13 @@ def scan(
         ridge, output = jax.lax.scan(step, ridge, rows)
         return ridge.refresh(), output
 
+    return in_blocks(block, ridge, rows, every)
+
+
+def in_blocks(
+    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH
+) -> tuple[Ridge, Any]:
+    """block(ridge, rows) -> (fresh ridge, outputs) for every so many rows, and for those that are left."""
     full, rest = divmod(len(jax.tree.leaves(rows)[0]), every)
     outputs = []
     if full:

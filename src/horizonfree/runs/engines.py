@@ -14,7 +14,7 @@ from horizonfree._x64 import leaf, to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
-from horizonfree.explorers.on_host import chooser, in_turn
+from horizonfree.explorers.on_host import World, chooser, chosen, in_turn
 from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
@@ -52,8 +52,6 @@ def play(
     key: Array,
     progress: Progress,
     count: int,
-    *,
-    chooses: bool,
 ) -> tuple[Progress, Records]:
     """At most BLOCK episodes as one compiled call (explorers/loop.py)."""
     done: tuple[Progress, Records] = _block(
@@ -65,7 +63,6 @@ def play(
         progress,
         leaf(np.array(count, np.int32)),
         BLOCK,
-        chooses=chooses,
     )
     return done
 
@@ -75,15 +72,12 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
     model, truth = to_device((run.core.model, run.core.truth))
     sampler = _sampler(run.core.kernel())
     key = _key(leaf(np.array(run.seed)))
-    choose_here = chooser(explorer, run.core.model)
-
-    def block(state: Progress, count: int, *, chooses: bool = False) -> tuple[Progress, Records]:
-        return play(explorer, model, sampler, truth, key, state, count, chooses=chooses)
+    host, world = chooser(explorer, run.core.model), World(explorer, model, sampler, truth, key)
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
-        if choose_here is None:
-            return *block(state, count, chooses=True), None
-        return *in_turn(choose_here, block, key, state, count), None
+        if host is None:
+            return *play(*world, state, count), None
+        return *in_turn(host, world, state, count, BLOCK), None
 
     return engine
 
@@ -101,15 +95,15 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             "does not describe this environment; begin a new run with one that does"
         )
     model, key = to_device(run.core.model), _key(leaf(np.array(run.seed)))
-    choose_here = chooser(explorer, run.core.model)
+    host = chooser(explorer, run.core.model)
     whole = partial(outside, run.core.space, S=space.num_states)
 
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
-        if choose_here is None:
+        if host is None:
             state = _choose(explorer, model, episode_keys(key, state)[0], state)
         else:
-            state = choose_here(key, state)
+            state = chosen(host, explorer, model, key, state)
         attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode)
         trajectory, error, _ = contradicted(attempted, whole(np.asarray(state.evidence.counts)), space)
         if error is not None and (trajectory.j == UNSEEN).all():

@@ -3,10 +3,12 @@
 What makes it fast: step h looks only at states that can be reached by then, the first `reach[h]` in the order of their
 distance from the start; nothing is computed from the step of the reward on, where V_{h+1} = Vhat_{h+1} = 0; all actions
 are looked at in tiles of states, and moves that leave the policy alone look at one action; derivatives are taken of
-moves that are kept; numbers are drawn for kicks that happen. Draws are JAX's (draws.py), ties are broken alike, so the
-answers are those of `ascent` but for rounding, wherever an episode can be.
+moves that are kept; numbers are drawn for kicks that happen; where the best reward is the one that is there, a move of
+the reward alone changes nothing, and one of the policy alone is the move of both, which has failed. Draws are JAX's
+(draws.py), ties are broken alike, so the answers are those of `ascent` but for rounding, wherever an episode can be.
 
-V, Vhat (Z) and the weights (wV, wZ) are flat: entry h P + s, with P >= N + 1 a multiple of TILE.
+What steps and states have is flat: entry h P + s, with P >= N + 1 a multiple of TILE. V and Vhat are pairs in one
+array, V[2 (h P + s)] and the number after it; and so are the weights w, the derivatives by them.
 """
 
 from typing import NamedTuple
@@ -17,7 +19,9 @@ from numba import njit
 from horizonfree.planning.backward import TIE
 from horizonfree.regression.oracle.ascent import LEAK, MOVES, RISE
 from horizonfree.regression.oracle.draws import child, uniform
-from horizonfree.regression.oracle.tiles import ROWS, TILE, product, step_back, weigh
+from horizonfree.regression.oracle.pairs import look_ahead, slopes, spread
+from horizonfree.regression.oracle.tiles import choose, step_back
+from horizonfree.regression.oracle.vectors import ROWS, TILE
 
 FUSED = {"contract"}
 
@@ -31,7 +35,7 @@ class Tables(NamedTuple):
     A: int
     m: int
     n: int
-    succ: np.ndarray  # [A T n TILE]; N stands for states that no step reaches
+    succ: np.ndarray  # [A T n TILE], where their pairs are: 2 s; N stands for states that no step reaches
     kind: np.ndarray  # [N, A]
     initial: np.ndarray  # [N]
     p: np.ndarray  # [A T n TILE]
@@ -40,10 +44,9 @@ class Tables(NamedTuple):
     box: np.ndarray  # [A T TILE], of the tilde norm
     p1: np.ndarray  # [G n]
     slope1: np.ndarray  # [G n]
-    F1: np.ndarray  # [G m n'], n' and m' padded to multiples of ROWS
-    F_hat1: np.ndarray
-    columns1: np.ndarray  # [G n m'], F transposed
-    columns_hat1: np.ndarray
+    rows1: np.ndarray  # [G m' n' 2] of F and F_hat in pairs; n' and m' are padded to multiples of ROWS
+    columns1: np.ndarray  # [G n m' 2]
+    is_triangle: bool  # nothing is below the diagonals of F and F_hat
 
 
 @njit
@@ -73,7 +76,7 @@ def gather(t, V, first, tile, v):  # type: ignore[no-untyped-def]  # pragma: no 
     """v[j, s] = V[first + j-th successor of s], for one action in a tile of states."""
     at = tile * t.n * TILE
     for i in range(t.n * TILE):
-        v[i] = V[first + t.succ[at + i]]
+        v[i] = V[first + (t.succ[at + i] >> 1)]
 
 
 @njit
@@ -82,145 +85,131 @@ def _cap(x, leak):  # type: ignore[no-untyped-def]  # pragma: no cover
 
 
 @njit
-def _improve(t, h, beta, policy, wV, wZ, V, Z, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """One step back for all actions, and the best of them for the weighted values; see objective.sweep_back."""
-    P, T, N = V.size // (t.reach.size + 1), t.box.size // (t.A * TILE), t.state.size
-    v, z, Q, R, score = room[0], room[1], room[2], room[3], room[4]
-    for tile in range((t.reach[h] + TILE - 1) // TILE):
-        for a in range(t.A):
-            gather(t, V, (h + 1) * P, a * T + tile, v)
-            gather(t, Z, (h + 1) * P, a * T + tile, z)
-            step_back(t.F, t.F_hat, t.p, a * T + tile, t.m, t.n, v, z, beta, Q, R, a)
-            weigh(Q, R, a, wV, wZ, h * (P // TILE) + tile, score)
-        for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
-            lane, a, top = s - tile * TILE, policy[h * N + s], -np.inf
-            for b in range(t.A):
-                top = max(top, score[b * TILE + lane])
-            least = top - TIE * abs(top)
-            if score[a * TILE + lane] < least:
-                a = 0
-                while score[a * TILE + lane] < least:
-                    a += 1
-                policy[h * N + s] = a
-            V[h * P + s], raw[h * N + s] = Q[a * TILE + lane], R[a * TILE + lane]
-            Z[h * P + s] = _cap(R[a * TILE + lane], LEAK)
-
-
-@njit(fastmath=FUSED)
-def _follow(t, h, beta, leak, policy, V, Z, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """One step back under the policy."""
-    n, m, N = t.n, padded(t.m), t.state.size
-    P, T = V.size // (t.reach.size + 1), t.box.size // (t.A * TILE)
-    v, z, y = room[0], room[1], room[2]
-    for s in range(t.reach[h]):
-        a = policy[h * N + s]
-        g, at = t.kind[s, a], (a * T + s // TILE) * n * TILE + s % TILE
-        pv = pz = 0.0
-        for j in range(n):
-            after = (h + 1) * P + t.succ[at + j * TILE]
-            v[j], z[j] = V[after], Z[after]
-            pv += t.p1[g * n + j] * v[j]
-            pz += t.p1[g * n + j] * z[j]
-        u = beta * np.sqrt(product(t.columns1, g * n, v, n, m, y))
-        bonus = 2 * beta * np.sqrt(product(t.columns_hat1, g * n, z, n, m, y))
-        V[h * P + s] = min(max(pv, 0.0), 1.0)
-        raw[h * N + s] = max(_cap(u, leak) + (bonus + pz), 0.0)
-        Z[h * P + s] = _cap(raw[h * N + s], leak)
+def all_actions(t, tile, V, first, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One step back for all actions in a tile of states: Q and R of step_back."""
+    v, z, Q, R, T = room[0], room[1], room[2], room[3], t.box.size // (t.A * TILE)
+    F, hat, p, succ, m, n = t.F, t.F_hat, t.p, t.succ, t.m, t.n
+    for a in range(t.A):
+        step_back(F, hat, p, succ, a * T + tile, m, n, t.is_triangle, V, first, beta, v, z, Q, R, a)
 
 
 @njit
-def back(t, beta, leak, improves, policy, step, target, wV, wZ, V, Z, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """V, Vhat (Z) and Vhat before its cap (raw) of a policy, improved on the way if asked; returns raw at the start."""
-    P, N = V.size // (t.reach.size + 1), t.state.size
-    for i in range(step * P, V.size):
-        V[i] = Z[i] = 0.0
-    for i in range(step * N, raw.size):
+def _improve(t, h, beta, policy, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One step back, and the best action for the weighted values; see objective.sweep_back."""
+    P, Q, R, score = raw.size // t.reach.size, room[2], room[3], room[4]
+    for tile in range((t.reach[h] + TILE - 1) // TILE):
+        all_actions(t, tile, V, (h + 1) * P, beta, room)
+        left, at = t.reach[h] - tile * TILE, h * (P // TILE) + tile
+        choose(Q, R, t.A, w, score, left, policy, V, raw, at)
+
+
+@njit(fastmath=FUSED)
+def _follow(t, h, beta, leak, policy, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """One step back under the policy."""
+    n, m, y, out = t.n, padded(t.m), room[0], room[1]
+    P, T = raw.size // t.reach.size, t.box.size // (t.A * TILE)
+    for s in range(t.reach[h]):
+        i, a = h * P + s, policy[h * P + s]
+        at = (a * T + s // TILE) * n * TILE + s % TILE
+        look_ahead(t.columns1, t.p1, t.kind[s, a], m, n, t.succ, at, V, (h + 1) * P, y, out)
+        raw[i] = max(_cap(beta * out[0], leak) + (2 * beta * out[1] + out[3]), 0.0)
+        V[2 * i], V[2 * i + 1] = min(max(out[2], 0.0), 1.0), _cap(raw[i], leak)
+
+
+@njit
+def back(t, beta, leak, improves, policy, step, target, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """V and Vhat (V), and Vhat before its cap (raw), of a policy that is improved on the way if asked.
+
+    Returns raw at the start.
+    """
+    P = raw.size // t.reach.size
+    for i in range(2 * step * P, V.size):
+        V[i] = 0.0
+    for i in range(step * P, raw.size):
         raw[i] = 0.0
     for s in range(t.reach[step]):
-        V[step * P + s] = 1.0 if target[s] else 0.0
+        V[2 * (step * P + s)] = 1.0 if target[s] else 0.0
     for h in range(step - 1, -1, -1):
         if improves:
-            _improve(t, h, beta, policy, wV, wZ, V, Z, raw, room)
+            _improve(t, h, beta, policy, w, V, raw, room)
         else:
-            _follow(t, h, beta, leak, policy, V, Z, raw, room)
+            _follow(t, h, beta, leak, policy, V, raw, room)
     return at_start(t, raw, False)
 
 
 @njit(fastmath=True)  # no entry is infinite, or not a number
-def _drop_rounding(x, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """planning.backward.significant."""
-    top = 0.0
+def _drop_rounding(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """planning.backward.significant, of both weights."""
+    top = top_hat = 0.0
     for i in range(first, end):
-        top = max(top, abs(x[i]))
+        top = max(top, abs(w[2 * i]))
+        top_hat = max(top_hat, abs(w[2 * i + 1]))
     for i in range(first, end):
-        x[i] = x[i] if abs(x[i]) > TIE * top else 0.0
+        w[2 * i] = w[2 * i] if abs(w[2 * i]) > TIE * top else 0.0
+        w[2 * i + 1] = w[2 * i + 1] if abs(w[2 * i + 1]) > TIE * top_hat else 0.0
 
 
-@njit
-def _slopes(columns, F, g, m, n, v, y, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """|F v| of one kind, and its gradient by v times |F v|."""
-    size = np.sqrt(product(columns, g * n, v, n, padded(m), y))
-    product(F, g * m, y, m, padded(n), out)
-    return size
-
-
-@njit(fastmath=FUSED)
-def _adjoint(t, beta, policy, step, V, Z, raw, wV, wZ, room):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Derivatives of raw at the start by V_h (wV) and Vhat_h (wZ); see objective.adjoint."""
-    H, n, m, N = t.reach.size, t.n, t.m, t.state.size
-    P, T = V.size // (H + 1), t.box.size // (t.A * TILE)
-    v, z, y, d_v, d_z = room[0], room[1], room[2], room[3], room[4]
-    for i in range(wV.size):
-        wV[i] = wZ[i] = 0.0
-    copy(t.initial, wZ)
+@njit(fastmath=FUSED, error_model="numpy")
+def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Derivatives of raw at the start by V_h and Vhat_h (w); see objective.adjoint."""
+    H, n, m = t.reach.size, t.n, padded(t.m)
+    y, out, slope = room[0], room[1], room[2]
+    P, T = raw.size // H, t.box.size // (t.A * TILE)
+    for i in range(w.size):
+        w[i] = 0.0
+    for s in range(t.reach[0]):
+        w[2 * s + 1] = t.initial[s]
     for h in range(H - 1):
         for s in range(t.reach[h]):
-            by_V, by_Z = wV[h * P + s], wZ[h * P + s]
-            if by_V == 0 and by_Z == 0:
+            by, by_hat = w[2 * (h * P + s)], w[2 * (h * P + s) + 1]
+            if by == 0 and by_hat == 0:
                 continue
-            a, bonus, hat = policy[h * N + s], 0.0, 0.0
+            a, bonus, hat = policy[h * P + s], 0.0, 0.0
             g, at = t.kind[s, a], (a * T + s // TILE) * n * TILE + s % TILE
             if h < step:
+                slopes(t.columns1, t.rows1, g, m, n, t.succ, at, V, (h + 1) * P, y, out, slope)
+                bonus, hat = out[0], out[1]
+            if h > 0 and raw[h * P + s] >= 1:  # the value itself is not capped
+                by_hat *= LEAK
+            steep = (1.0 if beta * bonus < 1 else LEAK) * beta * by_hat
+            steep_hat = 2 * beta * by_hat / hat if hat > 0 else 0.0
+            if bonus > 0:
+                steep /= bonus
+            else:
                 for j in range(n):
-                    after = (h + 1) * P + t.succ[at + j * TILE]
-                    v[j], z[j] = V[after], Z[after]
-                bonus = _slopes(t.columns1, t.F1, g, m, n, v, y, d_v)
-                hat = _slopes(t.columns_hat1, t.F_hat1, g, m, n, z, y, d_z)
-            kept = 1.0 if h == 0 or raw[h * N + s] < 1 else LEAK  # the value itself is not capped
-            steep = kept * (1.0 if beta * bonus < 1 else LEAK) * beta * by_Z
-            per_bonus, steep_hat = 1 / bonus if bonus > 0 else 0.0, 2 * beta / hat if hat > 0 else 0.0
-            if h >= step:
-                for j in range(n):
-                    d_z[j] = 0.0
-            for j in range(n):
-                after, p = (h + 1) * P + t.succ[at + j * TILE], t.p1[g * n + j]
-                slope = d_v[j] * per_bonus if bonus > 0 else t.slope1[g * n + j]
-                wV[after] += steep * slope + by_V * p
-                wZ[after] += by_Z * kept * (steep_hat * d_z[j] + p)
-        _drop_rounding(wV, (h + 1) * P, (h + 1) * P + t.reach[h + 1])
-        _drop_rounding(wZ, (h + 1) * P, (h + 1) * P + t.reach[h + 1])
+                    slope[2 * j] = t.slope1[g * n + j]
+            spread(slope, t.p1, g, n, t.succ, at, w, (h + 1) * P, steep, steep_hat, by, by_hat)
+        _drop_rounding(w, (h + 1) * P, (h + 1) * P + t.reach[h + 1])
+
+
+@njit(fastmath={"reassoc"})
+def _rises(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The positive weights of V, summed."""
+    total = 0.0
+    for i in range(first, end):
+        total += max(w[2 * i], 0.0)
+    return total
 
 
 @njit
-def _best_reward(t, wV, target):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _best_reward(t, w, target):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The step of the best single-step indicator, whose set is written to `target`."""
-    H, N = t.reach.size, t.state.size
-    P, total, top, step = wV.size // (H + 1), np.zeros(H), 0.0, 0
+    H = t.reach.size
+    P, total, top, step = w.size // (2 * (H + 1)), np.zeros(H), 0.0, 0
     for h in range(H):
-        for s in range(t.reach[h]):
-            total[h] += max(wV[h * P + s], 0.0)
+        total[h] = _rises(w, h * P, h * P + t.reach[h])
         top = max(top, total[h])
     while total[step] < top - TIE * top:
         step += 1
-    for s in range(N):
-        target[s] = wV[step * P + s] > 0
+    for s in range(target.size):
+        target[s] = w[2 * (step * P + s)] > 0
     return step
 
 
 @njit
 def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The random change of ascent._kick, where it can matter."""
-    H, N = t.reach.size, t.state.size
+    H, P = t.reach.size, policy.size // t.reach.size
     kinds, states, entries = child(key, 0), child(key, 1), child(key, 2)
     of_set, of_step, which, of_policy = (
         uniform(kinds, 0),
@@ -240,29 +229,42 @@ def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # prag
             for s in range(t.reach[h]):
                 u = uniform(entries, h * t.S + t.state[s])
                 if u < 0.15:
-                    policy[h * N + s] = int(u / 0.15 * t.A)
+                    policy[h * P + s] = int(u / 0.15 * t.A)
     if of_step < 0.6:
         return step
     return H - 1 if of_step < 0.8 else int(which * H)
 
 
 @njit
+def _differs(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Whether two sets do."""
+    differs = False
+    for i in range(x.size):
+        differs |= x[i] != y[i]
+    return differs
+
+
+@njit
 def climb(key, t, radius, sweeps, policy, step, target, size, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The best point of one chain, in place of where it starts: its value and its step; see ascent._climb."""
-    V, Z, wV, wZ = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
-    raw, failures, value, best = np.zeros(policy.size), MOVES, -np.inf, -np.inf
+    V, w, raw = np.zeros(size), np.zeros(size), np.zeros(policy.size)
+    failures, value, best, is_new = MOVES, -np.inf, -np.inf, True  # is_new: the best reward is another one
     now, now_step, now_target = np.empty_like(policy), step, np.empty_like(target)
     trial, trial_target = np.empty_like(policy), np.empty_like(target)
     for i in range(sweeps):
         is_kick = failures == MOVES
+        if not (is_kick or failures == 0 or is_new):
+            failures += 1
+            continue
         copy(policy if is_kick else now, trial)
         copy(target if is_kick else now_target, trial_target)
         trial_step = step if is_kick else now_step
         if is_kick and i > 0:
             trial_step = _kick(child(key, i), t, trial, trial_step, trial_target)
         if failures == 0 or failures == 2:
-            trial_step = _best_reward(t, wV, trial_target)
-        found = back(t, radius, LEAK, failures <= 1, trial, trial_step, trial_target, wV, wZ, V, Z, raw, room)
+            trial_step = _best_reward(t, w, trial_target)
+            is_new = trial_step != now_step or _differs(trial_target, now_target)
+        found = back(t, radius, LEAK, failures <= 1, trial, trial_step, trial_target, w, V, raw, room)
         if i == 0 or found > best + RISE * abs(best):
             best, step = found, trial_step
             copy(trial, policy)
@@ -270,7 +272,7 @@ def climb(key, t, radius, sweeps, policy, step, target, size, room):  # type: ig
         failures += 1
         is_last = i == sweeps - 1
         if (is_kick or found > value + RISE * abs(value)) and not is_last:
-            _adjoint(t, radius, trial, trial_step, V, Z, raw, wV, wZ, room)
+            _adjoint(t, radius, trial, trial_step, V, raw, w, room)
             value, now_step, failures = found, trial_step, 0
             copy(trial, now)
             copy(trial_target, now_target)

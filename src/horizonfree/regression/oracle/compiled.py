@@ -15,11 +15,11 @@ from jaxtyping import Float, Int, Shaped, UInt32
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.oracle.climb_loop import Tables
 from horizonfree.regression.oracle.objective import Factors
+from horizonfree.regression.oracle.reply import Needed, Question, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.tiles import ROWS, TILE
+from horizonfree.regression.oracle.vectors import TILE
 
 
 class Layout(NamedTuple):
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
 
     reach: Int[np.ndarray, " H"]
     state: Int[np.ndarray, " N"]
-    succ: UInt32[np.ndarray, "A T n tile"]
+    succ: UInt32[np.ndarray, " slots"]  # [A T n TILE]: 2 s, where pairs of numbers begin
     kind: Int[np.ndarray, "padded A"]
     initial: Float[np.ndarray, " N"]
     phi: Float[np.ndarray, "G n d"]
@@ -44,7 +44,7 @@ def layout(model: MixtureModel) -> Layout:
     number = np.full(S, N)
     number[state] = np.arange(N)
     padded = np.concatenate([state, np.full(-N % TILE, state[0])])  # repeats, which are computed and left
-    succ = _tiled(number[np.asarray(space.succ)[padded]].astype(np.uint32))
+    succ = _tiled(2 * number[np.asarray(space.succ)[padded]]).astype(np.uint32).ravel()
     distinct, kind = np.unique(phi[padded].reshape(-1, n * d), axis=0, return_inverse=True)
     start = space.start if space.initial is None else np.asarray(space.initial)
     initial = start_distribution(start, S)
@@ -82,63 +82,35 @@ def ascent_here(
     sweeps: int = 20,
 ) -> tuple[OracleResult, Float[Leaf, ""]]:
     """`ascent`, and U at the start; `factors` are those of `layout.phi`, arrays of the host all."""
-    H, S = warm.policy.shape
-    N = len(layout.state)
-    policy = np.asarray(warm.policy)[:, layout.state].ravel()
-    target = np.asarray(warm.target)[layout.state]
-    V, V_hat = np.zeros((2, (H + 1) * (N + TILE - N % TILE)))
-    words = (np.uint64(key[0]), np.uint64(key[1]))
-    step, *numbers, used, U = search(
-        words,
-        _tables(S, layout, factors),
-        float(beta),
-        float(beta_search),
+    start = leaf(np.asarray(warm.policy)), leaf(np.asarray(warm.target)), leaf(np.asarray(warm.step))
+    question = Question(leaf(key), leaf(np.array([beta, beta_search])), *start, Needed.of(factors))
+    return reply_here(question, layout, chains=chains, sweeps=sweeps).result()
+
+
+def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) -> Reply:
+    """The same in few arrays."""
+    policy, target = np.array(question.policy), np.array(question.target)  # which become the answer
+    values = np.zeros((2, policy.shape[0] + 1, policy.shape[1]))
+    _, m, n = question.factors.F_tilde.shape
+    step, used, numbers = search(
+        (np.uint64(question.words[0]), np.uint64(question.words[1])),
+        layout,
+        Needed(*(leaf(np.asarray(x)) for x in question.factors)),
+        m == n < layout.phi.shape[2],  # by objective._factor nothing is below the diagonal
+        float(question.radii[0]),
+        float(question.radii[1]),
         chains,
         sweeps,
         policy,
-        int(warm.step),
+        int(question.step),
         target,
-        V,
-        V_hat,
+        values,
     )
-    point = Point(
-        _spread(np.array(warm.policy), layout, policy.reshape(H, N)),
-        leaf(np.array(step, np.int32)),
-        _spread(np.array(warm.target), layout, target),
-    )
-    values = [_spread(np.zeros((H + 1, S)), layout, x.reshape(H + 1, -1)[:, :N]) for x in (V, V_hat)]
-    value, raw, upper, radius, searched = (leaf(np.array(x)) for x in numbers)
-    used = leaf(np.array(used, np.int32))
-    result = OracleResult(point, values[0], values[1], value, raw, upper, radius, searched, used, "ascent")
-    return result, leaf(np.array(U))
-
-
-def _spread(
-    whole: Shaped[np.ndarray, "*H S"], layout: Layout, part: Shaped[np.ndarray, "*H N"]
-) -> Shaped[Leaf, "*H S"]:
-    """`part` in the places of the states that can be reached."""
-    whole[..., layout.state] = part
-    return leaf(whole)
-
-
-def _tables(S: int, layout: Layout, factors: Factors) -> Tables:
-    """Per kind and per pair."""
-    p, F, F_hat, box, _, slope, _ = map(np.asarray, factors)
-    pairs = [_tiled(x[layout.kind]).ravel() for x in (p, F, F_hat, box)]
-    kinds = [x.ravel() for x in (p, slope, *map(_padded, (F, F_hat, F.swapaxes(1, 2), F_hat.swapaxes(1, 2))))]
-    A, m, n = layout.kind.shape[1], *F.shape[1:]
-    known = layout.succ.ravel(), layout.kind, layout.initial
-    return Tables(layout.reach, layout.state, S, A, m, n, *known, *pairs, *kinds)
+    counts = leaf(np.array([step, used], np.int32))
+    return Reply(leaf(policy), leaf(target), counts, leaf(values), leaf(np.array(numbers)))
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:
     """Tiles of states side by side."""
     tiles = x.reshape(-1, TILE, *x.shape[1:])
     return np.ascontiguousarray(np.moveaxis(tiles, (2, 0, 1), (0, 1, -1)))
-
-
-def _padded(x: Float[np.ndarray, "G m n"]) -> Float[np.ndarray, "G m padded"]:
-    """Rows that end in zeros."""
-    rows = np.zeros((*x.shape[:2], x.shape[2] + -x.shape[2] % ROWS))
-    rows[..., : x.shape[2]] = x
-    return rows
