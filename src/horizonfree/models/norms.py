@@ -9,14 +9,17 @@ import numpy as np
 from horizonfree._arrays import Array, library
 from horizonfree._shapes import Float
 
-UNROLLED = 16  # successors up to which XLA is faster with a sum written out than with small matrices
+UNROLLED = 16  # terms up to which XLA is faster with a sum written out
 
 
 def length(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Euclidean norm along one axis."""
-    if library(x) is np and axis == -1:
+    xp = library(x)
+    if xp is np and axis == -1:
         return np.sqrt(np.einsum("...i,...i->...", x, x))
-    return library(x).sqrt((x * x).sum(axis))
+    if axis == 0 and 0 < len(x) <= UNROLLED:
+        return xp.sqrt(sum(y * y for y in x))
+    return xp.sqrt((x * x).sum(axis))
 
 
 def mean(p: Float[Array, "S A n"], x: Float[Array, "S A n *m"]) -> Float[Array, "S A *m"]:

@@ -122,7 +122,7 @@ def designer(space: Space, valid: ValidSet) -> Design:
         np.ascontiguousarray(space.succ).view(np.uint32),
         np.ascontiguousarray(valid.row_of).view(np.uint32),
     )
-    reachable, z, p_center = (np.ascontiguousarray(x) for x in (space.reachable, at.z, at.p_center))
+    reachable, z, p_center = (np.ascontiguousarray(x) for x in (space.reachable, at.z.T, at.p_center))
     p, promise = np.empty(len(z)), np.empty(len(z))
 
     def design(

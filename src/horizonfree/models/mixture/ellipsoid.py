@@ -24,6 +24,7 @@ from horizonfree.guarantees.psi import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit
 from horizonfree.models.mixture.rows import coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.models.norms import length
 
 ROUNDS = 6  # of tightening; the last ones change little
 NEWTON = 6  # steps for the inverse of psi below 0
@@ -68,7 +69,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     z = coordinates(valid).z
     if valid.num_free == 0:
         zero = jnp.zeros_like(fit.p)
-        return Ellipsoid(fit.theta, fit.p, z, zero, zero, slack)
+        return Ellipsoid(fit.theta, fit.p, z.T, zero, zero, slack)
     free = valid.free
     p = jnp.where(free, fit.p, 1.0)
     N = jnp.where(free, counts, 0)
@@ -88,7 +89,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
 
     # one bound for all rows seen: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
     F = gram(z, N / p**2) + SHARE * box
-    g = jnp.where(is_seen, jnp.linalg.norm(whiten(F, z), axis=1) / p, 0.0).max()
+    g = jnp.where(is_seen, length(whiten(F, z), 0) / p, 0.0).max()
     rho = psi_inverse(g**2 * (W + SHARE))
     above = jnp.where(is_seen, jnp.minimum(above, rho), above)
     below = jnp.where(is_seen, jnp.minimum(below, rho), below)
@@ -98,14 +99,14 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
         F = gram(z, N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2)  # (2)
         F = (1 - SHARE) * F + SHARE * box
         white = whiten(F, z)
-        norm = jnp.linalg.norm(white, axis=1) / p
-        return jnp.minimum(below, norm), jnp.minimum(above, norm), white
+        size = length(white, 0) / p
+        return jnp.minimum(below, size), jnp.minimum(above, size), white
 
     below, above, white = jax.lax.fori_loop(0, ROUNDS, tighten, (below, above, z))
     return Ellipsoid(
         fit.theta,
         fit.p,
-        white,
+        white.T,
         jnp.where(free, below, 0.0),
         jnp.where(free, above, 0.0),
         slack,
