@@ -8,7 +8,7 @@ from horizonfree._x64 import to_device
 from horizonfree.explorers import on_host
 from horizonfree.explorers.on_host import chooser
 from horizonfree.explorers.registry import make_explorer
-from horizonfree.models.mixture.design import design
+from horizonfree.models.mixture.design import design, known_of
 from horizonfree.models.mixture.design_loop import designer
 from horizonfree.runs import engines
 
@@ -61,7 +61,9 @@ def test_the_loops_find_the_design(seed):
     for model in (known, one):
         valid = model.valid
         counts, theta = rng.integers(0, 10**seed, len(valid.rows), np.int32), np.asarray(valid.center)
-        policy, promise = designer(model.space, valid)(counts, theta)
+        policy, promise = designer(model.space, valid)(
+            np.asarray(known_of(*to_device((valid, counts)))), theta
+        )
         wanted = design(*to_device((model.space, valid, counts, theta)))
         np.testing.assert_array_equal(policy, wanted[0])
         np.testing.assert_allclose(promise, wanted[1], rtol=1e-12)

@@ -21,7 +21,10 @@ from horizonfree.explorers.information import State as Design
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, episode_keys, is_due
 from horizonfree.models.interface import Model
+from horizonfree.models.mixture.design import known_of
+from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import Factors, factors
 from horizonfree.regression.oracle.result import OracleResult
@@ -66,14 +69,20 @@ def chooser(explorer: Explorer, model: Model) -> Choose | None:
 def _designs(model: MixtureModel) -> Choose:
     from horizonfree.models.mixture.design_loop import designer
 
-    design = designer(model.space, model.valid)
+    design, valid = designer(model.space, model.valid), to_device(model.valid)
 
     def choose(key: Array, progress: Progress) -> Progress:
-        evidence = to_numpy(progress.evidence)
-        policy, promise = to_device(design(evidence.row_counts, evidence.theta))
+        known, theta = _asked(valid, progress.evidence)
+        policy, promise = to_device(design(np.asarray(known), np.asarray(theta)))
         return Progress(progress.episode, Design(policy, promise), progress.evidence)
 
     return choose
+
+
+@program
+def _asked(valid: ValidSet, evidence: Evidence) -> tuple[Float[Array, " R"], Float[Array, " d"]]:
+    """What the design is made for. The evidence itself is not seen from the host: blocks could not write over it."""
+    return known_of(valid, evidence.row_counts), evidence.theta
 
 
 def _ascents(explorer: HFUCRLRFE, model: MixtureModel) -> Choose:

@@ -18,7 +18,7 @@ from horizonfree.explorers.on_host import chooser, in_turn
 from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
-from horizonfree.models.interface import Model
+from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
@@ -29,8 +29,25 @@ BLOCK = 256  # the most episodes of one compiled call
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
 
 _choose = program(choose)
-_block = program(simulate_block)
 _absorb = program(absorb)
+
+
+_World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+
+
+@partial(program, takes=True)
+def _block(
+    world: _World, evidence: Evidence, count: Int[Array, ""], size: int, chooses: bool
+) -> tuple[Progress, Records]:
+    """`simulate_block`, which may write over the evidence."""
+    explorer, model, sampler, truth, key, episode, state = world
+    progress = Progress(episode, state, evidence)
+    return simulate_block(explorer, model, sampler, truth, key, progress, count, size, chooses=chooses)
+
+
+def with_own_evidence(progress: Progress) -> Progress:
+    """The evidence copied: what a block may write over, while whoever asked for it still has his."""
+    return Progress(progress.episode, progress.state, jax.device_put(progress.evidence, may_alias=False))
 
 
 @program
@@ -55,19 +72,9 @@ def play(
     *,
     chooses: bool,
 ) -> tuple[Progress, Records]:
-    """At most BLOCK episodes as one compiled call (explorers/loop.py)."""
-    done: tuple[Progress, Records] = _block(
-        explorer,
-        model,
-        sampler,
-        truth,
-        key,
-        progress,
-        leaf(np.array(count, np.int32)),
-        BLOCK,
-        chooses=chooses,
-    )
-    return done
+    """At most BLOCK episodes as one compiled call (explorers/loop.py), after which the evidence given is gone."""
+    world = explorer, model, sampler, truth, key, progress.episode, progress.state
+    return _block(world, progress.evidence, leaf(np.array(count, np.int32)), BLOCK, chooses)
 
 
 def simulated(run: Run, explorer: Explorer) -> Engine:
@@ -81,6 +88,7 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
         return play(explorer, model, sampler, truth, key, state, count, chooses=chooses)
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
+        state = with_own_evidence(state)
         if choose_here is None:
             return *block(state, count, chooses=True), None
         return *in_turn(choose_here, block, key, state, count), None

@@ -25,7 +25,9 @@ from horizonfree.models.mixture.valid import ValidSet
 HALF = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
 STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
 GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
-BARRIERS = 4  # geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row
+BARRIERS = (
+    4  # geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row
+)
 MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
 SOLVED = 1e-6  # a share by which a solution of a linear system may miss
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
