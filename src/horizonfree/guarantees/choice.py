@@ -29,18 +29,18 @@ from jaxtyping import Array, Bool, Float
 
 from horizonfree.guarantees.trajectories import Divergence, Steps, further_hit, further_sum, gap, largest_sums
 from horizonfree.mdp.space import Space
-from horizonfree.planning.backward import totals_jax
+from horizonfree.planning.backward import FEW, expect_jax, largest_jax, settled, totals_jax
 
-Spread = Callable[[Float[Array, "S m"]], Float[Array, "S A m"]]
+Spread = Callable[[Float[Array, " S"]], Float[Array, "S A"]]
 
 
 class Doubt(eqx.Module):
-    """Of what follows each (s,a): the divergence, the probability to leave the comparison, D, and the loss G."""
+    """From a state or (s,a) on: the divergence, the probability to leave the comparison, D, and the loss G."""
 
-    kappa: Float[Array, " S"]
-    hit: Float[Array, " S"]
-    D: Float[Array, " S"]
-    G: Float[Array, " S"]
+    kappa: Float[Array, "S *A"]
+    hit: Float[Array, "S *A"]
+    D: Float[Array, "S *A"]
+    G: Float[Array, "S *A"]
 
 
 def largest_loss(
@@ -54,15 +54,15 @@ def largest_loss(
     """G_1 at the start; traceable. `spread(V)` bounds |P_theta V - P_hat V| for every parameter that the data allow."""
 
     def back(after: Doubt, _: None) -> tuple[Doubt, None]:
-        V = jnp.stack([after.kappa, after.hit, after.D, after.G], axis=-1)
-        mean, beyond = step.kernel.means(V), spread(V[:, 2:])
-        kappa = further_sum(step, step.cost, worst.stop, mean[..., 0])
-        hit = jnp.minimum(further_hit(step, worst.stop, mean[..., 1]), 1.0)
-        found = kappa, hit, jnp.minimum(h2 + mean[..., 2] + beyond[..., 0] / 2, 1.0)
-        agree = jnp.minimum(mean[..., 3] + beyond[..., 1], 1.0).max(-1)
-        most = kappa.max(-1), hit.max(-1), found[2].max(-1)
-        G = jnp.minimum(_anyway(most), jnp.maximum(_apart(found, choices), agree))
-        return Doubt(*most, G), None
+        mean = Doubt(*(expect_jax(step.kernel, x) for x in (after.kappa, after.hit, after.D, after.G)))
+        kappa = further_sum(step, step.cost, worst.stop, mean.kappa)
+        hit = jnp.minimum(further_hit(step, worst.stop, mean.hit), 1.0)
+        D = jnp.minimum(h2 + mean.D + spread(after.D) / 2, 1.0)
+        agree = jnp.minimum(mean.G + spread(after.G), 1.0)
+        now = settled(Doubt(kappa, hit, D, agree))
+        most = Doubt(*(largest_jax(x) for x in (now.kappa, now.hit, now.D, now.G)))
+        G = jnp.minimum(_anyway(most), jnp.maximum(_apart(now, choices), most.G))
+        return Doubt(most.kappa, most.hit, most.D, G), None
 
     o = jnp.zeros(space.num_states)
     first = jax.lax.scan(back, Doubt(o, o, o, o), length=space.horizon - 1)[0]
@@ -76,18 +76,20 @@ def least_loss(
     if space.horizon < 2:
         return jnp.zeros(())
     kappa = largest_sums(space, step, step.cost, worst.stop)
-    found = kappa, jnp.zeros_like(kappa), totals_jax(step.kernel, h2, space.horizon - 1, cap=1.0)
-    return space.at_start(jnp.minimum(_anyway(tuple(x.max(-1) for x in found)), _apart(found, choices)))
+    D, o = totals_jax(step.kernel, h2, space.horizon - 1, cap=1.0), jnp.zeros_like(kappa)
+    most = Doubt(*(largest_jax(x) for x in (kappa, o, D, o)))
+    return space.at_start(jnp.minimum(_anyway(most), _apart(Doubt(kappa, o, D, o), choices)))
 
 
-def _anyway(most: tuple[Array, ...]) -> Float[Array, " S"]:
+def _anyway(most: Doubt) -> Float[Array, " S"]:
     """eps of all policies, from the largest distances of any."""
-    return _eps(*((x, x) for x in most))
+    return _eps(*((x, x) for x in (most.kappa, most.hit, most.D)))
 
 
-def _apart(found: tuple[Array, ...], choices: Bool[Array, "S A"]) -> Float[Array, " S"]:
+def _apart(now: Doubt, choices: Bool[Array, "S A"]) -> Float[Array, " S"]:
     """The largest eps over two actions that do not do the same; 0 where all do."""
-    return jnp.where(choices.sum(-1) > 1, _eps(*(_two_largest(x, choices) for x in found)), 0.0)
+    two = (_two_largest(x, choices) for x in (now.kappa, now.hit, now.D))
+    return jnp.where(choices.sum(-1) > 1, _eps(*two), 0.0)
 
 
 def _eps(kappa: tuple[Array, Array], hit: tuple[Array, Array], D: tuple[Array, Array]) -> Float[Array, " S"]:
@@ -105,7 +107,10 @@ def _eps(kappa: tuple[Array, Array], hit: tuple[Array, Array], D: tuple[Array, A
 def _two_largest(x: Float[Array, "S A"], choices: Bool[Array, "S A"]) -> tuple[Array, Array]:
     """The two largest over actions that do not do the same; 0 where there is no second one."""
     among = jnp.where(choices, x, 0.0)
-    first = among.max(-1)
-    is_first = among == first[:, None]
-    second = jnp.where(is_first, 0.0, among).max(-1)
-    return first, jnp.where(is_first.sum(-1) > 1, first, second)
+    if x.shape[1] > FEW:
+        return among.max(-1), jnp.sort(among)[:, -2]
+    first = second = jnp.zeros(len(x))
+    for a in range(x.shape[1]):
+        y = among[:, a]
+        first, second = jnp.maximum(first, y), jnp.maximum(second, jnp.minimum(first, y))
+    return first, second

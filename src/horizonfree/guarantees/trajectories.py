@@ -116,14 +116,15 @@ def divergence(space: Space, step: Steps) -> Divergence:
         eps = gap(2 * hit, kappa, kappa)
         return Divergence(kappa, hit, stop, jnp.where(jnp.isnan(eps), jnp.inf, eps))
 
-    def better(carry: tuple[Divergence, Array], stop: Array) -> tuple[tuple[Divergence, Array], None]:
-        best, tried = carry
-        new = jax.lax.cond((stop == tried).all(), lambda: best, lambda: stopped(stop))
-        return (_where(new.eps < best.eps, new, best), stop), None
+    def better(best: Divergence, i: Array) -> tuple[Divergence, None]:
+        stop, is_first = sets[i], i == 0
+        is_known = ~is_first & (stop == sets[i - 1]).all()
+        new = jax.lax.cond(is_known, lambda: best, lambda: stopped(stop))
+        return _where(is_first | (new.eps < best.eps), new, best), None
 
     sets = bad_sets(step)
     if is_large:
-        return jax.lax.scan(better, (stopped(sets[0]), sets[0]), sets[1:])[0][0]
+        return jax.lax.scan(better, no_divergence(space), jnp.arange(len(sets)))[0]
     found = jax.vmap(stopped)(sets)
     best = smallest(found.eps)
     least: Divergence = jax.tree.map(lambda x: x[best], found)

@@ -110,16 +110,6 @@ class Kernel:
         expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
         return expected
 
-    def means(self, V: Float[Leaf, "S m"]) -> Float[Array, "S A m"]:
-        """[P V_i](s,a) of several V that stand side by side: their successors are looked up once; NumPy's or traced."""
-        xp = library(self.prob, V)
-        means: Array
-        if self.is_dense:
-            means = xp.einsum("san,nm->sam", self.prob, V)
-        else:
-            means = xp.einsum("san,sanm->sam", self.prob, V[self.succ])
-        return means
-
     def dense(self) -> Float[np.ndarray, "S A S"]:
         """The full table, for small problems and for tests."""
         S, A, _ = self.succ.shape

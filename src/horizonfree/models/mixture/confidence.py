@@ -27,6 +27,7 @@ from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
 
+WRITTEN_OUT = 64  # products up to which sums over successors and directions are written out for XLA
 EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
@@ -211,14 +212,15 @@ def losses_in(
 def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
     """What a plan in the estimate can lose for every theta of the ellipsoid; traceable."""
     z = tilts(space, valid, ball)
+    n, q = z.shape[2:]
 
-    def spread(V: Float[Array, "S m"]) -> Float[Array, "S A m"]:
-        slopes = (
-            jnp.einsum("sanq,nm->qsam", z, V)
-            if space.is_dense
-            else jnp.einsum("sanq,sanm->qsam", z, V[space.succ])
-        )
-        return length(slopes, 0)
+    def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
+        if space.is_dense:
+            return length(jnp.einsum("sanq,n->saq", z, V))
+        if not 0 < n * q <= WRITTEN_OUT:
+            return length((z * V[space.succ][..., None]).sum(2))
+        at_slot = [V[space.succ[..., j]] for j in range(n)]
+        return jnp.sqrt(sum(sum(z[:, :, j, i] * at_slot[j] for j in range(n)) ** 2 for i in range(q)))
 
     h2 = hellinger(space, valid, ball)
     return largest_loss(space, compared.step, compared.divergence, h2, spread, valid.choices)
