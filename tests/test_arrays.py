@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from horizonfree._arrays import Leaf, add, backward, each, library, mapped, node, put, repeat, static
+from horizonfree._arrays import (
+    Leaf,
+    add,
+    backward,
+    each,
+    in_tiles,
+    library,
+    mapped,
+    node,
+    put,
+    repeat,
+    static,
+)
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import norms
 
@@ -54,6 +66,19 @@ def test_steps_go_back_from_the_last_to_the_first():
     np.testing.assert_array_equal(order, y)
     np.testing.assert_array_equal(carried[-1], 0)
     assert backward(lambda c, at: (c, None), x[0], (x,))[1] is None
+
+
+@pytest.mark.parametrize("most", [3, 4, 9, 10])
+def test_tiles_are_put_together_also_where_the_last_is_not_full(most):
+    x, V = RNG.random((10, 2)), RNG.random(10)
+
+    def some(rows):
+        x, i = rows
+        assert len(x) <= most or isinstance(x, np.ndarray)
+        return {"sum": x.sum(1), "both": x * library(x).asarray(V)[i][:, None]}
+
+    found = both(lambda x, i: in_tiles(some, (x, i), most), x, np.arange(10))
+    np.testing.assert_allclose(found["both"], x * V[:, None])
 
 
 def test_places_are_set_and_added_to_and_the_given_array_stays():

@@ -45,6 +45,22 @@ def test_a_second_process_does_not_trace_and_has_the_same_bits(kept):
     assert said_again == said == ["cholesky", 2]
 
 
+@pytest.mark.parametrize("is_shell", [True, False])
+def test_a_programme_may_write_over_what_it_takes_and_nothing_else(tmp_path, monkeypatch, is_shell):
+    monkeypatch.setattr(_programs, "_folder", lambda: tmp_path if is_shell else None)
+    with jax.enable_x64(True):
+        for _ in range(2):  # compiled, then found again
+            add = _programs.program(shifted, takes=True)
+            kept, taken = jnp.asarray(X), jnp.asarray(X)
+            np.testing.assert_array_equal(add(kept, taken, 2), X + 2 * X)
+            assert taken.is_deleted()
+            np.testing.assert_array_equal(kept, X)
+
+
+def shifted(x: jax.Array, y: jax.Array, times: int) -> jax.Array:
+    return y + times * x
+
+
 def test_another_number_shape_type_or_setting_is_another_programme(kept, monkeypatch):
     called()
     called(power=3)

@@ -117,6 +117,28 @@ def backward(step: Callable[[_C, Any], tuple[_C, Any]], end: _C, inputs: tuple[A
     return carried, None if outputs[0] is None else np.stack(outputs)
 
 
+def in_tiles(function: Callable[[Any], Any], rows: tuple[Array, ...], most: int) -> Any:
+    """function(rows): arrays and a tree of arrays with an entry for each state, computed `most` states at a time.
+
+    So what JAX keeps in between does not leave the cache. NumPy's are computed at once. The last tile may repeat some
+    states of the one before.
+    """
+    S = len(rows[0])
+    if library(*rows) is np or S <= most:
+        return function(rows)
+    lax, tree = _lax(), sys.modules["jax"].tree
+
+    def tile(i: Array, found: Any) -> Any:
+        first = library(i).minimum(i * most, S - most)
+        part = function(tuple(lax.dynamic_slice_in_dim(x, first, most) for x in rows))
+        return tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, first, 0), found, part)
+
+    like = sys.modules["jax"].eval_shape(lambda: function(tuple(x[:most] for x in rows)))
+    xp = library(*rows)
+    empty = tree.map(lambda x: xp.zeros((S, *x.shape[1:]), x.dtype), like)
+    return lax.fori_loop(0, -(-S // most), tile, empty)
+
+
 def repeat(times: int, change: Callable[[_C], _C], x: _C, like: Any) -> _C:
     """x, changed so often; `like` is an array of the same library."""
     if library(like) is not np:

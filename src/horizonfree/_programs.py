@@ -15,6 +15,7 @@ import os
 import pickle
 import platform
 import tempfile
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -38,9 +39,12 @@ SEAL = 32  # bytes
 NEVER = 1e9  # seconds
 
 
-def program(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static."""
-    compiled: Callable[_P, _R] = eqx.filter_jit(function)
+def program(function: Callable[_P, _R], *, takes: bool = False) -> Callable[_P, _R]:
+    """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static.
+
+    takes: it may write over the arrays of all arguments but the first, which nobody can use afterwards.
+    """
+    compiled: Callable[_P, _R] = eqx.filter_jit(function, donate="all-except-first" if takes else "none")
     known: dict[Hashable, _Program] = {}
 
     @wraps(function)
@@ -52,21 +56,33 @@ def program(function: Callable[_P, _R]) -> Callable[_P, _R]:
         rest = tuple(ARRAY if eqx.is_array(x) else x for x in leaves)
         shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
         if (tree, rest, shapes) not in known:
-            known[tree, rest, shapes] = _found(function, jax.tree.unflatten(tree, rest), arrays, shapes)
+            kept = sum(eqx.is_array(x) for x in jax.tree.leaves(args[:1])) if takes else len(arrays)
+            asked = _Asked(jax.tree.unflatten(tree, rest), arrays, shapes, kept)
+            known[tree, rest, shapes] = _found(function, asked)
         result: _R = known[tree, rest, shapes](arrays)
         return result
 
     return call
 
 
-class _Program(NamedTuple):
-    """An executable on lists of arrays, and the tree that its results fill."""
+class _Asked(NamedTuple):
+    """Arguments with their arrays apart, of which the first ones are `kept`; the function may write over the others."""
 
-    run: Callable[[list[Any]], list[Any]]
+    arguments: Any
+    arrays: list[Any]
+    shapes: tuple[Any, ...]
+    kept: int
+
+
+class _Program(NamedTuple):
+    """An executable on two lists of arrays, the first of which are kept, and the tree that its results fill."""
+
+    run: Callable[[list[Any], list[Any]], list[Any]]
     result: Any
+    kept: int
 
     def __call__(self, arrays: list[Any]) -> Any:
-        return _filled(self.result, self.run(arrays))
+        return _filled(self.result, self.run(arrays[: self.kept], arrays[self.kept :]))
 
 
 def _filled(tree: Any, arrays: Sequence[Any]) -> Any:
@@ -76,22 +92,24 @@ def _filled(tree: Any, arrays: Sequence[Any]) -> Any:
     return jax.tree.unflatten(shape, [next(left) if x == ARRAY else x for x in leaves])
 
 
-def _found(function: Callable[..., Any], asked: Any, arrays: list[Any], shapes: tuple[Any, ...]) -> _Program:
+def _found(function: Callable[..., Any], asked: _Asked) -> _Program:
     """From its file, or compiled and kept."""
     folder = _folder()
     try:
         name = f"{function.__module__}.{function.__qualname__}"
-        what = pickle.dumps((_surroundings(), name, asked, [str(x) for x in shapes]))
+        what = pickle.dumps(
+            (_surroundings(), name, asked.arguments, [str(x) for x in asked.shapes], asked.kept)
+        )
     except (pickle.PicklingError, AttributeError, TypeError):  # no file for what cannot be told
         folder, what = None, b""
     path = None if folder is None else folder / hashlib.sha256(what).hexdigest()
-    loaded = None if path is None else _loaded(path)
+    loaded = None if path is None else _loaded(path, asked.kept)
     if loaded is not None:
         return loaded
     result: list[Any] = []
 
-    def flat(arrays: list[Any]) -> list[Any]:
-        args, kwargs = _filled(asked, arrays)
+    def flat(kept: list[Any], taken: list[Any]) -> list[Any]:
+        args, kwargs = _filled(asked.arguments, [*kept, *taken])
         leaves, tree = jax.tree.flatten(function(*args, **kwargs))
         result.append(jax.tree.unflatten(tree, [ARRAY if eqx.is_array(x) else x for x in leaves]))
         return [x for x in leaves if eqx.is_array(x)]
@@ -99,11 +117,13 @@ def _found(function: Callable[..., Any], asked: Any, arrays: list[Any], shapes: 
     flat.__name__ = (
         f"{function.__name__}_{os.urandom(8).hex()}"  # what JAX's own files hold cannot be kept again
     )
-    with _kept_by_us():
-        executable = jax.jit(flat).lower(arrays).compile()
+    kept, taken = asked.arrays[: asked.kept], asked.arrays[asked.kept :]
+    with _kept_by_us(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+        executable = jax.jit(flat, donate_argnums=1).lower(kept, taken).compile()
     if path is not None:
         _keep(path, executable, result[0])
-    return _Program(executable, result[0])
+    return _Program(executable, result[0], asked.kept)
 
 
 @contextmanager
@@ -118,7 +138,7 @@ def _kept_by_us() -> Iterator[None]:
         settings.update("jax_persistent_cache_min_compile_time_secs", before)
 
 
-def _loaded(path: Path) -> _Program | None:
+def _loaded(path: Path, kept: int) -> _Program | None:
     """What was kept; None where nothing was, or where it is damaged."""
     try:
         content = path.read_bytes()
@@ -127,7 +147,7 @@ def _loaded(path: Path) -> _Program | None:
         result, executable = pickle.loads(content[SEAL:])
         linear_algebra: Any = lapack
         linear_algebra.prepare_lapack_call("potrf_ffi", np.float64)  # which lowering does else
-        return _Program(serialize_executable.deserialize_and_load(*executable), result)
+        return _Program(serialize_executable.deserialize_and_load(*executable), result, kept)
     except Exception:  # whatever is wrong with a file: it is compiled again
         return None
 

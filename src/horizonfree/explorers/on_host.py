@@ -8,6 +8,7 @@ The numbers are those of `choose` but for rounding, on which nothing turns that 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +27,7 @@ from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, episode_keys, is_due, simulate_block
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.interface import Model
+from horizonfree.models.mixture.design import known_of
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import factors
@@ -70,11 +72,12 @@ def in_turn(host: Host, world: World, progress: Progress, count: int, size: int)
     size: the most episodes of a block.
     """
     form, fixed = apart((host.ask, host.put, host.known, world))
-    mould, so_far = apart(progress)
+    mould, given = apart(progress)
+    so_far = jax.device_put(given, may_alias=False)  # turns write over their own: whoever asked still has his
 
     def turn(so_far: list[Array], kept: Any, choice: Any, count: int, *, is_chosen: bool) -> _Turn:
         how = leaf(np.array([count, is_chosen], np.int32))
-        return _turn(form, fixed, mould, so_far, kept, choice, how, size)
+        return _turn((form, fixed, mould, kept, choice, how, size), so_far)
 
     nothing = host.nothing(progress)
     now, first, due = None, int(progress.episode), int(_is_due(progress))
@@ -101,18 +104,13 @@ def _is_due(progress: Progress) -> bool:
     return due is None or bool(due)
 
 
-@program
-def _turn(
-    form: Mould,
-    fixed: list[Array],
-    mould: Mould,
-    so_far: list[Array],
-    kept: Any,
-    choice: Any,
-    how: Int[Array, "2"],
-    size: int,
-) -> _Turn:
+_Given = tuple[Mould, list[Array], Mould, Any, Any, Int[Array, "2"], int]
+
+
+@partial(program, takes=True)
+def _turn(given: _Given, so_far: list[Array]) -> _Turn:
     """Put the choice, if there is one, play until the next is due, or as many as `how` says, and ask for it."""
+    form, fixed, mould, kept, choice, how, size = given
     ask, put, known, (explorer, model, sampler, truth, key) = form.filled(fixed)
     before = mould.filled(so_far)
     state = jax.lax.cond(
@@ -189,7 +187,8 @@ def _designs(model: MixtureModel) -> Host:
 def _ask_design(
     explorer: Information, model: MixtureModel, known: None, key: Array, progress: Progress
 ) -> tuple[None, tuple[Array, Array]]:
-    return None, (progress.evidence.row_counts, progress.evidence.theta)
+    """What the design is made for. The evidence itself is not seen from the host: turns could not write over it."""
+    return None, (known_of(model.valid, progress.evidence.row_counts), progress.evidence.theta)
 
 
 def _put_design(

@@ -18,7 +18,9 @@ from jaxtyping import Array, Bool, Float, Int
 from horizonfree._x64 import Leaf
 from horizonfree.guarantees.gap import gap as gap
 from horizonfree.mdp.space import Kernel, Space
+from horizonfree.planning.backward import totals_jax
 
+LARGE = 2**14  # successors of all pairs: with more, what need not be computed is left out
 STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
 
 
@@ -52,34 +54,44 @@ def largest_sum(
     space: Space, step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"]
 ) -> Float[Array, ""]:
     """max over pi of E sum_{h<H} cost before the bad set, without what was left out, from above; traceable."""
+    return space.at_start(largest_sums(space, step, cost, stop).max(-1))
 
-    def back(after: Array, _: None) -> tuple[Array, None]:
-        return further_sum(step, cost, stop, after).max(-1), None
 
-    total = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
-    return space.at_start(total)
+def largest_sums(
+    space: Space, step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"]
+) -> Float[Array, "S A"]:
+    """The same from each (s,a) on; traceable."""
+    on = jnp.where(stop, 0.0, 1 / (1 - step.leak))
+    return _most(space, step.kernel, on, jnp.where(stop, 0.0, cost))
 
 
 def largest_hit(space: Space, step: Steps, stop: Bool[Array, "S A"]) -> Float[Array, ""]:
     """max over pi of the estimate's probability of the bad set or of what was left out, from above; traceable."""
+    hit = _most(space, step.kernel, jnp.where(stop, 0.0, 1.0), jnp.where(stop, 1.0, step.leak))
+    return space.at_start(jnp.minimum(hit.max(-1), 1.0))
 
-    def back(after: Array, _: None) -> tuple[Array, None]:
-        return further_hit(step, stop, after).max(-1), None
 
-    hit = jax.lax.scan(back, jnp.zeros(space.num_states), length=space.horizon - 1)[0]
-    return space.at_start(jnp.minimum(hit, 1.0))
+def _most(
+    space: Space, kernel: Kernel, on: Float[Array, "S A"], paid: Float[Array, "S A"]
+) -> Float[Array, "S A"]:
+    """The most that is paid in H - 1 steps from (s,a) on, by policies that go on with weight `on`."""
+    if space.horizon < 2:
+        return jnp.zeros_like(paid)
+    return totals_jax(
+        Kernel(kernel.succ, kernel.prob * on[..., None], kernel.is_dense), paid, space.horizon - 1
+    )
 
 
 def further_sum(
-    step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"], after: Float[Array, " S"]
+    step: Steps, cost: Float[Array, "S A"], stop: Bool[Array, "S A"], mean: Float[Array, "S A"]
 ) -> Float[Array, "S A"]:
-    """The sum of costs from (s,a) on, from what comes after; traceable."""
-    return jnp.where(stop, 0.0, cost + step.kernel.expect(after) / (1 - step.leak))
+    """The sum of costs from (s,a) on, from the mean of what comes after; traceable."""
+    return jnp.where(stop, 0.0, cost + mean / (1 - step.leak))
 
 
-def further_hit(step: Steps, stop: Bool[Array, "S A"], after: Float[Array, " S"]) -> Float[Array, "S A"]:
-    """The probability to leave the comparison from (s,a) on, from what comes after; traceable."""
-    return jnp.where(stop, 1.0, step.leak + step.kernel.expect(after))
+def further_hit(step: Steps, stop: Bool[Array, "S A"], mean: Float[Array, "S A"]) -> Float[Array, "S A"]:
+    """The probability to leave the comparison from (s,a) on, from the mean of what comes after; traceable."""
+    return jnp.where(stop, 1.0, step.leak + mean)
 
 
 def bad_sets(step: Steps) -> Bool[Array, "4 S A"]:
@@ -88,18 +100,40 @@ def bad_sets(step: Steps) -> Bool[Array, "4 S A"]:
 
 
 def divergence(space: Space, step: Steps) -> Divergence:
-    """The uniform gap: kappa and hit over all policies, for the best of a few bad sets; traceable."""
+    """The uniform gap: kappa and hit over all policies, for the best of a few bad sets; traceable.
+
+    With many successors the same set is not tried twice, and where nothing can be hit nothing is computed of it.
+    """
+    is_large = space.succ.size > LARGE
 
     def stopped(stop: Array) -> Divergence:
         kappa = largest_sum(space, step, jnp.where(stop, 0.0, step.cost), stop)
-        hit = largest_hit(space, step, stop)
+        hit = jax.lax.cond(
+            (stop | (step.leak > 0)).any() if is_large else True,
+            lambda: largest_hit(space, step, stop),
+            lambda: jnp.zeros(()),
+        )
         eps = gap(2 * hit, kappa, kappa)
         return Divergence(kappa, hit, stop, jnp.where(jnp.isnan(eps), jnp.inf, eps))
 
-    found = jax.vmap(stopped)(bad_sets(step))
+    def better(best: Divergence, i: Array) -> tuple[Divergence, None]:
+        stop, is_first = sets[i], i == 0
+        is_known = ~is_first & (stop == sets[i - 1]).all()
+        new = jax.lax.cond(is_known, lambda: best, lambda: stopped(stop))
+        return _where(is_first | (new.eps < best.eps), new, best), None
+
+    sets = bad_sets(step)
+    if is_large:
+        return jax.lax.scan(better, no_divergence(space), jnp.arange(len(sets)))[0]
+    found = jax.vmap(stopped)(sets)
     best = smallest(found.eps)
     least: Divergence = jax.tree.map(lambda x: x[best], found)
     return least
+
+
+def _where(condition: Bool[Array, ""], x: Divergence, y: Divergence) -> Divergence:
+    chosen: Divergence = jax.tree.map(lambda x, y: jnp.where(condition, x, y), x, y)
+    return chosen
 
 
 def smallest(x: Float[Array, " n"]) -> Int[Array, ""]:

@@ -141,6 +141,8 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
 def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
     """Refuse entries below 0 and totals above 1."""
     _check_entries(table)
+    if table.max(axis=(1, 2)).sum() <= 1:  # no trajectory has more than the largest entries of all steps
+        return
     highest = max_total(space, table)
     most = _at_best_start(space, highest)
     if most > 1 + SLACK:
@@ -152,9 +154,8 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
 
 
 def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
-    low = np.argwhere(table < 0)
-    if low.size:
-        h, s, a = low[0]
+    if table.min() < 0:
+        h, s, a = np.argwhere(table < 0)[0]
         raise RewardError(
             f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; on this scale rewards must be >= 0: the scale "
             "'rescale' takes any rewards or costs, and answers in their units"

@@ -9,14 +9,17 @@ import numpy as np
 from horizonfree._arrays import Array, library
 from horizonfree._shapes import Float
 
-UNROLLED = 16  # successors up to which XLA is faster with a sum written out than with small matrices
+UNROLLED = 16  # terms up to which XLA is faster with a sum written out
 
 
 def length(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     """Euclidean norm along one axis."""
-    if library(x) is np and axis == -1:
+    xp = library(x)
+    if xp is np and axis == -1:
         return np.sqrt(np.einsum("...i,...i->...", x, x))
-    return library(x).sqrt((x * x).sum(axis))
+    if axis == 0 and 0 < len(x) <= UNROLLED:
+        return xp.sqrt(sum(y * y for y in x))
+    return xp.sqrt((x * x).sum(axis))
 
 
 def mean(p: Float[Array, "S A n"], x: Float[Array, "S A n *m"]) -> Float[Array, "S A *m"]:
@@ -45,4 +48,7 @@ def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     power = M / xp.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
         power = power @ power
-    return scale * xp.sqrt((power**2).sum(axis=(-2, -1))) ** (1 / 8)
+    size = (power**2).sum(axis=(-2, -1))
+    for _ in range(4):  # a power takes longer
+        size = xp.sqrt(size)
+    return scale * size

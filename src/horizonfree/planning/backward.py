@@ -7,8 +7,8 @@ small.
 """
 
 import math
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,9 @@ from horizonfree.planning.induction import Solution as Solution
 from horizonfree.planning.induction import greedy as greedy
 from horizonfree.planning.induction import nearly_best as nearly_best
 
+_T = TypeVar("_T")
 optimal_jax, evaluate_jax = best_policy, policy_values
+FEW = 16  # terms up to which sums and maxima are written out for XLA
 SMALL_WORK = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
 
 
@@ -40,6 +42,39 @@ def stationary_jax(
 
     first, policy = jax.lax.scan(step, jnp.zeros(kernel.num_states), length=horizon, reverse=True)
     return policy, first
+
+
+def totals_jax(
+    kernel: Kernel, reward: Float[Array, "S A"], steps: int, cap: float = math.inf
+) -> Float[Array, "S A"]:
+    """The most that so many steps can pay from (s,a) on, each Q at most `cap`; traceable.
+
+    XLA is three times faster where sums over successors and maxima over actions are written out, each by itself.
+    """
+
+    def step(Q: Array, _: None) -> tuple[Array, None]:
+        return jnp.minimum(reward + expect_jax(kernel, largest_jax(settled(Q))), cap), None
+
+    return jax.lax.scan(step, jnp.minimum(reward, cap), length=steps - 1)[0]
+
+
+def expect_jax(kernel: Kernel, V: Float[Array, " S"]) -> Float[Array, "S A"]:
+    """`Kernel.expect`, written out where successors are few; traceable."""
+    n = kernel.prob.shape[-1]
+    if kernel.is_dense or n > FEW:
+        return kernel.expect(V)
+    return reduce(jnp.add, (kernel.prob[..., j] * V[kernel.succ[..., j]] for j in range(n)))
+
+
+def settled(x: _T) -> _T:
+    """The same, computed before what is made of it, not along with it; traceable."""
+    there: _T = jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
+    return there
+
+
+def largest_jax(Q: Float[Array, "S A"]) -> Float[Array, " S"]:
+    """The maximum over actions, written out where they are few; traceable. Q should be `settled`."""
+    return reduce(jnp.maximum, (Q[:, a] for a in range(Q.shape[1]))) if Q.shape[1] <= FEW else Q.max(-1)
 
 
 def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:

@@ -18,7 +18,7 @@ from horizonfree.explorers.on_host import World, chooser, chosen, in_turn
 from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
-from horizonfree.models.interface import Model
+from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
 from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
@@ -29,8 +29,23 @@ BLOCK = 256  # the most episodes of one compiled call
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
 
 _choose = program(choose)
-_block = program(simulate_block)
 _absorb = program(absorb)
+
+
+_World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+
+
+@partial(program, takes=True)
+def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
+    """`simulate_block`, which may write over the evidence."""
+    explorer, model, sampler, truth, key, episode, state = world
+    progress = Progress(episode, state, evidence)
+    return simulate_block(explorer, model, sampler, truth, key, progress, count, size)
+
+
+def with_own_evidence(progress: Progress) -> Progress:
+    """The evidence copied: what a block may write over, while whoever asked for it still has his."""
+    return Progress(progress.episode, progress.state, jax.device_put(progress.evidence, may_alias=False))
 
 
 @program
@@ -53,18 +68,9 @@ def play(
     progress: Progress,
     count: int,
 ) -> tuple[Progress, Records]:
-    """At most BLOCK episodes as one compiled call (explorers/loop.py)."""
-    done: tuple[Progress, Records] = _block(
-        explorer,
-        model,
-        sampler,
-        truth,
-        key,
-        progress,
-        leaf(np.array(count, np.int32)),
-        BLOCK,
-    )
-    return done
+    """At most BLOCK episodes as one compiled call (explorers/loop.py), after which the evidence given is gone."""
+    world = explorer, model, sampler, truth, key, progress.episode, progress.state
+    return _block(world, progress.evidence, leaf(np.array(count, np.int32)), BLOCK)
 
 
 def simulated(run: Run, explorer: Explorer) -> Engine:
@@ -76,7 +82,7 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
         if host is None:
-            return *play(*world, state, count), None
+            return *play(*world, with_own_evidence(state), count), None
         return *in_turn(host, world, state, count, BLOCK), None
 
     return engine

@@ -16,17 +16,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf, leaf
-from horizonfree.guarantees.choice import largest_loss
-from horizonfree.guarantees.trajectories import Divergence, Steps, smallest
+from horizonfree.guarantees.choice import largest_loss, least_loss
+from horizonfree.guarantees.trajectories import LARGE, Divergence, Steps, smallest
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
-from horizonfree.models.mixture.rows import norm
 from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.models.norms import length
 
+WRITTEN_OUT = 64  # products up to which sums over successors and directions are written out for XLA
 EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
@@ -136,12 +137,9 @@ def confidence(
     def fit(counts: Array) -> Fit:
         return maximum_likelihood(valid, counts, evidence.theta)
 
-    def one(bet: tuple[Array, Fit, Array]) -> tuple[Array, Array, Ellipsoid, Compared]:
+    def one(bet: tuple[Array, Fit, Array]) -> tuple[Ellipsoid, Compared]:
         ball = ellipsoid(valid, *bet)
-        compared = compare(space, valid, ball)
-        eps = largest_loss_in(space, valid, ball, compared)
-        # gaps above 1 say nothing: then the bet that knows the rows best
-        return jnp.where(eps < 1, eps, 1 + (ball.width * valid.free).mean()), eps, ball, compared
+        return ball, compare(space, valid, ball)
 
     J = evidence.starts.shape[0]
     # bets that have not begun know nothing: one of them speaks for all, where none has
@@ -152,9 +150,12 @@ def confidence(
     # theta_hat may be gap above the minimum of L
     slacks = losses - jnp.log(delta * weights) - fits.loss + fits.gap
     bets = counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]
-    score, *all_bets = jax.lax.map(lambda x: where_begun(one, *x), (is_begun, bets))
-    best = smallest(jnp.where(is_begun, score, jnp.inf))
-    eps, ball, compared = jax.tree.map(lambda x: x[best], all_bets)
+    balls, comparisons = jax.lax.map(lambda x: where_begun(one, *x), (is_begun, bets))
+    losses = losses_in(space, valid, is_begun, balls, comparisons)
+    # gaps above 1 say nothing: then the bet that knows the rows best
+    widths = jax.lax.map(lambda ball: (ball.width * valid.free).mean(), balls)
+    best = smallest(jnp.where(is_begun, jnp.where(losses < 1, losses, 1 + widths), jnp.inf))
+    eps, ball, compared = jax.tree.map(lambda x: x[best], (losses, balls, comparisons))
     return MixtureConfidence(
         kernel=space.kernel(phi @ ball.theta),
         eps=eps,
@@ -180,14 +181,46 @@ def where_begun(one: Callable[[Any], Any], is_begun: Bool[Array, ""], bet: Any) 
     return jax.lax.cond(is_begun, one, lambda _: nothing, bet)
 
 
+def losses_in(
+    space: Space, valid: ValidSet, is_begun: Bool[Array, " J"], balls: Ellipsoid, comparisons: Compared
+) -> Float[Array, " J"]:
+    """`largest_loss_in` of each bet that has begun; infinite where another is surely smaller, of many successors."""
+
+    def is_hopeless(least: Array, ball: Ellipsoid, compared: Compared) -> Bool[Array, ""]:
+        h2 = hellinger(space, valid, ball)
+        return least_loss(space, compared.step, compared.divergence, h2, valid.choices) > least
+
+    def one(least: Array, j: Array) -> tuple[Array, Array]:
+        ball, compared = jax.tree.map(lambda x: x[j], (balls, comparisons))
+        is_asked = is_begun[j]
+        if space.succ.size > LARGE:
+            is_second = is_asked & (least < jnp.inf)
+            is_asked &= ~jax.lax.cond(
+                is_second, lambda: is_hopeless(least, ball, compared), lambda: jnp.asarray(False)
+            )
+        loss = jax.lax.cond(
+            is_asked, lambda: largest_loss_in(space, valid, ball, compared), lambda: jnp.asarray(jnp.inf)
+        )
+        return jnp.fmin(least, loss), loss
+
+    # the most promising first
+    order = jnp.argsort(jnp.where(is_begun, comparisons.divergence.eps, jnp.inf))
+    _, losses = jax.lax.scan(one, jnp.asarray(jnp.inf), order)
+    return jnp.zeros_like(losses).at[order].set(losses)
+
+
 def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
     """What a plan in the estimate can lose for every theta of the ellipsoid; traceable."""
     z = tilts(space, valid, ball)
+    n, q = z.shape[2:]
 
     def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
-        return norm(
-            jnp.einsum("sanq,n->saq", z, V) if space.is_dense else (z * V[space.succ][..., None]).sum(2)
-        )
+        if space.is_dense:
+            return length(jnp.einsum("sanq,n->saq", z, V))
+        if not 0 < n * q <= WRITTEN_OUT:
+            return length((z * V[space.succ][..., None]).sum(2))
+        at_slot = [V[space.succ[..., j]] for j in range(n)]
+        return jnp.sqrt(sum(sum(z[:, :, j, i] * at_slot[j] for j in range(n)) ** 2 for i in range(q)))
 
     h2 = hellinger(space, valid, ball)
     return largest_loss(space, compared.step, compared.divergence, h2, spread, valid.choices)

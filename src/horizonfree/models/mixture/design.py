@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import pseudo_counts
-from horizonfree.models.mixture.rows import at_slots, coordinates, whiten
+from horizonfree.models.mixture.rows import at_slots, coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.planning.backward import TIE, stationary_jax
 
@@ -26,13 +26,17 @@ def design(
     at = coordinates(valid)
     p = at.p(at.y(theta))
     p_free = jnp.where(valid.free, p, 1.0)
-    known = jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
-    F = (at.z * (known / p_free**2)[:, None]).T @ at.z
-    promise = (whiten(F, at.z) ** 2).sum(-1) / p_free  # tr(F^-1 z z') / p of one slot
+    F = gram(at.z, known_of(valid, counts) / p_free**2)
+    promise = (whiten(F, at.z) ** 2).sum(0) / p_free  # tr(F^-1 z z') / p of one slot
     kernel = space.kernel(at_slots(p, valid.row_of))
     gain = at_slots(promise, valid.row_of).sum(-1) * space.reachable[:, None]
     policy, V = stationary_jax(kernel, gain, space.horizon, TIE)
     return policy, space.at_start(V)
+
+
+def known_of(valid: ValidSet, counts: Int[Array, " R"]) -> Float[Array, " R"]:
+    """How often each row counts as seen: pseudo-counts beside the data, but none for virtual rows; traceable."""
+    return jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
 
 
 def inefficiency(space: Space, valid: ValidSet, evidence: Evidence) -> Float[Array, ""]:

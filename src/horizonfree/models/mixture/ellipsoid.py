@@ -22,11 +22,13 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree.guarantees.psi import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit
-from horizonfree.models.mixture.rows import coordinates, gram, whiten
+from horizonfree.models.mixture.rows import MANY, coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.models.norms import length
 
 ROUNDS = 6  # of tightening; the last ones change little
 NEWTON = 6  # steps for the inverse of psi below 0
+SMALL = 4096  # counts that a table has
 SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
 
 
@@ -63,12 +65,30 @@ def psi_inverse_below(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     return root
 
 
+def _inverses(
+    N: Int[Array, " R"], own: Float[Array, " R"], W: Float[Array, ""]
+) -> tuple[Float[Array, " R"], Float[Array, " R"]]:
+    """The inverses of psi at own = W / max(N, 1), on both sides; of many rows from a table of all small N."""
+
+    def directly() -> tuple[Array, Array]:
+        return psi_inverse(own), psi_inverse_below(own)
+
+    def listed() -> tuple[Array, Array]:
+        table = W / jnp.maximum(jnp.arange(SMALL), 1)
+        return psi_inverse(table)[N], psi_inverse_below(table)[N]
+
+    if N.shape[0] <= MANY:
+        return directly()
+    found: tuple[Array, Array] = jax.lax.cond(N.max() < SMALL, listed, directly)
+    return found
+
+
 def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[Array, ""]) -> Ellipsoid:
     """The ellipsoid of one bet, from its counts N, its maximum likelihood and its slack W >= 0; traceable."""
     z = coordinates(valid).z
     if valid.num_free == 0:
         zero = jnp.zeros_like(fit.p)
-        return Ellipsoid(fit.theta, fit.p, z, zero, zero, slack)
+        return Ellipsoid(fit.theta, fit.p, z.T, zero, zero, slack)
     free = valid.free
     p = jnp.where(free, fit.p, 1.0)
     N = jnp.where(free, counts, 0)
@@ -79,8 +99,9 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
     # p_theta is at most:
     most = jnp.where(fit.lam > 0, jnp.minimum(1.0, W / jnp.where(fit.lam > 0, fit.lam, 1.0)), 1.0)
     above = jnp.maximum(most / p - 1, 0.0)
-    above = jnp.where(is_seen, jnp.minimum(above, psi_inverse(own)), above)
-    below = jnp.where(is_seen, psi_inverse_below(own), 1.0)
+    own_above, own_below = _inverses(N, own, W)
+    above = jnp.where(is_seen, jnp.minimum(above, own_above), above)
+    below = jnp.where(is_seen, own_below, 1.0)
 
     # |p_theta,r - p_r| <= max(p_r, 1 - p_r): the mean of the squares over the free rows is an ellipsoid around Theta
     reach = jnp.where(free, jnp.maximum(p, 1 - p), 1.0)
@@ -88,7 +109,7 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
 
     # one bound for all rows seen: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
     F = gram(z, N / p**2) + SHARE * box
-    g = jnp.where(is_seen, jnp.linalg.norm(whiten(F, z), axis=1) / p, 0.0).max()
+    g = jnp.where(is_seen, length(whiten(F, z), 0) / p, 0.0).max()
     rho = psi_inverse(g**2 * (W + SHARE))
     above = jnp.where(is_seen, jnp.minimum(above, rho), above)
     below = jnp.where(is_seen, jnp.minimum(below, rho), below)
@@ -98,14 +119,14 @@ def ellipsoid(valid: ValidSet, counts: Int[Array, " R"], fit: Fit, slack: Float[
         F = gram(z, N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2)  # (2)
         F = (1 - SHARE) * F + SHARE * box
         white = whiten(F, z)
-        norm = jnp.linalg.norm(white, axis=1) / p
-        return jnp.minimum(below, norm), jnp.minimum(above, norm), white
+        size = length(white, 0) / p
+        return jnp.minimum(below, size), jnp.minimum(above, size), white
 
     below, above, white = jax.lax.fori_loop(0, ROUNDS, tighten, (below, above, z))
     return Ellipsoid(
         fit.theta,
         fit.p,
-        white,
+        white.T,
         jnp.where(free, below, 0.0),
         jnp.where(free, above, 0.0),
         slack,

@@ -19,16 +19,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from horizonfree.models.mixture.rows import Coordinates, coordinates, solve
+from horizonfree.models.mixture.rows import MANY, Coordinates, coordinates, gram, solve
 from horizonfree.models.mixture.valid import ValidSet
 
 HALF = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
 STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
 GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
-BARRIERS = 6  # geometric steps from half a pseudo-count per row to the last barrier, GAP / R per row
-MAX_STEPS = 40  # Newton steps per barrier; about six are needed
+BARRIERS = (
+    4  # geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row
+)
+MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
 SOLVED = 1e-6  # a share by which a solution of a linear system may miss
-MANY = 10_000  # rows whose logarithms take long
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
@@ -70,6 +71,9 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d
         c = jnp.where(valid.free, counts + pseudo, 0.0)
         return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
 
+    if counts.shape[0] > MANY:  # side by side both would search for their steps as long as one must
+        found: Array = jax.lax.map(lambda x: one(*x), (pseudo_counts(valid), thetas))
+        return found
     return jax.vmap(one)(pseudo_counts(valid), thetas)
 
 
@@ -95,7 +99,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[A
         return y, None
 
     last = GAP / counts.shape[0]
-    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(HALF, last, BARRIERS))
+    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(pseudo_counts(valid)[1], last, BARRIERS))
     p = at.p(y)
     lam, gap = _multipliers(at, valid.free, counts, p, last)
     return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)
@@ -107,10 +111,10 @@ def _newton(
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
     p = jnp.where(c > 0, at.p(y), 1.0)
     w = c / p
-    grad = -(w @ at.z)
-    Hessian = (at.z * (w / p)[:, None]).T @ at.z
+    grad = -(at.z @ w)
+    Hessian = gram(at.z, w / p)
     dy = solve(Hessian, -grad)
-    x = at.z @ dy / p  # relative change of each probability
+    x = dy @ at.z / p  # relative change of each probability
     longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
     t, change = _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
     y_next = y + t * dy
@@ -149,17 +153,17 @@ def _multipliers(
     lam starts at barrier/p and is moved by weighted least squares, rows with p = 0 the most, to make e vanish.
     """
     p_free = jnp.where(free, p, 1.0)
-    g = -((counts / p_free) @ at.z)
+    g = -(at.z @ (counts / p_free))
     lam = jnp.where(free, barrier / p_free, 0.0)
     weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
-    Gram = (at.z * weight[:, None]).T @ at.z
+    Gram = gram(at.z, weight)
 
     def closer(_: Array, lam: Array) -> Array:
-        return jnp.maximum(lam + weight * (at.z @ solve(Gram, g - lam @ at.z)), 0.0)
+        return jnp.maximum(lam + weight * (solve(Gram, g - at.z @ lam) @ at.z), 0.0)
 
     lam = jax.lax.fori_loop(0, 3, closer, lam)
-    e, Gram = g - lam @ at.z, at.z.T @ at.z
+    e, Gram = g - at.z @ lam, at.z @ at.z.T
     x = solve(Gram, e)
-    residual = jnp.abs(at.z @ x).sum()
+    residual = jnp.abs(x @ at.z).sum()
     is_solved = jnp.abs(Gram @ x - e).max() <= SOLVED * (jnp.abs(Gram) @ jnp.abs(x)).max()
     return lam, lam @ p_free + jnp.where(is_solved, residual, jnp.inf)

@@ -160,6 +160,11 @@ class MixtureModel(Model):
         """The kernel of the predictor; traced."""
         return self.kernel(evidence.theta)
 
+    def shortened(self, evidence: Evidence) -> Evidence:
+        """Without the record, which only classes that are a little wrong need."""
+        short: Evidence = eqx.tree_at(lambda x: x.record, evidence, None, is_leaf=lambda x: x is None)
+        return short
+
     def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> MixtureConfidence:
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.valid, self.phi, evidence, delta)

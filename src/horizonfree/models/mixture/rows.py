@@ -1,6 +1,8 @@
 """Distinct feature rows in the coordinates of what can be learnt, and the small matrices made of them.
 
 theta = center + Z y,   p_r(y) = <x_r, theta>,   z_r = Z'x_r
+
+z stands here with its few directions first: what is done for all rows is then done for numbers side by side.
 """
 
 from functools import partial
@@ -12,20 +14,22 @@ from jaxtyping import Array, Float
 
 from horizonfree._arrays import library
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length
+from horizonfree.models.norms import UNROLLED, length
+
+MANY = 10_000  # rows: of so many every sum takes long
 
 
 class Coordinates(eqx.Module):
     """Theta seen from y: z_r = Z'x_r, and p_r at the centre; rows that are not free have z = 0."""
 
-    z: Float[Array, "R q"]
+    z: Float[Array, "q R"]
     p_center: Float[Array, " R"]
     basis: Float[Array, "d q"]
     center: Float[Array, " d"]
 
     def p(self, y: Float[Array, " q"]) -> Float[Array, " R"]:
         """p_r(y)."""
-        return self.p_center + self.z @ y
+        return self.p_center + y @ self.z
 
     def theta(self, y: Float[Array, " q"]) -> Float[Array, " d"]:
         """The parameter with coordinates y."""
@@ -39,7 +43,7 @@ class Coordinates(eqx.Module):
 def coordinates(valid: ValidSet) -> Coordinates:
     """Theta in the coordinates y; traceable."""
     rows, basis, center = valid.rows, valid.basis, valid.center
-    return Coordinates(jnp.where(valid.free[:, None], rows @ basis, 0.0), rows @ center, basis, center)
+    return Coordinates(jnp.where(valid.free, basis.T @ rows.T, 0.0), rows @ center, basis, center)
 
 
 def at_slots(x: Float[Array, "R *q"], row_of: Array) -> Float[Array, "S A n *q"]:
@@ -48,16 +52,19 @@ def at_slots(x: Float[Array, "R *q"], row_of: Array) -> Float[Array, "S A n *q"]
     return xp.concatenate([x, xp.zeros_like(x[:1])])[row_of]
 
 
-def gram(z: Float[Array, "R q"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
-    """sum_r weight_r z_r z_r'."""
-    return (z * weight[:, None]).T @ z
+def gram(z: Float[Array, "q R"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
+    """sum_r weight_r z_r z_r'. Of many rows one direction at a time: so no product of all is kept."""
+    if z.shape[1] > MANY and z.shape[0] <= UNROLLED:
+        return jnp.stack([z @ (weight * direction) for direction in z])
+    return (z * weight) @ z.T
 
 
-def whiten(F: Float[Array, "q q"], z: Float[Array, "R q"]) -> Float[Array, "R q"]:
-    """Rows z_r F^(-1/2) up to a rotation: their norms are ||z_r|| in F^-1. Scaled to a unit diagonal first."""
+def whiten(F: Float[Array, "q q"], z: Float[Array, "q R"]) -> Float[Array, "q R"]:
+    """F^(-1/2) z_r up to a rotation: their norms are ||z_r|| in F^-1. Scaled to a unit diagonal first."""
     scale = jnp.sqrt(jnp.diagonal(F))
     factor = jnp.linalg.cholesky(F / (scale[:, None] * scale[None, :]))
-    return jax.scipy.linalg.solve_triangular(factor, (z / scale).T, lower=True).T
+    half = jax.scipy.linalg.solve_triangular(factor, jnp.diag(1 / scale), lower=True)
+    return half @ z
 
 
 def solve(matrix: Float[Array, "q q"], b: Float[Array, " q"]) -> Float[Array, " q"]:

@@ -16,7 +16,7 @@ difference of their values: what they have in common cancels. docs/certificates.
 A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Written for NumPy and for JAX alike.
 """
 
-from horizonfree._arrays import Array, Leaf, backward, library, mapped, node
+from horizonfree._arrays import Array, Leaf, backward, in_tiles, library, mapped, node
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.lift import Lift
@@ -25,6 +25,7 @@ from horizonfree.models.norms import length, opnorm, outer
 from horizonfree.models.norms import mean as mean_of
 from horizonfree.models.world import Bounds, Policy
 
+TILE = 256  # states that are computed at a time: what is kept of them fits into a core's own cache
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
 OPTIMAL = 1e-12  # a policy that falls short of the best action under theta_hat by no more is optimal but for rounding
 
@@ -112,7 +113,7 @@ class World:
         carried = [after.V_star, after.kappa, after.hit]
         tilted = [after.V, after.R, after.D, after.upper, after.lower, after.higher]
         scalars = xp.stack([*carried, *tilted], axis=1)
-        flat = xp.concatenate([scalars, after.J, after.B.reshape(S, -1)], axis=1)
+        flat = xp.concatenate([scalars, after.J, after.B.reshape(len(after.B), -1)], axis=1)
         first = len(carried)
         last = flat.shape[1] if e else first + len(tilted)
         if self.space.is_dense:
@@ -131,7 +132,37 @@ class World:
         self, after: Values, inputs: tuple[Bool[Array, ""], Float[Array, "S A"], Choice]
     ) -> tuple[Values, Float[Array, ""]]:
         """One step back, and by how much the policy falls short of the best action under theta_hat, at most."""
-        (is_last, r, pi), xp = inputs, library(self.z, inputs[1])
+        is_last, r, pi = inputs
+        space = self.space
+        own = space.succ, space.support, space.reachable, self.p, self.z, self.cost, self.leak, self.stop
+
+        def some(rows: tuple[Array, ...]) -> tuple[Values, Float[Array, " S"]]:
+            *own, r, pi = rows
+            return self.of_states(*own).before(after, is_last, r, pi)
+
+        now, shortfall = in_tiles(some, (*own, r, pi), TILE)
+        return now, shortfall.max()
+
+    def of_states(
+        self,
+        succ: Array,
+        support: Array,
+        reachable: Array,
+        p: Array,
+        z: Array,
+        cost: Array,
+        leak: Array,
+        stop: Array,
+    ) -> "World":
+        """The rows of some states, which lead to all."""
+        lists = Space(succ, support, reachable, None, self.space.horizon, None, self.space.is_dense)
+        return World(lists, p, z, cost, leak, stop, self.kappa, self.hit, self.eps)
+
+    def before(
+        self, after: Values, is_last: Bool[Array, ""], r: Float[Array, "S A"], pi: Choice
+    ) -> tuple[Values, Float[Array, " S"]]:
+        """The same of each of the states of this world."""
+        xp = library(self.z, r)
         mean, slope = self.sums(after)
         (V, J, B, R), advantage = self.advantages(after, (mean, slope), r, pi)
         D = (advantage + xp.minimum(1.0, mean.D + length(slope.D))).max(-1)
@@ -139,7 +170,7 @@ class World:
         hit = xp.where(self.stop, 1.0, self.leak + mean.hit)
         Q_star = r + mean.V_star
         V_star = Q_star.max(-1)
-        shortfall = xp.where(self.space.reachable, V_star - chosen(Q_star, pi), 0.0).max()
+        shortfall = xp.where(self.space.reachable, V_star - chosen(Q_star, pi), 0.0)
         now = Values(
             V_star=V_star,
             kappa=xp.where(is_last, 0.0, chosen(kappa, pi)),  # the last transition touches no reward

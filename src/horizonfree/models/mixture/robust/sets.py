@@ -124,7 +124,7 @@ def zeta_low(valid: ValidSet, evidence: Evidence, delta: float) -> float:
 
 def _rows(valid: ValidSet) -> _Rows:
     at = to_numpy(coordinates(to_device(valid)))
-    return _Rows(np.asarray(at.z), np.asarray(at.p_center), np.asarray(valid.free))
+    return _Rows(np.asarray(at.z).T, np.asarray(at.p_center), np.asarray(valid.free))
 
 
 def _classes(valid: ValidSet, kinds: Kinds, evidence: Evidence, record: Record, delta: float) -> Frequencies:
