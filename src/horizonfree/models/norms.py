@@ -19,6 +19,13 @@ def length(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     return library(x).sqrt((x * x).sum(axis))
 
 
+def size(M: Float[Array, "*b m q"]) -> Float[Array, "*b"]:
+    """Euclidean norm of the entries of each matrix."""
+    if library(M) is np:
+        return length(M.reshape(*M.shape[:-2], -1))
+    return library(M).sqrt((M**2).sum((-2, -1)))
+
+
 def mean(p: Float[Array, "S A n"], x: Float[Array, "S A n *m"]) -> Float[Array, "S A *m"]:
     """sum_n p x of every pair (s,a)."""
     if library(p, x) is np:
@@ -41,8 +48,8 @@ def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     xp = library(M)
     if M.shape[-1] == 0:
         return xp.zeros(M.shape[:-2])
-    scale = abs(M).max(axis=(-2, -1))
+    scale = abs(M).reshape(*M.shape[:-2], -1).max(-1) if xp is np else abs(M).max(axis=(-2, -1))
     power = M / xp.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
         power = power @ power
-    return scale * xp.sqrt((power**2).sum(axis=(-2, -1))) ** (1 / 8)
+    return scale * size(power) ** (1 / 8)

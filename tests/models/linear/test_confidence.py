@@ -117,8 +117,8 @@ def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
     )
     assert certificate.is_rejected
     assert "explains the data" in certificate.words
-    family = [hf.goal(problem, 5)], [np.zeros((5, 18), np.int32)]
-    assert certify.for_family(problem.model, forged, *family, "one").is_rejected
+    family = [resolve(problem, hf.goal(problem, 5))]
+    assert certify.for_family(problem.model, forged, family, "one").is_rejected
 
 
 def test_forecasts_come_true_roughly(problem, run):
