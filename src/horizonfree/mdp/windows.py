@@ -35,9 +35,7 @@ def before(space: Space) -> Before:
     return Before(first, edges % S)
 
 
-def distances(
-    before: Before, states: Int[np.ndarray, " G"], most: int
-) -> Int[np.ndarray, "G S"]:
+def distances(before: Before, states: Int[np.ndarray, " G"], most: int) -> Int[np.ndarray, "G S"]:
     """The least number of transitions from each state to each of the given ones; most + 1 where it is more."""
     G, S = len(states), len(before.first) - 1
     found = np.full(G * S, most + 1, np.int32)
@@ -67,9 +65,7 @@ class Rows(NamedTuple):
     place: Int[np.ndarray, "G1 S"]
 
 
-def rows(
-    occupied: Bool[np.ndarray, " S"], distance: Int[np.ndarray, "G S"], left: int
-) -> Rows:
+def rows(occupied: Bool[np.ndarray, " S"], distance: Int[np.ndarray, "G S"], left: int) -> Rows:
     """Of a step after which there are `left` more."""
     G, S = distance.shape
     states = np.flatnonzero(occupied)
@@ -77,6 +73,4 @@ def rows(
     place = np.zeros((G + 1, S), np.int32)
     place[:, states] = len(g) + np.arange(len(states))
     place[g, states[at]] = np.arange(len(g))
-    return Rows(
-        np.concatenate([g, np.full(len(states), G)]), np.concatenate([states[at], states]), place
-    )
+    return Rows(np.concatenate([g, np.full(len(states), G)]), np.concatenate([states[at], states]), place)

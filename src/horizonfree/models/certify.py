@@ -133,7 +133,11 @@ def for_reward(
 
 @x64
 def for_family(
-    model: Model, confidence: Confidence, rewards: Sequence[Reward], name: str, show: Callable[[int], None] | None = None
+    model: Model,
+    confidence: Confidence,
+    rewards: Sequence[Reward],
+    name: str,
+    show: Callable[[int], None] | None = None,
 ) -> Certificate:
     """The largest gap of the best plans under the estimate for several rewards: all hold together, at no cost in delta.
 

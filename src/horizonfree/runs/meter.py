@@ -54,7 +54,12 @@ def counter(number: int, what: str, wanted: bool | None) -> Iterator[Callable[[i
         last = now
         left = (now - began) / done * (number - done)
         line = f"{what} {done:,} of {number:,}, {now - began:.0f} s, about {left:.0f} s left"
-        print(f"\r{line} " if is_terminal else line, end="" if is_terminal else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r{line} " if is_terminal else line,
+            end="" if is_terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     yield show
     if is_terminal and last > began:

@@ -12,6 +12,7 @@ import horizonfree as hf
 from horizonfree._x64 import leaf, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rewards import resolve
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import features

@@ -211,8 +211,9 @@ class MixtureModel(Model):
     ) -> Iterator[Bounds] | None:
         """In passes that look only where something can still be earned."""
         world = to_numpy(self.world(confidence))
-        is_listed = isinstance(world, World) and not self.space.is_dense
-        return bounds_of_states(world, rewards) if is_listed else None
+        if self.space.is_dense or not isinstance(world, World):
+            return None
+        return bounds_of_states(world, rewards)
 
     def sharper(
         self, evidence: Evidence, confidence: MixtureConfidence, method: str

@@ -6,10 +6,13 @@ divergence of the policy, which takes its lowest action there: that of the rewar
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
-from horizonfree._arrays import leaf
+from horizonfree._arrays import leaf, mapped
 from horizonfree._shapes import Bool, Float
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.space import occupied_states
@@ -21,17 +24,24 @@ TOGETHER = 64  # rewards
 
 
 def bounds_of_states(world: World, rewards: StateRewards) -> Iterator[Bounds]:
-    """Of the best plan under the estimate for each of the rewards."""
-    occupied, lists = occupied_states(world.space), before(world.space)
-    for first in range(0, len(rewards), TOGETHER):
-        yield from _together(world, rewards[first : first + TOGETHER], occupied, lists)
+    """Of the best plan under the estimate for each of the rewards, on as many threads as Numba may use."""
+    from numba import get_num_threads  # it loads slowly, so only when it is used
+
+    some = [rewards[first : first + TOGETHER] for first in range(0, len(rewards), TOGETHER)]
+    found = partial(_together, world, occupied_states(world.space), before(world.space))
+    pool = ThreadPoolExecutor(get_num_threads())
+    try:
+        for bounds in pool.map(found, some):
+            yield from bounds
+    finally:
+        pool.shutdown(cancel_futures=True)  # somebody has had enough
 
 
 def _together(
-    world: World, rewards: StateRewards, occupied: Bool[np.ndarray, "H S"], lists: Before
+    world: World, occupied: Bool[np.ndarray, "H S"], lists: Before, rewards: StateRewards
 ) -> list[Bounds]:
     """The pass, for some of them. Plans are the best under the estimate, so nothing falls short of it."""
-    from horizonfree.models.mixture import states_loop  # Numba loads slowly, so only when it is used
+    from horizonfree.models.mixture import states_loop
 
     (H, S, _), G, q = world.space.sizes, len(rewards), world.z.shape[-1]
     given = world.space.succ, world.p, world.z, world.cost, world.leak, world.stop
@@ -49,29 +59,13 @@ def _together(
     starts = np.flatnonzero(world.space.starts())
     at = np.moveaxis(after[place[:G, starts]], 1, -1)  # [G, width, starts]
     initial = np.ones(1) if world.space.initial is None else np.asarray(world.space.initial)[starts]
+    found = _values(at @ initial, q)
     with np.errstate(all="ignore"):  # infinite divergences, as in compiled code
-        return _one_by_one(world.bounds_at(_values(at @ initial, q), leaf(np.zeros(()))), G)
+        return [world.bounds_at(mapped(itemgetter((g, ...)), found), leaf(np.zeros(()))) for g in range(G)]
 
 
 def _values(rows: Float[np.ndarray, "G m"], q: int) -> Values:
     """Rows of the loop by the names of what is in them."""
     J, B = np.split(rows[:, 9:], [q], axis=1)
     e = q if B.size else 0
-    return Values(*(leaf(x) for x in rows[:, :9].T), leaf(J), leaf(B.reshape(len(rows), e, e)))
-
-
-def _one_by_one(found: Bounds, G: int) -> list[Bounds]:
-    """Bounds of several plans as one for each."""
-
-    def of(x: object, g: int) -> np.ndarray:
-        return leaf(np.asarray(x)[g, ...])
-
-    return [
-        Bounds(
-            value=of(found.value, g),
-            low=of(found.low, g),
-            high=of(found.high, g),
-            gaps={name: of(x, g) for name, x in found.gaps.items()},
-        )
-        for g in range(G)
-    ]
+    return Values(*(leaf(x) for x in rows[:, :9].T), leaf(J), leaf(B.reshape(len(rows), e, e)))  # type: ignore[call-arg]

@@ -197,7 +197,7 @@ class World:
         return self.bounds_at(*self.at_start(reward, policy))
 
     def bounds_at(self, at: Values, shortfall: Float[Array, ""]) -> Bounds:
-        """The same of what a pass has found at the start, of one plan or of several side by side."""
+        """The same of what a pass has found at the start."""
         xp = library(self.z, at.V)
         uniform = gap(at.V_star - at.V + at.hit + self.hit, self.kappa, at.kappa)
         uniform = xp.where(shortfall <= OPTIMAL, xp.fmin(uniform, self.eps), uniform)
