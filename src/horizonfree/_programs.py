@@ -36,10 +36,16 @@ ARRAY = "<an array>"  # stands where one does
 MOST_FILES = 256
 SEAL = 32  # bytes
 NEVER = 1e9  # seconds
+# A certificate, whose time goes into gathers and factors, is compiled in six tenths of the time and then as fast; a
+# block of episodes would be a fifth slower.
+SOON = {"xla_cpu_use_fusion_emitters": False}
 
 
-def program(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static."""
+def program(function: Callable[_P, _R], *, is_seldom: bool = False) -> Callable[_P, _R]:
+    """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static.
+
+    is_seldom: called now and then, so that the command line compiles it as fast as may be (SOON).
+    """
     compiled: Callable[_P, _R] = eqx.filter_jit(function)
     known: dict[Hashable, _Program] = {}
 
@@ -52,7 +58,9 @@ def program(function: Callable[_P, _R]) -> Callable[_P, _R]:
         rest = tuple(ARRAY if eqx.is_array(x) else x for x in leaves)
         shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
         if (tree, rest, shapes) not in known:
-            known[tree, rest, shapes] = _found(function, jax.tree.unflatten(tree, rest), arrays, shapes)
+            known[tree, rest, shapes] = _found(
+                function, jax.tree.unflatten(tree, rest), arrays, shapes, SOON if is_seldom else {}
+            )
         result: _R = known[tree, rest, shapes](arrays)
         return result
 
@@ -76,12 +84,18 @@ def _filled(tree: Any, arrays: Sequence[Any]) -> Any:
     return jax.tree.unflatten(shape, [next(left) if x == ARRAY else x for x in leaves])
 
 
-def _found(function: Callable[..., Any], asked: Any, arrays: list[Any], shapes: tuple[Any, ...]) -> _Program:
+def _found(
+    function: Callable[..., Any],
+    asked: Any,
+    arrays: list[Any],
+    shapes: tuple[Any, ...],
+    options: dict[str, Any],
+) -> _Program:
     """From its file, or compiled and kept."""
     folder = _folder()
     try:
         name = f"{function.__module__}.{function.__qualname__}"
-        what = pickle.dumps((_surroundings(), name, asked, [str(x) for x in shapes]))
+        what = pickle.dumps((_surroundings(), name, asked, [str(x) for x in shapes], options))
     except (pickle.PicklingError, AttributeError, TypeError):  # no file for what cannot be told
         folder, what = None, b""
     path = None if folder is None else folder / hashlib.sha256(what).hexdigest()
@@ -100,10 +114,20 @@ def _found(function: Callable[..., Any], asked: Any, arrays: list[Any], shapes: 
         f"{function.__name__}_{os.urandom(8).hex()}"  # what JAX's own files hold cannot be kept again
     )
     with _kept_by_us():
-        executable = jax.jit(flat).lower(arrays).compile()
+        executable = _compiled(jax.jit(flat).lower(arrays), options)
     if path is not None:
         _keep(path, executable, result[0])
     return _Program(executable, result[0])
+
+
+def _compiled(lowered: Any, options: dict[str, Any]) -> Any:
+    """With these options of XLA, or without them where it has none of that name."""
+    try:
+        return lowered.compile(options or None)
+    except jax.errors.JaxRuntimeError:
+        if not options:
+            raise
+        return lowered.compile()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ TIMES = [
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
-@program
+@partial(program, is_seldom=True)
 def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
     return model.confidence(evidence, delta)
 
