@@ -16,6 +16,7 @@ COMPILED = {
     "horizonfree.planning.loops",
     "horizonfree.models.mixture.design_loop",
     "horizonfree.models.mixture.hinge_loop",
+    "horizonfree.models.mixture.states_loop",
     "horizonfree.regression.oracle.climb_loop",
     "horizonfree.regression.oracle.draws",
     "horizonfree.regression.oracle.pairs",

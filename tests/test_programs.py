@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -29,10 +30,10 @@ def kept(tmp_path, monkeypatch):
     return tmp_path
 
 
-def called(x=X, power=2):
+def called(x=X, power=2, program=_programs.program):
     """By a programme that knows nothing yet, as that of another process."""
     with jax.enable_x64(True):
-        (found, said) = _programs.program(root)({"x": jnp.asarray(x)}, power)
+        (found, said) = program(root)({"x": jnp.asarray(x)}, power)
     return np.asarray(found["root"]), found["name"], said
 
 
@@ -69,6 +70,16 @@ def test_another_number_shape_type_or_setting_is_another_programme(kept, monkeyp
     monkeypatch.setattr(_programs, "_surroundings", lambda: ("another processor",))
     called()
     assert TRACES == [2, 3, 2, 2, 2]
+
+
+def test_what_is_called_seldom_is_compiled_with_other_options_where_there_are_any(kept, monkeypatch):
+    """Another programme than without, the same numbers; an option that XLA does not know is left out."""
+    often = called()[0]
+    for options, traced in (({"xla_cpu_use_fusion_emitters": False}, 2), ({"xla_no_such_option": 1}, 3)):
+        monkeypatch.setattr(_programs, "SOON", options)
+        seldom = called(program=partial(_programs.program, is_seldom=True))[0]
+        assert len(TRACES) == traced
+        np.testing.assert_allclose(seldom, often, rtol=1e-12)
 
 
 @pytest.mark.parametrize("at", [0, 40, -1])

@@ -37,12 +37,16 @@ ARRAY = "<an array>"  # stands where one does
 MOST_FILES = 256
 SEAL = 32  # bytes
 NEVER = 1e9  # seconds
+# A certificate, whose time goes into gathers and factors, is compiled in six tenths of the time and then as fast; a
+# block of episodes would be a fifth slower.
+SOON = {"xla_cpu_use_fusion_emitters": False}
 
 
-def program(function: Callable[_P, _R], *, takes: bool = False) -> Callable[_P, _R]:
+def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool = False) -> Callable[_P, _R]:
     """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static.
 
     takes: it may write over the arrays of all arguments but the first, which nobody can use afterwards.
+    is_seldom: called now and then, so that the command line compiles it as fast as may be (SOON).
     """
     compiled: Callable[_P, _R] = eqx.filter_jit(function, donate="all-except-first" if takes else "none")
     known: dict[Hashable, _Program] = {}
@@ -57,7 +61,8 @@ def program(function: Callable[_P, _R], *, takes: bool = False) -> Callable[_P, 
         shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
         if (tree, rest, shapes) not in known:
             kept = sum(eqx.is_array(x) for x in jax.tree.leaves(args[:1])) if takes else len(arrays)
-            asked = _Asked(jax.tree.unflatten(tree, rest), arrays, shapes, kept)
+            options = SOON if is_seldom else {}
+            asked = _Asked(jax.tree.unflatten(tree, rest), arrays, shapes, kept, options)
             known[tree, rest, shapes] = _found(function, asked)
         result: _R = known[tree, rest, shapes](arrays)
         return result
@@ -72,6 +77,7 @@ class _Asked(NamedTuple):
     arrays: list[Any]
     shapes: tuple[Any, ...]
     kept: int
+    options: dict[str, Any]  # of XLA
 
 
 class _Program(NamedTuple):
@@ -97,9 +103,8 @@ def _found(function: Callable[..., Any], asked: _Asked) -> _Program:
     folder = _folder()
     try:
         name = f"{function.__module__}.{function.__qualname__}"
-        what = pickle.dumps(
-            (_surroundings(), name, asked.arguments, [str(x) for x in asked.shapes], asked.kept)
-        )
+        shapes = [str(x) for x in asked.shapes]
+        what = pickle.dumps((_surroundings(), name, asked.arguments, shapes, asked.kept, asked.options))
     except (pickle.PicklingError, AttributeError, TypeError):  # no file for what cannot be told
         folder, what = None, b""
     path = None if folder is None else folder / hashlib.sha256(what).hexdigest()
@@ -120,10 +125,20 @@ def _found(function: Callable[..., Any], asked: _Asked) -> _Program:
     kept, taken = asked.arrays[: asked.kept], asked.arrays[asked.kept :]
     with _kept_by_us(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-        executable = jax.jit(flat, donate_argnums=1).lower(kept, taken).compile()
+        executable = _compiled(jax.jit(flat, donate_argnums=1).lower(kept, taken), asked.options)
     if path is not None:
         _keep(path, executable, result[0])
     return _Program(executable, result[0], asked.kept)
+
+
+def _compiled(lowered: Any, options: dict[str, Any]) -> Any:
+    """With these options of XLA, or without them where it has none of that name."""
+    try:
+        return lowered.compile(options or None)
+    except jax.errors.JaxRuntimeError:
+        if not options:
+            raise
+        return lowered.compile()
 
 
 @contextmanager

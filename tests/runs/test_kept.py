@@ -191,7 +191,7 @@ import sys
 from horizonfree.cli.app import run
 sys.argv = ["horizonfree", *sys.argv[1:]]
 code = run()
-heavy = sorted({"jax", "equinox", "numba", "scipy"} & set(sys.modules))
+heavy = sorted({"jax", "equinox", "numba", "scipy", "jaxtyping", "asyncio"} & set(sys.modules))
 print(heavy, file=sys.stderr)
 sys.exit(code)
 """

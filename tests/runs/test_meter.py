@@ -105,3 +105,21 @@ def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -
         show(21, {}, 0.4)
         assert "episode 21/~84" in line()
         assert line().rstrip().endswith("left")
+
+
+def test_a_count_says_what_is_left_once_it_takes_long(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress.counter(1000, "reward", True) as show:
+        for done, now in ((100, 4.0), (200, 8.0), (250, 10.0), (500, 20.0), (1000, 40.0)):
+            clock.now = now
+            show(done)
+    assert capsys.readouterr().err.splitlines() == [
+        "reward 200 of 1,000, 8 s, about 32 s left",
+        "reward 500 of 1,000, 20 s, about 20 s left",
+    ]
+    for wanted in (None, False):
+        with progress.counter(1000, "reward", wanted) as show:
+            clock.now += 100
+            show(100)
+    assert capsys.readouterr().err == ""

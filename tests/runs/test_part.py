@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.cli._shared import weights_of
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.mdp.part import inside, outside, visited_states
@@ -88,6 +89,10 @@ def test_episodes_and_answers_are_those_of_the_whole(problem, run, whole):
         assert run.compare(reward, a.policy, np.zeros((6, 64), int)).difference == pytest.approx(
             whole.compare(reward, b.policy, np.zeros((6, 64), int)).difference, abs=1e-5
         )
+    told, same = (weights_of(x, 0.05) for x in (run, whole))
+    assert [x["name"] for x in told] == [x["name"] for x in same]
+    for name in ("estimate", "low", "high"):
+        assert [x[name] for x in told] == pytest.approx([x[name] for x in same], abs=1e-5)
     family = run.certificate(rewards="goals"), whole.certificate(rewards="goals")
     assert family[0].eps == pytest.approx(family[1].eps, abs=1e-5)
     assert family[0].parts["rewards"] == family[1].parts["rewards"]

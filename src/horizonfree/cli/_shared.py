@@ -211,7 +211,7 @@ def say_forecast(found: "Certificate") -> None:
 
 def weights_of(run: "Run", delta: float) -> list[dict[str, Any]]:
     """What was learnt of a mixture, weight by weight, with intervals that hold together; empty for other classes."""
-    found = run.problem.model.intervals(run.confidence(delta))
+    found = run.core.model.intervals(run.confidence(delta))
     if found is None:
         return []
     numbers = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)

@@ -1,7 +1,7 @@
 """Questions to a run: certify, report, serve."""
 
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,9 +110,12 @@ def certify(
         found, episodes = stored.certificate, stored.episodes
     else:
         run = _run_of(folder, log, of_log)
+        how: dict[str, Any] = {"misspecification": misspecification}
+        richer: dict[str, Any] = {"alternatives": "auto"} if alternatives else {}
         with working("certifying"):
-            how: dict[str, Any] = {"rewards": rewards, "misspecification": misspecification}
-            richer = {"alternatives": "auto"} if alternatives else {}
+            run.confidence(delta, **how)
+        with nullcontext() if rewards else working("certifying"):  # of rewards it is said how many are done
+            how |= {"rewards": rewards, "progress": True}
             found, episodes = run.certificate(delta, method=method, **how, **richer), run.episodes
             checked = run.check(delta=delta) if alternatives else None
     value = certificate(found) | {"episodes": episodes}

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads `scipy.special`, which takes long, when it is asked for
 from jaxtyping import Bool, Float, Int
-from scipy.special import gammaln
 
 HALF = 0.5
 
@@ -87,6 +87,7 @@ def dirichlet(
     """The logarithm of the probability of these counts in one order, averaged over all laws on the outcomes."""
     m = is_outcome.sum(-1)
     seen = np.where(is_outcome, counts, 0)
+    gammaln = scipy.special.gammaln
     each: np.ndarray = np.where(is_outcome, gammaln(HALF + seen) - gammaln(HALF), 0.0).sum(-1)
     return np.asarray(gammaln(HALF * m) - gammaln(HALF * m + seen.sum(-1)) + each)
 

@@ -8,10 +8,10 @@ holds. A part counts its states anew, in the same order; `Space.numbers` remembe
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from horizonfree._arrays import leaf
 from horizonfree._inputs import numbers
+from horizonfree._shapes import Int
 from horizonfree.errors import HorizonfreeError, ShapeError
 from horizonfree.mdp.rewards import Reward, resolve
 from horizonfree.mdp.space import Space

@@ -65,36 +65,6 @@ def suite(problem: HasSpace) -> Float[np.ndarray, "R H S A"]:
     return np.stack([goal(problem, s) for s in states] + [occupancy(problem, s) for s in states])
 
 
-def family(problem: HasSpace, rewards: Any) -> tuple[str, list[Reward]]:
-    """Several rewards and a name for them: "goals", "occupancies" (of the states that can be occupied), or a list."""
-    space = space_of(problem)
-    if isinstance(rewards, str):
-        occupied = occupied_states(space)
-        if rewards == "goals":
-            states = np.flatnonzero(occupied[-1])
-            return _all(len(states), "goal"), [Reward(goal(space, int(s))) for s in states]
-        if rewards == "occupancies":
-            states = np.flatnonzero(occupied.any(axis=0))
-            return _all(len(states), "occupancy", "occupancies"), [
-                Reward(occupancy(space, int(s))) for s in states
-            ]
-        raise RewardError(
-            f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
-            f"{hint(rewards, ('goals', 'occupancies'))}"
-        )
-    is_list = isinstance(rewards, (list, tuple)) or (isinstance(rewards, np.ndarray) and rewards.ndim > 0)
-    if not is_list or not len(rewards):
-        raise RewardError(
-            f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards"
-        )
-    return _all(len(rewards), "reward"), [resolve(space, reward) for reward in rewards]
-
-
-def _all(number: int, one: str, several: str | None = None) -> str:
-    """So many of a kind, in words."""
-    return f"the only {one}" if number == 1 else f"all {number} {several or one + 's'}"
-
-
 def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> Reward:
     """Check a reward of any form and bring it to the scale total <= 1.
 

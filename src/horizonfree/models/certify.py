@@ -8,8 +8,9 @@ hold at every number of episodes, for data gathered by any explorer, and all tog
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +22,20 @@ from horizonfree._programs import program
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, target_below
+from horizonfree.mdp.allowed import named_allowed
+from horizonfree.mdp.families import StateRewards
+from horizonfree.mdp.rewards import Reward
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
+from horizonfree.planning.backward import best_plan
 
 TIMES = [
     1.25**k for k in range(1, 42)
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
-@program
+@partial(program, is_seldom=True)
 def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
     return model.confidence(evidence, delta)
 
@@ -131,24 +136,44 @@ def for_reward(
 def for_family(
     model: Model,
     confidence: Confidence,
-    rewards: Sequence[Float[np.ndarray, "H S A"]],
-    policies: Sequence[np.ndarray],
+    rewards: Sequence[Reward],
     name: str,
+    show: Callable[[int], None] | None = None,
 ) -> Certificate:
-    """The largest gap of several policies, each for its own reward: all hold together, at no cost in delta."""
-    words = said(model, confidence)
+    """The largest gap of the best plans under the estimate for several rewards: all hold together, at no cost in delta.
+
+    show: told after each reward how many of them are done.
+    """
+    words, found = said(model, confidence), []
     if words.is_refuted:
         return words.rejected()
-    each = [bounds(model, confidence, *given(reward, policy)) for reward, policy in zip(rewards, policies)]
-    if any(x.is_refuted for x in each):
-        return words.rejected()
-    found = [words.smallest(x)[1:] for x in each]
+    for bounded in _plans_bounds(model, confidence, rewards):
+        if bounded.is_refuted:
+            return words.rejected()
+        found.append(words.smallest(bounded)[1:])
+        if show is not None:
+            show(len(found))
     worst = max(range(len(found)), key=lambda i: found[i][1])
     method, eps = found[worst]
     median = float(np.median([eps for _, eps in found]))
     parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
-    ahead = _forecast(model, confidence, *given(rewards[worst], policies[worst]), eps)
+    ahead = _forecast(model, confidence, *_planned(model, confidence, rewards[worst]), eps)
     return Certificate(eps, words.delta, method, f"{name}: {words.words(eps)}", parts, forecast=ahead)
+
+
+def _plans_bounds(model: Model, confidence: Confidence, rewards: Sequence[Reward]) -> Iterator[Bounds]:
+    """Of the best plan for each reward: as the class does it for rewards of states, else one by one."""
+    if isinstance(rewards, StateRewards):
+        together = model.bounds_of_states(confidence, rewards)
+        if together is not None:
+            return together
+    return (bounds(model, confidence, *_planned(model, confidence, reward)) for reward in rewards)
+
+
+def _planned(model: Model, confidence: Confidence, reward: Reward) -> tuple[np.ndarray, np.ndarray]:
+    """A reward and the best plan for it, as bounds take them."""
+    plan = best_plan(confidence.kernel, reward.table)
+    return given(reward.table, named_allowed(model.space, plan.policy))
 
 
 def difference(

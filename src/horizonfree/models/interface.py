@@ -6,6 +6,7 @@ else in the library, from the episode loop to the report, knows classes by these
 """
 
 import abc
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
+from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.world import Bounds as Bounds
@@ -200,6 +202,10 @@ class Model(eqx.Module):
     def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """What a policy can lose for a reward; traced."""
         return self.world(confidence).bounds(reward, policy)
+
+    def bounds_of_states(self, confidence: Any, rewards: StateRewards) -> Iterator[Bounds] | None:
+        """Those of the best plan under the estimate for each reward; None: no better than one by one. On the host."""
+        return None
 
     def difference(
         self, confidence: Any, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]

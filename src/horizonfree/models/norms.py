@@ -22,6 +22,13 @@ def length(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
     return xp.sqrt((x * x).sum(axis))
 
 
+def size(M: Float[Array, "*b m q"]) -> Float[Array, "*b"]:
+    """Euclidean norm of the entries of each matrix."""
+    if library(M) is np:
+        return length(M.reshape(*M.shape[:-2], -1))
+    return library(M).sqrt((M**2).sum((-2, -1)))
+
+
 def mean(p: Float[Array, "S A n"], x: Float[Array, "S A n *m"]) -> Float[Array, "S A *m"]:
     """sum_n p x of every pair (s,a)."""
     if library(p, x) is np:
@@ -44,11 +51,11 @@ def opnorm(M: Float[Array, "*b q q"]) -> Float[Array, "*b"]:
     xp = library(M)
     if M.shape[-1] == 0:
         return xp.zeros(M.shape[:-2])
-    scale = abs(M).max(axis=(-2, -1))
+    scale = abs(M).reshape(*M.shape[:-2], -1).max(-1) if xp is np else abs(M).max(axis=(-2, -1))
     power = M / xp.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
         power = power @ power
-    size = (power**2).sum(axis=(-2, -1))
-    for _ in range(4):  # a power takes longer
-        size = xp.sqrt(size)
-    return scale * size
+    found = size(power)
+    for _ in range(3):  # a power of 1/8 takes longer
+        found = xp.sqrt(found)
+    return scale * found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import integers, numbers, shown, whole
@@ -34,7 +34,7 @@ class Noise(NamedTuple):
     laws: Float[np.ndarray, "m n"]
     law_names: list[str]
 
-    def kernels(self) -> list[sp.csr_array]:
+    def kernels(self) -> "list[scipy.sparse.csr_array]":
         """One kernel [S*A, S] for each law."""
         S, A, n = self.after.shape
         row, outcome = np.repeat(np.arange(S * A), n), np.tile(np.arange(n), S * A)
@@ -43,7 +43,7 @@ class Noise(NamedTuple):
         for law in self.laws:
             is_on = law[outcome] > 0
             entries = law[outcome][is_on], (row[is_on], to[is_on])
-            found.append(sp.csr_array(sp.coo_array(entries, (S * A, S))))
+            found.append(scipy.sparse.csr_array(scipy.sparse.coo_array(entries, (S * A, S))))
         return found
 
 

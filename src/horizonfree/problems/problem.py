@@ -13,7 +13,7 @@ from horizonfree._shown import Card, Shown, listed
 from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp import names
 from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.rewards import family
+from horizonfree.mdp.families import family
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.interface import Model
 from horizonfree.problems.sampling import Sampling, sampling_of

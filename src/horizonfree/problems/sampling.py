@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # loads `scipy.special`, which takes long, when it is asked for
 from jaxtyping import Float, Int
-from scipy.special import gammaln
 
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.models.misspecification import Misspecification
@@ -144,5 +144,6 @@ def agrawal(level: float, m: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]
 
 def worst_case(N: Int[np.ndarray, "S A"], m: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
     """How much better than Krichevsky and Trofimov's bet a law can explain N samples, in logarithms, at most."""
+    gammaln = scipy.special.gammaln
     found: np.ndarray = gammaln(0.5) + gammaln(N + m / 2) - gammaln(N + 0.5) - gammaln(m / 2)
     return found

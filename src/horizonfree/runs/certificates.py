@@ -6,22 +6,19 @@ import numpy as np
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.allowed import named_allowed
-from horizonfree.mdp.rewards import family
+from horizonfree.mdp.families import family
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence
-from horizonfree.planning.backward import best_plan
+from horizonfree.runs.meter import counter
 
 
-def of_family(run: Any, given: Any, confidence: Confidence) -> Certificate:
-    """Of a `Run`, the largest gap of the plans of several rewards, of totals at most 1."""
+def of_family(run: Any, given: Any, confidence: Confidence, progress: bool | None) -> Certificate:
+    """Of a `Run`, the largest gap of the plans of several rewards, of totals at most 1; progress: as for `explore`."""
     if run.part is not None and isinstance(given, (list, tuple, np.ndarray)):
         given = [run.resolved(reward) for reward in given]
     name, checked = family(run.core, given)
-    tables = [x.table for x in checked]
-    plans = (best_plan(confidence.kernel, table) for table in tables)
-    policies = [named_allowed(run.core.space, plan.policy) for plan in plans]
-    return certify.for_family(run.core.model, confidence, tables, policies, name)
+    with counter(len(checked), "reward", progress) as show:
+        return certify.for_family(run.core.model, confidence, checked, name, show)
 
 
 def own_claim(run: Any, delta: float) -> Certificate:

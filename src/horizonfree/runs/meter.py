@@ -37,6 +37,36 @@ def meter(first: int, until: Until, wanted: bool | None) -> Iterator[Meter]:
 
 
 @contextmanager
+def counter(number: int, what: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """A function to call with how many of so many are done; nothing is shown of what takes less than BETWEEN seconds.
+
+    wanted: as for `meter`.
+    """
+    is_terminal = sys.stderr.isatty()
+    is_shown = is_terminal if wanted is None else wanted
+    began = last = time.perf_counter()
+
+    def show(done: int) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if not is_shown or now - last < (1.0 if is_terminal and last > began else BETWEEN) or done == number:
+            return
+        last = now
+        left = (now - began) / done * (number - done)
+        line = f"{what} {done:,} of {number:,}, {now - began:.0f} s, about {left:.0f} s left"
+        print(
+            f"\r{line} " if is_terminal else line,
+            end="" if is_terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    yield show
+    if is_terminal and last > began:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
 def _live(first: int, until: Until) -> Iterator[Meter]:
     """One line that is redrawn."""
     from rich.console import Console

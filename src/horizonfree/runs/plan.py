@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ class Plan(Shown):
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
         """The probability to be in each state at each step, in the estimate."""
         return occupancy(self.kernel, self.policy, self.start)

@@ -144,6 +144,7 @@ class Run(Printed):
         rewards: Any = None,
         misspecification: Any = 0.0,
         alternatives: Any = None,
+        progress: bool | None = None,
     ) -> Certificate:
         """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
@@ -154,17 +155,18 @@ class Run(Printed):
         misspecification: how far the transition laws may be from those of one parameter of the class, in total
         variation: a number, one per pair [S, A], or a Misspecification. For mixtures, by the method "uniform".
         alternatives: richer classes that may refute this one, as for `check`, with a delta of their own, as large.
+        progress: whether to say how many of the rewards are done; None: on a terminal.
         """
         if alternatives is not None:
             if declared(misspecification) is not None:
                 raise OptionError(
                     "alternatives= refute a class that is taken to be right; give that or misspecification="
                 )
-            found = self.certificate(delta, method=method, rewards=rewards)
+            found = self.certificate(delta, method=method, rewards=rewards, progress=progress)
             return judged(found, self.check(alternatives=alternatives, delta=delta))
         model = self.core.model
         if rewards is not None:
-            return of_family(self, rewards, self.confidence(delta, misspecification))
+            return of_family(self, rewards, self.confidence(delta, misspecification), progress)
         if declared(misspecification) is not None or self.problem.sampling is not None:
             if not isinstance(method, str) or method != "uniform":
                 raise OptionError(

@@ -12,6 +12,7 @@ import horizonfree as hf
 from horizonfree._x64 import leaf, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rewards import resolve
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import features
@@ -117,8 +118,8 @@ def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
     )
     assert certificate.is_rejected
     assert "explains the data" in certificate.words
-    family = [hf.goal(problem, 5)], [np.zeros((5, 18), np.int32)]
-    assert certify.for_family(problem.model, forged, *family, "one").is_rejected
+    family = [resolve(problem, hf.goal(problem, 5))]
+    assert certify.for_family(problem.model, forged, family, "one").is_rejected
 
 
 def test_forecasts_come_true_roughly(problem, run):

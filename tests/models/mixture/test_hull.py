@@ -7,6 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import KernelError, OptionError
+from horizonfree.models.mixture import insight
 from tests.reference import cases, small
 
 
@@ -127,3 +128,20 @@ def test_the_truth_is_inside_the_valid_parameters(name):
     for i in range(cases.SEEDS):
         weights = case.valid.rows[case.valid.virtual] @ case.confidences[i].theta
         assert (weights >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["slips", "dense"])
+def test_intervals_are_cut_where_programmes_would_cut_them(name, monkeypatch):
+    """Where the ellipsoid ends among valid parameters, none is asked for."""
+    case = cases.case_of(name)
+    found = [case.model.intervals(x) for x in case.confidences]
+    spared = [
+        insight._is_inside(case.valid, np.asarray(x.theta), np.zeros((len(x.theta), 1)))
+        for x in case.confidences
+    ]
+    assert np.all(spared)  # the estimate itself is valid
+    monkeypatch.setattr(insight, "_is_inside", lambda valid, theta, axes: np.zeros(len(theta), bool))
+    for x, confidence in zip(found, case.confidences):
+        cut = case.model.intervals(confidence)
+        np.testing.assert_allclose(x.low, cut.low, atol=1e-7)
+        np.testing.assert_allclose(x.high, cut.high, atol=1e-7)

@@ -1,5 +1,7 @@
 """The valid parameters: free directions, centre, refusals."""
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree.errors import FeatureError
+from horizonfree.models.mixture import programmes
 from horizonfree.models.mixture.programmes import DROWNED
 from tests.reference.odd_features import odd_features
 
@@ -316,3 +319,25 @@ def test_whatever_the_features_theta_is_represented_or_refused(first):
         reached = np.isin(np.arange(len(valid.rows)), valid.row_of[problem.space.reachable])
         assert np.abs(valid.rows[reached] @ off).max() <= 1e-9, seed
     assert accepted >= 50
+
+
+def test_a_point_that_is_seen_to_be_the_farthest_inside_is_the_one_of_the_programme():
+    """Of zones and of even mixtures no programme is asked; elsewhere it is."""
+    zones = np.vstack(
+        [np.eye(4), [[1.0, 1 / 3, 0.0, 0.0]], np.eye(4)[:1]]
+    )  # a row that is larger, and one twice
+    cases = [(zones, np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])), (np.eye(3), np.ones((1, 3)))]
+    for rows, sums in cases:
+        seen = programmes._even(rows, sums)
+        assert seen == pytest.approx(programmes._largest_least(rows, sums).x[:-1], abs=1e-9)
+    skewed = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1]]), np.array([[1.0, 2.0]])
+    unbound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0]])
+    for rows, sums in (skewed, unbound):
+        assert programmes._even(rows, sums) is None
+
+
+def test_grids_are_made_without_what_takes_long_to_load():
+    words = "import sys, horizonfree as hf; hf.make('zoned-grid', size=4); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    heavy = {"scipy.optimize", "scipy.sparse", "scipy.special", "numba", "gymnasium"}
+    assert not heavy & set(done.stdout.split())

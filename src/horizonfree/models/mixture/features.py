@@ -6,7 +6,7 @@ Every function returns `succ [S, A, n]`, `phi [S, A, n, d]` and whether the list
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import numbers, real, shown, whole
@@ -226,7 +226,7 @@ def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
 
 
 def _is_sparse(x: Any) -> bool:
-    return bool(sp.issparse(x))
+    return hasattr(x, "tocsr") and bool(scipy.sparse.issparse(x))
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:

@@ -93,11 +93,21 @@ def intervals(
     radius = np.where(is_learnable & ~np.asarray(confidence.is_refuted), radius, np.inf)
     low, high = theta - radius, theta + radius
     if valid.rows.size <= CUT:
-        for i in range(len(theta)):
-            least, most = extent(valid, i)
+        for i in np.flatnonzero(~_is_inside(valid, theta, Z @ L) | np.isinf(radius)):
+            least, most = extent(valid, int(i))
             low[i], high[i] = max(low[i], least), min(high[i], most)
     low, high = (np.clip(x / unit, *weights) for x in (low, high))
     return Intervals(theta / unit, low, high, is_learnable)
+
+
+def _is_inside(
+    valid: ValidSet, theta: Float[np.ndarray, " d"], axes: Float[np.ndarray, "d q"]
+) -> Bool[np.ndarray, " d"]:
+    """Whether the two points of the ellipsoid theta + axes u that go farthest along each entry are valid parameters."""
+    long = np.linalg.norm(axes, axis=1, keepdims=True)
+    change = np.asarray(valid.rows) @ axes @ (axes / np.where(long > 0, long, 1.0)).T
+    found: np.ndarray = (np.asarray(valid.rows) @ theta >= np.abs(change).T).all(axis=1)
+    return found
 
 
 def _is_learnable(valid: ValidSet) -> Bool[np.ndarray, " d"]:

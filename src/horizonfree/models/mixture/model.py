@@ -12,6 +12,7 @@ for small b, since judgements of rank are made on the scale of 1.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -20,13 +21,15 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree._arrays import Leaf, leaf, library
 from horizonfree._inputs import shown
+from horizonfree._x64 import to_numpy
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of
+from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.part import part_of
 from horizonfree.mdp.rollout import Trajectory, as_taken
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
-from horizonfree.models.interface import Intervals, Model, Told
+from horizonfree.models.interface import Bounds, Intervals, Model, Told
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, richer, row_sums
@@ -44,6 +47,7 @@ from horizonfree.models.mixture.robust.confidence import (
 )
 from horizonfree.models.mixture.robust.reward import RobustWorld
 from horizonfree.models.mixture.robust.sets import zeta_low
+from horizonfree.models.mixture.states import bounds_of_states
 from horizonfree.models.mixture.steps import tilts
 from horizonfree.models.mixture.tangent import World
 from horizonfree.models.mixture.valid import ValidSet, check_valid, part_of_valid, valid_set
@@ -206,6 +210,15 @@ class MixtureModel(Model):
             return RobustWorld(world, confidence.is_slot, confidence.zeta, confidence.anywhere)
         z = tilts(self.space, self.valid, confidence.ball)
         return World(self.space, step.kernel.prob, z, step.cost, step.leak, *most)
+
+    def bounds_of_states(
+        self, confidence: MixtureConfidence | RobustConfidence, rewards: StateRewards
+    ) -> Iterator[Bounds] | None:
+        """In passes that look only where something can still be earned."""
+        world = to_numpy(self.world(confidence))
+        if self.space.is_dense or not isinstance(world, World):
+            return None
+        return bounds_of_states(world, rewards)
 
     def sharper(
         self, evidence: Evidence, confidence: MixtureConfidence, method: str

@@ -6,8 +6,7 @@ Theta = {theta : X theta >= 0, C theta = 1}, X the distinct feature rows and C t
 from typing import Any
 
 import numpy as np
-import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
-import scipy.sparse as sp
+import scipy  # loads `scipy.optimize` and `scipy.sparse`, which take long, when it is asked for
 from jaxtyping import Bool, Float
 
 from horizonfree.errors import FeatureError
@@ -15,6 +14,7 @@ from horizonfree.errors import FeatureError
 FORCED = 1e-9  # where not every row can have this share of its size, some are 0 on all of Theta
 DROWNED = 1e-12  # directions that count as known change no probability by more than this, all together
 EPS = float(np.finfo(np.float64).eps)
+EVEN = 1e-12  # by which numbers differ that are equal but for rounding
 MANY, FEW = 20_000, 500  # rows that a programme is not given all at once, and how many it is given at a time
 MISSED = 1e-9  # by so much less than the least of the rows given another may be
 
@@ -70,6 +70,25 @@ def _largest_least(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"
         chosen = np.union1d(chosen, missing)
 
 
+def _even(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"] | None:
+    """The shortest theta of C theta = 1, where one can see that no other has a larger least row; else None.
+
+    Where the mean of its least rows is the same for all these theta, no least row can be larger; and where these rows
+    and C leave but one theta, it is the one that `_largest_least` finds, without a programme to load.
+    """
+    if rows.size > MANY:
+        return None
+    theta: np.ndarray = np.linalg.lstsq(sums, np.ones(len(sums)), rcond=None)[0]
+    p = rows @ theta
+    if p.min() <= FORCED or np.abs(sums @ theta - 1).max() > EVEN:
+        return None
+    least = np.unique(rows[p <= p.min() + EVEN], axis=0)
+    mean = least.mean(axis=0)
+    rest = mean - sums.T @ np.linalg.lstsq(sums.T, mean, rcond=None)[0]
+    is_only = np.linalg.matrix_rank(np.vstack([sums, least])) == len(theta)
+    return theta if is_only and np.abs(rest).max() <= EVEN * np.abs(mean).max() else None
+
+
 def relative_interior_point(
     rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, " d"], Bool[np.ndarray, " R"]]:
@@ -80,6 +99,9 @@ def relative_interior_point(
     theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
     """
     (R, d), m = rows.shape, len(sums)
+    even = _even(rows, sums)
+    if even is not None:
+        return even, np.ones(R, bool)
     result = _largest_least(rows, sums)
 
     def is_inside(theta: np.ndarray) -> bool:
@@ -104,9 +126,9 @@ def relative_interior_point(
         return result.x[:d], np.ones(R, bool)
     result = scipy.optimize.linprog(
         np.r_[np.zeros(d + 1), -np.ones(R)],
-        A_ub=sp.hstack([-rows, np.zeros((R, 1)), sp.eye_array(R)]),
+        A_ub=scipy.sparse.hstack([-rows, np.zeros((R, 1)), scipy.sparse.eye_array(R)]),
         b_ub=np.zeros(R),
-        A_eq=sp.csr_array(np.c_[sums, -np.ones(m), np.zeros((m, R))]),
+        A_eq=scipy.sparse.csr_array(np.c_[sums, -np.ones(m), np.zeros((m, R))]),
         b_eq=np.zeros(m),
         bounds=[(None, None)] * d + [(1.0, None)] + [(0.0, 1.0)] * R,
         method="highs",

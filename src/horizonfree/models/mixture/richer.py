@@ -12,9 +12,8 @@ rows of every kind of pair (pairs with the same rows), in closed form.
 """
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse` and `scipy.special` when it is asked for
 from jaxtyping import Float, Int
-from scipy.special import digamma, gammaln
 
 from horizonfree.guarantees.alternatives import HALF, dirichlet
 from horizonfree.models.mixture.valid import ValidSet
@@ -27,7 +26,7 @@ def on_rows(valid: ValidSet, counts: Int[np.ndarray, "C S A n"]) -> Int[np.ndarr
     """How often each distinct row was seen in each part."""
     R, row_of = len(valid.rows), np.asarray(valid.row_of).reshape(-1)
     is_row = row_of < R
-    to = sp.csr_array(
+    to = scipy.sparse.csr_array(
         (np.ones(is_row.sum(), np.int64), (np.flatnonzero(is_row), row_of[is_row])), (len(row_of), R)
     )
     return np.asarray(counts.reshape(len(counts), -1) @ to)
@@ -61,6 +60,7 @@ def over_weights(
     a = first * (1 + N.sum(1, keepdims=True) / first.sum())
     best = -np.inf
     for k in range(ROUNDS):
+        digamma = scipy.special.digamma
         e = np.exp(digamma(a) - digamma(a.sum(1, keepdims=True)))
         p = e @ c.T
         if k % 10 == 0:
@@ -75,6 +75,7 @@ def over_weights(
 def _divergence(a: Float[np.ndarray, "C d"], prior: Float[np.ndarray, " d"]) -> Float[np.ndarray, " C"]:
     """KL(Dirichlet(a) || Dirichlet(prior))."""
     total = a.sum(1)
+    gammaln, digamma = scipy.special.gammaln, scipy.special.digamma
     laws = gammaln(total) - gammaln(a).sum(1) - gammaln(prior.sum()) + gammaln(prior).sum()
     found: np.ndarray = laws + ((a - prior) * (digamma(a) - digamma(total)[:, None])).sum(1)
     return found

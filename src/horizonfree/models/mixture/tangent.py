@@ -16,12 +16,14 @@ difference of their values: what they have in common cancels. docs/certificates.
 A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Written for NumPy and for JAX alike.
 """
 
+from typing import Any
+
 from horizonfree._arrays import Array, Leaf, backward, in_tiles, library, mapped, node
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space
-from horizonfree.models.norms import length, opnorm, outer
+from horizonfree.models.norms import length, opnorm, outer, size
 from horizonfree.models.norms import mean as mean_of
 from horizonfree.models.world import Bounds, Policy
 
@@ -108,12 +110,12 @@ class World:
 
     def sums(self, after: Values) -> tuple[Means, Slopes]:
         """Means and slopes of what comes after each (s,a): one product for all of them."""
-        (S, A, _, q), xp = self.z.shape, library(self.z, after.V)
+        (S, A, _, q), xp = self.z.shape, library(self.z, after.V)  # S: of whom a step back is asked
         e = after.B.shape[1]
         carried = [after.V_star, after.kappa, after.hit]
         tilted = [after.V, after.R, after.D, after.upper, after.lower, after.higher]
         scalars = xp.stack([*carried, *tilted], axis=1)
-        flat = xp.concatenate([scalars, after.J, after.B.reshape(len(after.B), -1)], axis=1)
+        flat = xp.concatenate([scalars, after.J, after.B.reshape(len(scalars), -1)], axis=1)
         first = len(carried)
         last = flat.shape[1] if e else first + len(tilted)
         if self.space.is_dense:
@@ -210,8 +212,8 @@ class World:
         bQ = mean.B
         if bQ.shape[-1]:
             bQ = (slope.J + slope.J.swapaxes(-1, -2)) / 2 + mean.B
-            rest = xp.sqrt((slope.B**2).sum((-2, -1)))  # of the cubic form
-            most = most + xp.sqrt((bQ**2).sum((-2, -1)))
+            rest = size(slope.B)  # of the cubic form
+            most = most + size(bQ)
         else:
             # u'(sum z J')u = sum (z'u)((J - mean J)'u), since the z of one pair sum to zero
             J_slot = after.J if self.space.is_dense else after.J[self.space.succ]
@@ -223,8 +225,11 @@ class World:
 
         A plan that is optimal under theta_hat from everywhere has the gap of the confidence, too.
         """
-        xp = library(self.z, reward)
-        at, shortfall = self.at_start(reward, policy)
+        return self.bounds_at(*self.at_start(reward, policy))
+
+    def bounds_at(self, at: Values, shortfall: Float[Array, ""]) -> Bounds:
+        """The same of what a pass has found at the start."""
+        xp = library(self.z, at.V)
         uniform = gap(at.V_star - at.V + at.hit + self.hit, self.kappa, at.kappa)
         uniform = xp.where(shortfall <= OPTIMAL, xp.fmin(uniform, self.eps), uniform)
         low, high = _interval(at)
@@ -244,12 +249,17 @@ class World:
     def at_start(self, reward: Float[Array, "H S A"], policy: Policy) -> tuple[Values, Float[Array, ""]]:
         """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state."""
         xp, H, S, q = library(self.z, reward), len(reward), self.z.shape[0], self.z.shape[-1]
-        e = q if q <= SECOND_ORDER else 0
-        o = xp.zeros(S)
-        end = Values(o, o, o, o, o, o, o, o, o, xp.zeros((S, q)), xp.zeros((S, e, e)))
+        end = nothing(S, q, xp)
         first, shortfall = backward(self.back, end, (xp.arange(H) == H - 1, reward, policy))
         at = mapped(lambda x: self.space.at_start(xp.moveaxis(x, 0, -1)), first)
         return at, shortfall.max()
+
+
+def nothing(S: int, q: int, xp: Any) -> Values:
+    """After the last step."""
+    e = q if q <= SECOND_ORDER else 0
+    o = xp.zeros(S)
+    return Values(o, o, o, o, o, o, o, o, o, xp.zeros((S, q)), xp.zeros((S, e, e)))
 
 
 def chosen(x: Float[Array, "S A *k"], pi: Choice) -> Float[Array, "S *k"]:

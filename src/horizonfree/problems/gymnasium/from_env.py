@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float
 
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
@@ -46,7 +46,7 @@ ACTIONS = {
 class Base(NamedTuple):
     """Base kernels, each [S*A, S], the start distribution, and the weights and names, where they are known."""
 
-    kernels: list[sp.csr_array]
+    kernels: "list[scipy.sparse.csr_array]"
     rho: Float[np.ndarray, " S"]
     weights: Any
     names: list[str] | None = None
@@ -174,7 +174,7 @@ def _fickle(base: Base, probability: float) -> Base:
         moved = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in others]
         for parts in ([(row, kept, kernel.data), resolved], [unmoved, *moved, resolved]):
             i, to, value = (np.concatenate(column) for column in zip(*parts))
-            kernels.append(sp.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
+            kernels.append(scipy.sparse.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
     weights = np.outer(base.weights, [1 - probability, probability]).ravel()
     names = [f"{move}, destination {x}" for move in base.names or () for x in ("kept", "changed")]
     return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights, names)
@@ -191,8 +191,10 @@ def _joined(parts: list[Base], weights: Any, names: list[str] | None) -> Base:
         return Base(kernels, starts[0], weights, names)
     rows, S = shapes[0]
     drawn = [
-        sp.csr_array(
-            sp.block_array([[kernel, sp.csr_array((rows, 1))], [np.tile(rho, (rows // S, 1)), None]])
+        scipy.sparse.csr_array(
+            scipy.sparse.block_array(
+                [[kernel, scipy.sparse.csr_array((rows, 1))], [np.tile(rho, (rows // S, 1)), None]]
+            )
         )
         for kernel, rho in zip(kernels, starts)
     ]

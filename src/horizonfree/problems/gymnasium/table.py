@@ -6,7 +6,7 @@ Next states may repeat: they add up. Rewards are dropped. A state entered with t
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._inputs import numbers
@@ -113,13 +113,15 @@ def absorbing(table: Table, rho: Float[np.ndarray, " S"]) -> Bool[np.ndarray, " 
     return is_end & ~(acting & ~is_end_here)
 
 
-def kernel_from(table: Table, value: np.ndarray, is_end: Bool[np.ndarray, " S"]) -> sp.csr_array:
+def kernel_from(table: Table, value: np.ndarray, is_end: Bool[np.ndarray, " S"]) -> "scipy.sparse.csr_array":
     """The kernel [S*A, S] that gives each outcome this probability; states that end an episode absorb."""
     S, A = table.num_states, table.num_actions
     keep = (value > 0) & ~is_end[table.s]
     end = np.flatnonzero(np.repeat(is_end, A))
     row = np.concatenate([(table.s * A + table.a)[keep], end])
     column = np.concatenate([table.s_next[keep], end // A])
-    kernel = sp.csr_array((np.concatenate([value[keep], np.ones(len(end))]), (row, column)), (S * A, S))
+    kernel = scipy.sparse.csr_array(
+        (np.concatenate([value[keep], np.ones(len(end))]), (row, column)), (S * A, S)
+    )
     kernel.sum_duplicates()
     return kernel

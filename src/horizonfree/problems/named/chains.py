@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Int
 
 from horizonfree.problems.mixture import Mixture
@@ -11,14 +11,14 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, Seed, is_at_least, problem
 
 
-def deterministic(target: Int[np.ndarray, "d S A"]) -> list[sp.csr_array]:
+def deterministic(target: Int[np.ndarray, "d S A"]) -> "list[scipy.sparse.csr_array]":
     """Sparse kernels [S*A, S] that lead from (s, a) to one state."""
     _, S, A = target.shape
     first = np.arange(S * A + 1)
-    return [sp.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
+    return [scipy.sparse.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
 
 
-def _called(names: list[str], kernels: list[sp.csr_array]) -> dict[str, sp.csr_array]:
+def _called(names: list[str], kernels: "list[scipy.sparse.csr_array]") -> "dict[str, scipy.sparse.csr_array]":
     return dict(zip(names, kernels, strict=True))
 
 

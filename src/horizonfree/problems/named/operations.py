@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
-from scipy.special import gammaln, pdtrc, xlogy
 
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.named.chains import line
@@ -17,8 +16,9 @@ def input_models(num: int, low: float, high: float, most: int) -> Float[np.ndarr
     """Poisson distributions with means spread from low to high; `most` takes the mass beyond it."""
     mean = np.linspace(low, high, num)[:, None]
     few = np.arange(most)
-    pmf = np.exp(xlogy(few, mean) - gammaln(few + 1) - mean)
-    return np.concatenate([pmf, pdtrc(most - 1, mean)], axis=1)
+    special = scipy.special
+    pmf = np.exp(special.xlogy(few, mean) - special.gammaln(few + 1) - mean)
+    return np.concatenate([pmf, special.pdtrc(most - 1, mean)], axis=1)
 
 
 def kernel(
@@ -26,13 +26,15 @@ def kernel(
     a: Int[np.ndarray, "S A *chance"],
     s_next: Int[np.ndarray, "S A *chance"],
     prob: Float[np.ndarray, "S A *chance"],
-) -> sp.coo_array:
+) -> "scipy.sparse.coo_array":
     """A sparse kernel [S*A, S]; outcomes of chance that lead to the same state add up."""
     S, A = s.shape[:2]
-    return sp.coo_array((prob.ravel(), ((s * A + a).ravel(), s_next.ravel())), shape=(S * A, S))
+    return scipy.sparse.coo_array((prob.ravel(), ((s * A + a).ravel(), s_next.ravel())), shape=(S * A, S))
 
 
-def called(what: str, low: float, high: float, kernels: list[sp.coo_array]) -> dict[str, sp.coo_array]:
+def called(
+    what: str, low: float, high: float, kernels: "list[scipy.sparse.coo_array]"
+) -> "dict[str, scipy.sparse.coo_array]":
     """Kernels by the means of their inputs, as `input_models` spreads them."""
     means = np.linspace(low, high, len(kernels))
     return {f"mean {what} {mean:.4g}": x for mean, x in zip(means, kernels, strict=True)}

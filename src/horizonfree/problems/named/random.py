@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 
 from horizonfree._inputs import LARGEST
 from horizonfree.models.mixture import features
@@ -36,7 +36,7 @@ def random_mixture(
     to = np.concatenate([rng.choice(states, successors, replace=False) for _ in range(rows)])
     first = np.arange(rows + 1) * successors
     kernels = [
-        sp.csr_array((p.ravel(), to, first), shape=(rows, states))
+        scipy.sparse.csr_array((p.ravel(), to, first), shape=(rows, states))
         for p in rng.dirichlet(np.ones(successors), size=(dim, rows))
     ]
     weights = rng.dirichlet(np.ones(dim))

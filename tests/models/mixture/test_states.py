@@ -1,0 +1,91 @@
+"""Plans for the rewards of all states together have the bounds that each of them has alone."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._x64 import scope, to_numpy
+from horizonfree.mdp.allowed import named_allowed
+from horizonfree.mdp.families import StateRewards, family
+from horizonfree.models import certify
+from horizonfree.models.mixture import states
+from horizonfree.models.mixture.tangent import SECOND_ORDER
+from horizonfree.models.said import given
+from horizonfree.planning.backward import best_plan
+from tests.reference import cases, small
+
+NUMBERS = ("value", "low", "high")
+
+
+def check(model, confidence, kind):
+    """Each of the family, one by one and together; the plan alone is for all states and steps."""
+    with scope():
+        world = to_numpy(model.world(confidence))
+    _, rewards = family(model, kind)
+    assert isinstance(rewards, StateRewards)
+    together = list(states.bounds_of_states(world, rewards))
+    assert len(together) == len(rewards)
+    for reward, found in zip(rewards, together):
+        plan = named_allowed(model.space, best_plan(confidence.kernel, reward.table).policy)
+        alone = certify.bounds(model, confidence, *given(reward.table, plan))
+        assert found.gaps.keys() == alone.gaps.keys()
+        for name, x in alone.gaps.items():
+            assert float(found.gaps[name]) == pytest.approx(float(x), abs=1e-9, nan_ok=True)
+        for name in NUMBERS:
+            assert float(getattr(found, name)) == pytest.approx(float(getattr(alone, name)), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["goals", "occupancies"])
+@pytest.mark.parametrize("name", list(cases.PROBLEMS))
+def test_small_problems(name, kind, monkeypatch):
+    """Three at a time, so that there are several passes."""
+    monkeypatch.setattr(states, "TOGETHER", 3)
+    case = cases.case_of(name)
+    for i in range(2):
+        check(case.model, case.confidences[i], kind)
+
+
+def test_many_directions_have_no_second_order():
+    case = cases.Case(small.tabular(A=3), episodes=2000, seeds=1)
+    assert case.valid.num_free > SECOND_ORDER
+    check(case.model, case.confidences[0], "occupancies")
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Most cells of this grid are out of reach most of the time."""
+    return hf.explore(hf.make("zoned-grid", size=4, zones=2, horizon=8), episodes=200, seed=0, budget=200)
+
+
+def test_a_grid_where_most_is_out_of_reach(run):
+    for episodes in (run, hf.explore(run.problem, "uniform", episodes=1)):
+        check(run.problem.model, episodes.confidence(), "goals")
+
+
+def test_forbidden_actions_are_not_taken():
+    rng = np.random.default_rng(0)
+    kernels = rng.dirichlet(np.ones(5), size=(2, 5, 3)) * (rng.uniform(size=(5, 3, 5)) < 0.6)
+    kernels[..., 0] += 1e-3
+    kernels /= kernels.sum(-1, keepdims=True)
+    allowed = np.ones((5, 3), bool)
+    allowed[2, 0] = allowed[4, 1:] = False
+    problem = hf.Mixture.from_kernels(
+        list(kernels), horizon=4, start=0, actions_allowed=allowed, weights=[0.4, 0.6]
+    )
+    check(problem.model, hf.explore(problem, "uniform", episodes=20).confidence(), "goals")
+
+
+def test_who_has_had_enough_is_not_kept(run, monkeypatch):
+    """Passes that were not begun are not made."""
+    with scope():
+        world = to_numpy(run.problem.model.world(run.confidence()))
+    monkeypatch.setattr(states, "TOGETHER", 1)
+    made = []
+    together = states._together
+    monkeypatch.setattr(states, "_together", lambda *args: made.append(1) or together(*args))
+    monkeypatch.setattr("numba.get_num_threads", lambda: 1)
+    _, rewards = family(run.problem, "goals")
+    found = states.bounds_of_states(world, rewards)
+    next(found)
+    found.close()
+    assert len(made) < len(rewards)
