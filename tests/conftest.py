@@ -25,6 +25,7 @@ HASTE = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
     "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["XLA_FLAGS"] = " ".join([*HASTE, os.environ.get("XLA_FLAGS", "")]).strip()
 _cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
