@@ -15,7 +15,6 @@ from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds
 
-
 least_squares = eqx.filter_jit(projection.least_squares)  # as one program: else each call is traced anew
 
 
