@@ -1,5 +1,6 @@
 """Shared by all tests: the strictest settings, a place for compiled code, small problems."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ HASTE = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
     "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["XLA_FLAGS"] = " ".join([*HASTE, os.environ.get("XLA_FLAGS", "")]).strip()
 _cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
@@ -35,6 +37,9 @@ for _name, _value in (
     jax.config.update(_name, _value)
     os.environ[_name.upper()] = str(_value)
 
+
+# Tracing makes objects by the million, hardly any of them in cycles: these are looked for less often.
+gc.set_threshold(100_000, 20, 20)
 
 # Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist
 # begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
@@ -55,6 +60,11 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first; else in the usual order."""
     items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Modules stay: nobody need look through them for garbage."""
+    gc.freeze()
 
 
 ROOM = 3_000_000_000  # bytes of memory that a worker may hold before it forgets what it has compiled

@@ -1,5 +1,6 @@
 """The reconstruction of Chen et al. 2022: its recursions, its search and its regressions, against plain loops."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -8,11 +9,13 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers import chen2022
 from horizonfree.explorers.chen2022 import PLAIN, PSEUDO, Chen2022
-from horizonfree.regression.projection import least_squares
+from horizonfree.regression import projection
 from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds
+
+least_squares = eqx.filter_jit(projection.least_squares)  # as one program: else each call is traced anew
 
 
 def mixture():

@@ -20,6 +20,11 @@ HALF = [0.766853343835, 0.682829483529, 0.650807669821, 0.690127337926]
 POOLED = [0.650268256054, 0.588665393156, 0.548467798361, 0.591440680412]
 
 
+@eqx.filter_jit
+def choose(explorer, model, state, evidence):
+    return explorer.choose(jax.random.key(0), model, state, evidence)
+
+
 def chosen(start=0, data=True, **options):
     """The state that it chooses on instance T, from one of its four starts."""
     model, explorer = T_model(), Wang2020(**options)
@@ -30,7 +35,7 @@ def chosen(start=0, data=True, **options):
         evidence = jax.tree.map(jnp.zeros_like, evidence)
     elif state.sums is not None:
         state = eqx.tree_at(lambda x: x.sums, state, sums)
-    return explorer.choose(jax.random.key(0), model, state, evidence)
+    return choose(explorer, model, state, evidence)
 
 
 def values(**options):

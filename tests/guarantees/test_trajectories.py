@@ -1,5 +1,6 @@
 """The divergence of trajectories, over all policies and starts, and what a plan can lose by it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.guarantees.trajectories import Steps, bad_sets, divergence, gap, largest_hit, largest_sum
+from horizonfree.guarantees import trajectories
+from horizonfree.guarantees.trajectories import Steps, bad_sets, largest_hit, largest_sum
 from tests.reference import cases, small
 from tests.reference import certificates as ref
+
+# As one program each: outside of one, every call of a loop is traced anew.
+divergence, gap = eqx.filter_jit(trajectories.divergence), jax.jit(trajectories.gap)
+
+
+@eqx.filter_jit
+def bounds(space, step, stops):
+    """Of each bad set: the largest hit, and the largest sum with and without the costs of bad pairs."""
+    kept = (jnp.where(stops, 0.0, step.cost), stops)
+    return (
+        jax.vmap(lambda stop: largest_hit(space, step, stop))(stops),
+        jax.vmap(lambda stop: largest_sum(space, step, step.cost, stop))(stops),
+        jax.vmap(lambda cost, stop: largest_sum(space, step, cost, stop))(*kept),
+    )
 
 
 def test_the_divergence_of_trajectories_is_the_expected_sum_over_steps():
@@ -59,10 +75,11 @@ def test_from_a_drawn_start_both_bounds_are_the_mean_over_the_states(seed, x64):
     step = to_device(random_steps(small.dense(), rng))
     drawn = to_device(small.dense(start=initial).space)
     fixed = [to_device(small.dense(start=s).space) for s in range(4)]
-    for stop in bad_sets(step):
-        for bound in (largest_hit, lambda *x: largest_sum(*x[:2], step.cost, x[2])):
-            each = np.array([bound(space, step, stop) for space in fixed])
-            assert float(bound(drawn, step, stop)) == pytest.approx(each @ initial, rel=1e-12)
+    stops = bad_sets(step)
+    each = np.array([bounds(space, step, stops)[:2] for space in fixed])  # start, bound, bad set
+    for found, wanted in zip(bounds(drawn, step, stops)[:2], np.moveaxis(each, 0, -1) @ initial, strict=True):
+        assert found.shape == (4,)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -70,10 +87,8 @@ def test_the_least_gap_of_the_bad_sets_is_kept(seed, x64):
     step = to_device(random_steps(small.dense(), np.random.default_rng(seed)))
     space = to_device(small.dense(start=[0.1, 0.2, 0.3, 0.4]).space)
     found = divergence(space, step)
-    gaps = []
-    for stop in bad_sets(step):
-        kappa = largest_sum(space, step, jnp.where(stop, 0.0, step.cost), stop)
-        gaps.append(float(gap(2 * largest_hit(space, step, stop), kappa, kappa)))
+    hits, _, kappas = bounds(space, step, bad_sets(step))
+    gaps = [float(gap(2 * hit, kappa, kappa)) for hit, kappa in zip(hits, kappas, strict=True)]
     assert float(found.eps) == pytest.approx(min(gaps), rel=1e-12)
     assert float(found.eps) == pytest.approx(float(gap(2 * found.hit, found.kappa, found.kappa)), rel=1e-12)
 

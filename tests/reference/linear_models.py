@@ -12,6 +12,15 @@ from horizonfree.problems.linear import LinearMDP
 from tests.reference.linear_explorers import Data, instance
 
 
+@eqx.filter_jit
+def _learned(model, trajectories):
+    """As one program: step by step every operation would be one."""
+    sums, evidence = Sums.nothing(model, 3), model.nothing(ladder())
+    for x in trajectories:
+        sums, evidence = sums.learn(model, x), model.learn(evidence, x)
+    return sums, evidence
+
+
 def T_model():
     """Instance T (S = 4, A = 2, d = 2, H = 3) on the device, its features as they are: models divide by a norm."""
     phi, mu, _, _ = instance()
@@ -28,10 +37,7 @@ def episode(s, a):
 def T_data(model):
     """Own sums and evidence of the five episodes of instance T."""
     _, _, s, a = instance()
-    sums, evidence = Sums.nothing(model, 3), model.nothing(ladder())
-    for x, y in zip(s, a):
-        sums, evidence = sums.learn(model, episode(x, y)), model.learn(evidence, episode(x, y))
-    return sums, evidence
+    return _learned(model, [episode(x, y) for x, y in zip(s, a)])
 
 
 def T_literal(lam, is_pooled):
