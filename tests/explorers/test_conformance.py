@@ -228,9 +228,9 @@ def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_ep
 def test_an_explorer_that_is_lazy_says_when_it_is_due():
     lazy = {name for name in EXPLORERS if "lazy" in EXPLORERS[name].options}
     with jax.enable_x64(True):
-        due = {
-            name for name in EXPLORERS if is_due(small(name).init(to_device(world(name).model))) is not None
-        }
+        settings = {name: Setting(world(name)) for name in EXPLORERS}
+        first = {name: begun(small(name), x.model, x.nothing) for name, x in settings.items()}
+        due = {name for name, x in first.items() if is_due(x.state) is not None}
     assert lazy == {"hf-ucrl-rfe++"}
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
@@ -282,7 +282,7 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
 def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, x64):
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
     _, (_, info) = one_more(name, run_of(name))
-    truth, ratios = np.asarray(world(name).truth), []
+    truth, ratios = world(name).truth, []
     said = audit(info.balls, to_device(truth))
     for ball in info.balls:
         Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
