@@ -103,20 +103,32 @@ def test_the_state_keeps_its_shape_under_scan(name, x64):
     assert all(x.shape == () for x in info.values())
 
 
+def stepped(explorer, model, now, trajectory, key):
+    """One more choice and one given episode."""
+    state = explorer.choose(key, model, now.state, now.evidence)
+    return explorer.update(model, state, now.evidence, trajectory)
+
+
+@eqx.filter_jit
+def stepped_for_each(explorer, model, now, trajectory, keys):
+    return jax.vmap(lambda key: stepped(explorer, model, now, trajectory, key))(keys)
+
+
+def one_more(name, run):
+    """What a step is given, and what it gives, compiled and mapped over keys: a program that two tests share."""
+    setting, explorer, now = Setting(world(name)), small(name), to_device(run.progress)
+    trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
+    keys = jax.random.split(jax.random.key(0), 3)
+    given = explorer, setting.model, now, trajectory
+    return (*given, keys[1]), jax.tree.map(lambda x: x[1], stepped_for_each(*given, keys))
+
+
 @everyone_op_by_op
 def test_compiled_and_mapped_over_keys_or_op_by_op_the_numbers_agree(name, run_of, x64):
     """One more choice and one given episode. Integers are left out: rounding may settle an exact tie either way."""
-    setting, explorer, now = Setting(world(name)), small(name), to_device(run_of(name).progress)
-    trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
-
-    def step(key):
-        state = explorer.choose(key, setting.model, now.state, now.evidence)
-        return explorer.update(setting.model, state, now.evidence, trajectory)
-
-    keys = jax.random.split(jax.random.key(0), 3)
-    mapped = jax.tree.map(lambda x: x[1], jax.jit(jax.vmap(step))(keys))
+    given, mapped = one_more(name, run_of(name))
     with jax.disable_jit():
-        plain = step(keys[1])
+        plain = stepped(*given)
     assert jax.tree.structure(plain) == jax.tree.structure(mapped)
     for x, y in zip(jax.tree.leaves(plain), jax.tree.leaves(mapped)):
         assert x.dtype == y.dtype
@@ -204,7 +216,7 @@ def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
 def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_episode(name, run_of, x64):
     """The field is optional: without it, or where it is None, a choice is made before every episode."""
     setting, explorer = Setting(world(name)), small(name)
-    due = is_due(explorer.init(setting.model))
+    due = is_due(begun(explorer, setting.model, setting.nothing).state)
     assert due is None or bool(due)
     after = is_due(run_of(name).progress.state)
     assert (after is None) == (due is None)
@@ -216,9 +228,9 @@ def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_ep
 def test_an_explorer_that_is_lazy_says_when_it_is_due():
     lazy = {name for name in EXPLORERS if "lazy" in EXPLORERS[name].options}
     with jax.enable_x64(True):
-        due = {
-            name for name in EXPLORERS if is_due(small(name).init(to_device(world(name).model))) is not None
-        }
+        settings = {name: Setting(world(name)) for name in EXPLORERS}
+        first = {name: begun(small(name), x.model, x.nothing) for name, x in settings.items()}
+        due = {name for name, x in first.items() if is_due(x.state) is not None}
     assert lazy == {"hf-ucrl-rfe++"}
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
@@ -269,10 +281,9 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
 @everyone
 def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, x64):
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
-    setting, explorer, now = Setting(world(name)), small(name), to_device(run_of(name).progress)
-    trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
-    _, info = explorer.update(setting.model, now.state, now.evidence, trajectory)
-    said, ratios, truth = audit(info.balls, setting.truth), [], np.asarray(setting.truth)
+    _, (_, info) = one_more(name, run_of(name))
+    truth, ratios = world(name).truth, []
+    said = audit(info.balls, to_device(truth))
     for ball in info.balls:
         Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
         off = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]

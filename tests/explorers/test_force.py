@@ -1,14 +1,19 @@
 """FORCE: Catoni's mean, and its optimism and weights against plain loops."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.explorers.force import Memory, Terms, catoni, optimism, precisions
+from horizonfree.explorers import force
+from horizonfree.explorers.force import Memory, Terms
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_model, episode, random_linear
+
+# As one program each: outside of one, every call of a loop is traced anew.
+catoni, optimism, precisions = map(eqx.filter_jit, (force.catoni, force.optimism, force.precisions))
 
 
 def mean(X, a, counted=None):

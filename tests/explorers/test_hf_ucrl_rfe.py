@@ -16,7 +16,7 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.planning import backward as planning
 from horizonfree.regression import moments, radius
 from tests.reference import home as literal
-from tests.reference.episodes import full_features, play, sampler_of
+from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.oracle import pseudo_values
 
 episode_rows, regress = jax.jit(moments.episode_rows, static_argnums=3), jax.jit(moments.regress)
@@ -30,7 +30,7 @@ PROBLEMS = {
 def setting(problem, explorer, seed=0):
     """Everything a loop needs, on the device; call inside the 64-bit scope."""
     model = to_device(problem.model)
-    return model, jax.random.key(seed), begin(explorer, model, model.nothing(ladder()))
+    return model, jax.random.key(seed), begun(explorer, model, model.nothing(ladder()))
 
 
 @pytest.mark.parametrize(

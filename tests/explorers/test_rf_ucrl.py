@@ -1,5 +1,6 @@
 """RF-UCRL against the algorithm as printed: its numbers, its mechanism (|Q_hat - Q| <= E), its certificate."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from tests.reference.tables import (
     random_problem,
 )
 
+# As one program each: outside of one, every call of a loop is traced anew.
+errors, plan = eqx.filter_jit(RFUCRL.errors), eqx.filter_jit(RFUCRL.plan)
+
 
 def test_the_thresholds_are_those_of_the_paper(x64):
     for (S, A, H), n, delta, expected in (
@@ -45,7 +49,7 @@ def test_without_visits_the_bounds_are_what_is_left_of_the_rewards(pool_steps, x
     explorer = RFUCRL(pool_steps=pool_steps)
     state = explorer.init(model)
     largest = np.array([2.0, 1.0, 0.0])
-    E = explorer.errors(jax.random.key(0), model, state.seen, state.bonus, largest, 1.0, True).X
+    E = errors(explorer, jax.random.key(0), model, state.seen, state.bonus, largest, 1.0, True).X
     np.testing.assert_array_equal(E, np.broadcast_to([[[2.0]], [[1.0]], [[0.0]]], (3, 3, 2)))
     assert explorer.bounds(model, state.seen) == (2.0, 1.0)
 
@@ -95,7 +99,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
     theirs = [literal.rf_ucrl(counts, delta, largest=x)[0, 0].max() for x in (None, largest)]
     np.testing.assert_allclose(explorer.bounds(model, after.seen), theirs, rtol=0, atol=1e-9)
     reward = np.random.default_rng(0).random((H, S, A))
-    _, V = explorer.plan(model, to_device(after), model.nothing(ladder()), reward)
+    _, V = plan(explorer, model, to_device(after), model.nothing(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 
@@ -125,15 +129,19 @@ def two_hundred(request):
     return problem, explorer, states, wrong
 
 
+@eqx.filter_jit
+def bounds_of_each(explorer, model, seen, largest, bonus_scale):
+    def one(seen):
+        bonus = explorer.bonus(model, seen.visits)
+        return explorer.errors(jax.random.key(0), model, seen, bonus, largest, bonus_scale, True).X
+
+    return jax.vmap(one)(seen)
+
+
 def bounds_of(problem, explorer, states, largest, bonus_scale=1.0):
     with jax.enable_x64(True):
-        model = to_device(problem.model)
-
-        def one(seen):
-            bonus = explorer.bonus(model, seen.visits)
-            return explorer.errors(jax.random.key(0), model, seen, bonus, largest, bonus_scale, True).X
-
-        return to_numpy(jax.jit(jax.vmap(one))(to_device(states.seen)))
+        given = to_device((problem.model, states.seen, largest))
+        return to_numpy(bounds_of_each(explorer, *given, bonus_scale))
 
 
 @pytest.mark.parametrize("kind", ["per-step", "total"])
@@ -208,7 +216,7 @@ def test_a_start_that_is_drawn_counts_by_its_mean(x64):
     model, explorer = to_device(problem.model), RFUCRL(clip=True, bonus_scale=0.05)
     for state, _, _ in follow(problem, explorer, 12, gathers=True):
         now, largest = to_device(state), np.arange(3.0, -1, -1)
-        E = explorer.errors(jax.random.key(0), model, now.seen, now.bonus, largest, 0.05, True).X
+        E = errors(explorer, jax.random.key(0), model, now.seen, now.bonus, largest, 0.05, True).X
         assert float(state.error) == pytest.approx(np.asarray(E).max(-1)[0] @ [0.25, 0.0, 0.75], abs=1e-12)
 
 
@@ -262,7 +270,7 @@ def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps
     assert after.seen.prob.shape[1] == 2
     reward = np.random.default_rng(0).random((H, S, A))
     model = to_device(problem.model)
-    _, V = explorer.plan(model, to_device(after), model.nothing(ladder()), reward)
+    _, V = plan(explorer, model, to_device(after), model.nothing(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 

@@ -1,5 +1,7 @@
 """What a plan can lose is charged from the first state with a real choice on: literal recursion, adversaries, zeros."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,16 @@ PROBLEMS = cases.PROBLEMS | {
 }
 
 
+@cache
+def case_of(name, episodes=200, seeds=4):
+    """Of each problem one, for all tests that look at it."""
+    return cases.Case(PROBLEMS[name](), episodes, seeds)
+
+
 @pytest.mark.parametrize("name", list(PROBLEMS))
 def test_the_gap_agrees_with_its_literal_recursion(name):
     """Of two actions the same; of more, pairs taken one by one can only be smaller, and by little."""
-    case = cases.Case(PROBLEMS[name](), episodes=200, seeds=3)
+    case = case_of(name)
     for i, confidence in enumerate(case.confidences):
         literal, eps = choice.largest_loss(case, i), float(confidence.eps)
         # the largest eigenvalue is bounded within a factor of q^(1/16), and eps grows like its root
@@ -38,7 +46,7 @@ def test_where_no_action_decides_anything_nothing_can_be_lost(make):
 
 
 def test_a_choice_after_something_nobody_influences_is_charged_alone():
-    case = cases.Case(choice.gate(), episodes=300, seeds=6)
+    case = case_of("gate", episodes=300, seeds=6)
     for confidence in case.confidences:
         assert confidence.eps < 0.8 * confidence.divergence.eps
 
@@ -46,7 +54,7 @@ def test_a_choice_after_something_nobody_influences_is_charged_alone():
 @pytest.mark.parametrize("name", ["gate", "sparse truth"])
 def test_no_reward_of_an_adversary_over_U_costs_more_than_the_gap(name):
     """Parameters of U, not only the truth; rewards by linear programmes."""
-    case = cases.Case(PROBLEMS[name](), episodes=200, seeds=4)
+    case = case_of(name)
     H, S, A = case.space.sizes
     support = case.slots(np.ones(len(case.valid.rows))) > 0
     found = []
@@ -61,8 +69,8 @@ def test_no_reward_of_an_adversary_over_U_costs_more_than_the_gap(name):
 
 
 def test_actions_that_do_the_same_are_told_from_those_that_do_not():
-    case = cases.Case(choice.gate(), seeds=1)
-    space, valid = case.space, case.valid
+    problem = choice.gate()
+    space, valid = problem.space, problem.model.valid
     for s in range(5):
         for a in range(2):
             same = any(choice.do_the_same(space, valid.row_of, len(valid.rows), s, a, b) for b in range(a))
@@ -96,7 +104,7 @@ def test_what_follows_a_choice_must_be_charged():
 
 def test_a_policy_that_is_not_optimal_under_the_estimate_does_not_get_the_gap_of_plans():
     """With one action per state a plan loses nothing; with two that differ, a policy that errs does."""
-    case = cases.Case(choice.gate(), episodes=300, seeds=1)
+    case = case_of("gate", episodes=300, seeds=6)
     reward = np.zeros(case.space.sizes)
     reward[-1, 3] = 1.0
     plan = case.plan(0, reward)

@@ -32,30 +32,32 @@ class Case:
         evidence, bet = self.evidence[i], int(self.confidences[i].bet)
         return evidence.loss[bet] - np.log(float(self.confidences[i].delta) * evidence.weights[bet])
 
-    def excess(self, i, theta):
-        """L(theta) - Lq - log(1/(delta w)) on the free rows; the others cancel."""
-        free = self.valid.free & (self.counts(i) > 0)
-        p = self.valid.rows[free] @ theta
-        if (p <= 0).any():
-            return np.inf
-        fixed = ~self.valid.free & (self.counts(i) > 0)
-        known = self.counts(i)[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center)
-        return -self.counts(i)[free] @ np.log(p) - known - self.level(i)
+    def excess(self, i):
+        """The function L(theta) - Lq - log(1/(delta w)) of parameters [n, d], on the free rows; the others cancel."""
+        counts = self.counts(i)
+        free, fixed = (is_one & (counts > 0) for is_one in (self.valid.free, ~self.valid.free))
+        rows, seen = self.valid.rows[free], counts[free]
+        known = counts[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center) + self.level(i)
+
+        def excess(thetas):
+            p = thetas @ rows.T
+            loss = -np.log(np.maximum(p, 1e-300)) @ seen
+            return np.where((p > 0).all(-1), loss - known, np.inf)
+
+        return excess
 
     def points_of_U(self, i, rng, count):
         """Parameters of U: on the way from theta_hat to random points of Theta, half of them on the boundary of U."""
-        theta_hat, points = self.confidences[i].theta, []
-        for k, other in enumerate(small.inside(self.valid, rng, count)):
-            inside, outside = 0.0, 1.0
-            if self.excess(i, other) <= 0:
-                inside = 1.0
-            else:
-                for _ in range(50):
-                    middle = (inside + outside) / 2
-                    is_in = self.excess(i, theta_hat + middle * (other - theta_hat)) <= 0
-                    inside, outside = (middle, outside) if is_in else (inside, middle)
-            points.append(theta_hat + inside * (1.0 if k % 2 else rng.uniform()) * (other - theta_hat))
-        return points
+        theta_hat, excess = np.asarray(self.confidences[i].theta), self.excess(i)
+        way = small.inside(self.valid, rng, count) - theta_hat
+        inside, outside = np.zeros((count, 1)), np.ones((count, 1))
+        for _ in range(50):
+            middle = (inside + outside) / 2
+            is_in = excess(theta_hat + middle * way)[:, None] <= 0
+            inside, outside = np.where(is_in, middle, inside), np.where(is_in, outside, middle)
+        inside[excess(theta_hat + way) <= 0] = 1.0
+        inside[::2, 0] *= rng.uniform(size=len(inside[::2]))
+        return [*(theta_hat + inside * way)]
 
     def kernel(self, theta):
         return self.model.kernel(theta).dense()

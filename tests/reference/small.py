@@ -1,5 +1,6 @@
 """Small problems of every kind that the likelihood and its certificates must handle, and data for them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,15 +60,21 @@ def gather(problem, episodes, seeds, budget=None):
         sampler = sampler_of(to_device(problem.kernel()))
         policy = jnp.full(problem.space.sizes, 1.0 / problem.num_actions)
         first = model.nothing(ladder(budget or episodes))
-
-        def explore(key):
-            def step(evidence, key):
-                return model.learn(evidence, sampler.episode(key, policy, model.space)), None
-
-            return jax.lax.scan(step, first, jax.random.split(key, episodes))[0]
-
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-        return to_numpy(jax.jit(jax.vmap(explore))(keys))
+        return to_numpy(_gathered(model, sampler, policy, first, keys, episodes))
+
+
+@eqx.filter_jit
+def _gathered(model, sampler, policy, first, keys, episodes):
+    """One program for all problems of the same sizes."""
+
+    def explore(key):
+        def step(evidence, key):
+            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+
+        return jax.lax.scan(step, first, jax.random.split(key, episodes))[0]
+
+    return jax.vmap(explore)(keys)
 
 
 def pick(tree, i):

@@ -75,15 +75,19 @@ def test_adjoint_weights_are_the_derivatives(sizes):
     nudge = 1e-3 * rng.uniform(size=(H, S))  # away from Vhat = 0, where the norm has no derivative
     by_reward, by_nudge = jax.jit(jax.grad(value, argnums=(0, 1)))(reward, nudge)
 
-    path = evaluate(prepared, policy, reward, x.beta)
-    V_hat = jnp.zeros((H + 1, S))
-    raw = jnp.zeros((H, S))
-    for h in reversed(range(H)):
-        _, r = backup(prepared, path.V[h + 1], V_hat[h + 1], jnp.asarray(reward[h]), x.beta, leak)
-        raw = raw.at[h].set(r[policy[h], jnp.arange(S)])
-        V_hat = V_hat.at[h].set(raw[h] + nudge[h])
-    path = eqx.tree_at(lambda p: (p.V_hat, p.raw), path, (V_hat, raw))
-    weights = adjoint(prepared, path, x.beta, leak)
+    @jax.jit
+    def nudged(reward, nudge):
+        path = evaluate(prepared, policy, reward, x.beta)
+        V_hat = jnp.zeros((H + 1, S))
+        raw = jnp.zeros((H, S))
+        for h in reversed(range(H)):
+            _, r = backup(prepared, path.V[h + 1], V_hat[h + 1], reward[h], x.beta, leak)
+            raw = raw.at[h].set(r[policy[h], jnp.arange(S)])
+            V_hat = V_hat.at[h].set(raw[h] + nudge[h])
+        path = eqx.tree_at(lambda p: (p.V_hat, p.raw), path, (V_hat, raw))
+        return path, adjoint(prepared, path, x.beta, leak)
+
+    path, weights = nudged(reward, nudge)
     assert float(path.raw.max()) < 1
     np.testing.assert_allclose(weights.V_hat, by_nudge, atol=1e-12)
     # The last V enters no bonus but through V_{H+1} = 0, where the box slope stands in.

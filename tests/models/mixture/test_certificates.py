@@ -45,7 +45,7 @@ def test_the_strongest_adversary_stays_below_the_certificates(name):
     support = case.slots(np.ones(len(case.valid.rows))) > 0
     found = []
     for i in range(12):
-        if case.excess(i, case.problem.truth) > 0:
+        if case.excess(i)(case.problem.truth) > 0:
             continue  # the truth left the set: nothing is claimed
         rng, eps = np.random.default_rng(i), case.uniform(i).eps
         P_hat = case.confidences[i].step.kernel.dense()
@@ -67,7 +67,7 @@ def test_the_true_gap_is_below_the_certificate_in_many_runs(start):
     H, S, A = case.space.sizes
     checked = 0
     for i in range(60):
-        if case.excess(i, problem.truth) > 0:
+        if case.excess(i)(problem.truth) > 0:
             continue
         for goal in (2, S - 1):
             reward = np.zeros((H, S, A))
