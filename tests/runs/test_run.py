@@ -23,7 +23,8 @@ def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Problem
     reward = hf.goal(problem, 8)
     plan = run.plan(reward)
     kernel = plan.kernel
-    np.testing.assert_array_equal(kernel.prob, problem.model.kernel(run.confidence().theta).prob)
+    theta = run.confidence().theta
+    np.testing.assert_allclose(kernel.prob, problem.model.kernel(theta).prob, rtol=1e-14)
     assert plan.value == pytest.approx(planning.optimal(kernel, reward).V[0, problem.start], abs=1e-12)
     assert plan.value == pytest.approx(
         planning.evaluate(kernel, reward, plan.policy)[0, problem.start], abs=1e-12
