@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,14 +73,34 @@ def test_another_number_shape_type_or_setting_is_another_programme(kept, monkeyp
     assert TRACES == [2, 3, 2, 2, 2]
 
 
-def test_what_is_called_seldom_is_compiled_with_other_options_where_there_are_any(kept, monkeypatch):
-    """Another programme than without, the same numbers; an option that XLA does not know is left out."""
-    often = called()[0]
-    for options, traced in (({"xla_cpu_use_fusion_emitters": False}, 2), ({"xla_no_such_option": 1}, 3)):
-        monkeypatch.setattr(_programs, "SOON", options)
+@pytest.mark.parametrize("is_shell", [True, False])
+@pytest.mark.parametrize(("few", "changed"), [(0, "SOON"), (9, "AT_ONCE")])
+def test_what_is_called_seldom_is_compiled_with_other_options_where_there_are_any(
+    tmp_path, monkeypatch, is_shell, few, changed
+):
+    """Other options for few numbers than for many; at the shell, none that XLA does not know. Same numbers."""
+    TRACES.clear()
+    monkeypatch.setattr(_programs, "_folder", lambda: tmp_path if is_shell else None)
+    monkeypatch.setattr(_programs, "FEW", few)
+    often, asked = called()[0], []
+    compile_it, jit = jax.stages.Lowered.compile, eqx.filter_jit
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda x, y=None: asked.append(y) or compile_it(x, y))
+    monkeypatch.setattr(
+        eqx, "filter_jit", lambda f, compiler_options=None, **x: asked.append(compiler_options) or jit(f, **x)
+    )
+    known, unknown = {"xla_cpu_use_fusion_emitters": False}, {"xla_no_such_option": 1}
+    for options in (known, unknown):
+        monkeypatch.setattr(_programs, changed, options)
         seldom = called(program=partial(_programs.program, is_seldom=True))[0]
-        assert len(TRACES) == traced
         np.testing.assert_allclose(seldom, often, rtol=1e-12)
+    assert asked == ([None, known, None, unknown, None] if is_shell else [None, known, None, unknown])
+
+
+def test_outside_the_shell_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
+    often = called()[0]
+    monkeypatch.setattr(_programs, "AT_ONCE", {"xla_no_such_option": 1})
+    seldom = called(program=partial(_programs.program, is_seldom=True))[0]
+    np.testing.assert_allclose(seldom, often, rtol=1e-12)
 
 
 @pytest.mark.parametrize("at", [0, 40, -1])
