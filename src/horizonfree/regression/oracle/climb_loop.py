@@ -18,12 +18,13 @@ from numba import njit
 
 from horizonfree.planning.backward import TIE
 from horizonfree.regression.oracle.ascent import LEAK, MOVES, RISE
-from horizonfree.regression.oracle.draws import child, uniform
+from horizonfree.regression.oracle.draws import FIRST, FOURTH, SECOND, THIRD, child, uniform
 from horizonfree.regression.oracle.pairs import look_ahead, slopes, spread
 from horizonfree.regression.oracle.tiles import choose, step_back
 from horizonfree.regression.oracle.vectors import ROWS, TILE
 
 FUSED = {"contract"}
+YES, NO = np.bool_(True), np.bool_(False)  # a function is compiled once more for a literal one
 
 
 class Tables(NamedTuple):
@@ -134,7 +135,7 @@ def back(t, beta, leak, improves, policy, step, target, w, V, raw, room):  # typ
             _improve(t, h, beta, policy, w, V, raw, room)
         else:
             _follow(t, h, beta, leak, policy, V, raw, room)
-    return at_start(t, raw, False)
+    return at_start(t, raw, NO)
 
 
 @njit(fastmath=True)  # no entry is infinite, or not a number
@@ -210,12 +211,12 @@ def _best_reward(t, w, target):  # type: ignore[no-untyped-def]  # pragma: no co
 def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The random change of ascent._kick, where it can matter."""
     H, P = t.reach.size, policy.size // t.reach.size
-    kinds, states, entries = child(key, 0), child(key, 1), child(key, 2)
+    kinds, states, entries = child(key, FIRST), child(key, SECOND), child(key, THIRD)
     of_set, of_step, which, of_policy = (
-        uniform(kinds, 0),
-        uniform(kinds, 1),
-        uniform(kinds, 2),
-        uniform(kinds, 3),
+        uniform(kinds, FIRST),
+        uniform(kinds, SECOND),
+        uniform(kinds, THIRD),
+        uniform(kinds, FOURTH),
     )
     if of_set < 0.8:
         for s in range(target.size):

@@ -12,6 +12,9 @@ LOW = np.uint64(0xFFFFFFFF)
 PARITY = np.uint64(0x1BD11BDA)
 ROTATIONS = np.array([[13, 15, 26, 6], [17, 29, 16, 24]], np.uint64)
 WORD = np.uint64(32)
+FIRST, SECOND, THIRD, FOURTH = np.arange(
+    4
+)  # counters; Numba would compile every function anew for each literal number
 
 
 @njit
@@ -43,7 +46,7 @@ def uniform(key, i):  # type: ignore[no-untyped-def]  # pragma: no cover
 @njit
 def below(key, i, end):  # type: ignore[no-untyped-def]  # pragma: no cover
     """jax.random.randint(key, shape, 0, end, int32).ravel()[i]."""
-    higher, lower = _hash(child(key, 0), i), _hash(child(key, 1), i)
+    higher, lower = _hash(child(key, FIRST), i), _hash(child(key, SECOND), i)
     span = np.uint64(end)
     factor = np.uint64(2**16) % span
     factor = ((factor * factor) & LOW) % span

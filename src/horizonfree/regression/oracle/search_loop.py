@@ -9,6 +9,8 @@ from numba import njit
 
 from horizonfree.planning.backward import TIE
 from horizonfree.regression.oracle.climb_loop import (
+    NO,
+    YES,
     Tables,
     all_actions,
     at_start,
@@ -18,7 +20,7 @@ from horizonfree.regression.oracle.climb_loop import (
     gather,
     padded,
 )
-from horizonfree.regression.oracle.draws import below, child, uniform
+from horizonfree.regression.oracle.draws import FIRST, SECOND, THIRD, below, child, uniform
 from horizonfree.regression.oracle.tiles import flip
 from horizonfree.regression.oracle.vectors import TILE
 
@@ -33,7 +35,7 @@ def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: 
         policy[i] = 0
     for h in range(H - 2, -1, -1):
         for tile in range((t.reach[h] + TILE - 1) // TILE):
-            all_actions(t, tile, after, 0, beta, room)
+            all_actions(t, tile, after, FIRST, beta, room)
             for a in range(t.A):
                 for k in range(TILE):
                     stage = min(beta * t.box[(a * T + tile) * TILE + k], 1.0)
@@ -47,7 +49,7 @@ def _relaxed(t, beta, policy, room):  # type: ignore[no-untyped-def]  # pragma: 
                 policy[h * P + s], U[s] = a, top
         for s in range(N):
             after[2 * s + 1] = U[s]
-    return at_start(t, U, False)
+    return at_start(t, U, NO)
 
 
 @njit
@@ -83,14 +85,14 @@ def _upper(t, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
                     least = min(least, top[k])
                 if least >= 1:  # more changes nothing
                     break
-                gather(t, after, 0, a * T + tile, w)
+                gather(t, after, FIRST, a * T + tile, w)
                 _most(t, beta, a * T + tile, w, y, best)
                 for k in range(TILE):
                     top[k] = max(top[k], min(stage[k] + best[k], 1.0))
             for s in range(tile * TILE, min((tile + 1) * TILE, t.reach[h])):
                 W[s] = top[s - tile * TILE]
         copy(W, after)
-    return at_start(t, W, False)
+    return at_start(t, W, NO)
 
 
 @njit
@@ -103,7 +105,7 @@ def _start(key, t, radius, i, policy, target, room):  # type: ignore[no-untyped-
         _relaxed(t, radius, policy, room)
         return
     key = child(key, i - 2)
-    key_policy, key_set = child(key, 0), child(key, 1)
+    key_policy, key_set = child(key, FIRST), child(key, SECOND)
     for h in range(t.reach.size):
         for s in range(t.reach[h]):
             policy[h * P + s] = below(key_policy, h * t.S + t.state[s], t.A)
@@ -122,8 +124,8 @@ def _search(key, t, radius, chains, sweeps, policy, step, target, size, room):  
         copy(target, targets[i])
         steps[i] = step if i == 0 else t.reach.size - 1
         if i > 0:
-            _start(child(key, 1), t, radius, i, policies[i], targets[i], room)
-        chain = child(child(key, 2), i)
+            _start(child(key, SECOND), t, radius, i, policies[i], targets[i], room)
+        chain = child(child(key, THIRD), i)
         values[i], steps[i] = climb(chain, t, radius, sweeps, policies[i], steps[i], targets[i], size, room)
         best = max(best, values[i])
     while values[winner] < best - TIE * abs(best):
@@ -183,12 +185,12 @@ def search(key, layout, x, is_triangle, beta, radius, chains, sweeps, policy, st
     while True:
         step = _search(key, t, radius, chains, sweeps, flat, step, chosen, numbers.size, room)
         used += chains * sweeps
-        searched = back(t, radius, 0.0, False, flat, step, chosen, numbers, numbers, raw, room)
-        found = back(t, beta, 0.0, False, flat, step, chosen, numbers, numbers, raw, room)
-        value = at_start(t, raw, True)
+        searched = back(t, radius, 0.0, NO, flat, step, chosen, numbers, numbers, raw, room)
+        found = back(t, beta, 0.0, NO, flat, step, chosen, numbers, numbers, raw, room)
+        value = at_start(t, raw, YES)
         if value >= 1 or radius >= beta:
             break
-        key, radius = child(key, 0), beta
+        key, radius = child(key, FIRST), beta
     for s in range(N):
         target[state[s]] = chosen[s]
         for h in range(H):
