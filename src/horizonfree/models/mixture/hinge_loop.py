@@ -48,16 +48,25 @@ def _add(q, w, v, shift, g):  # type: ignore[no-untyped-def]  # pragma: no cover
         q[i] += after + w * g * i
 
 
+@njit
+def _copy(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """y = x: an assignment of arrays would take Numba seconds to compile."""
+    for i in range(x.size):
+        y[i] = x[i]
+
+
 @njit(_SIGNATURE, cache=True, nogil=True)
 def programme(succ, prob, row_of, charge, stop, occupied, initial, y, logs, J):  # type: ignore[no-untyped-def]  # pragma: no cover
     """J[b] = sum_s initial(s) J_1(s, y) for the point whose rows have log(1 + x) = logs[b], 0 for padding."""
     S, A, n = succ.shape
     N, g = y.size, y[1] - y[0]
-    hinge = np.maximum(y, 0.0)
-    after, now, q, shift = np.empty((S, N)), np.empty((S, N)), np.empty(N), np.empty((S, A, n))
+    hinge, after, now = np.empty(N), np.empty((S, N)), np.empty((S, N))
+    q, shift = np.empty(N), np.empty((S, A, n))
+    for i in range(N):
+        hinge[i] = max(y[i], 0.0)
     for b in range(len(logs)):
         for s in range(S):
-            after[s] = hinge
+            _copy(hinge, after[s])
             for a in range(A):
                 for j in range(n):
                     shift[s, a, j] = (charge[s, a] - logs[b, row_of[s, a, j]]) / g
@@ -69,7 +78,7 @@ def programme(succ, prob, row_of, charge, stop, occupied, initial, y, logs, J): 
                     for a in range(A):
                         q[:] = 0.0
                         if stop[s, a]:
-                            q[:] = hinge
+                            _copy(hinge, q)
                         else:
                             for j in range(n):
                                 if prob[s, a, j] > 0:
@@ -77,7 +86,9 @@ def programme(succ, prob, row_of, charge, stop, occupied, initial, y, logs, J): 
                         for i in range(N):
                             best[i] = max(best[i], q[i])
             after, now = now, after
-        J[b] = 0.0
+        for i in range(N):
+            J[b, i] = 0.0
         for s in range(S):
             if initial[s] > 0:
-                J[b] += initial[s] * after[s]
+                for i in range(N):
+                    J[b, i] += initial[s] * after[s, i]

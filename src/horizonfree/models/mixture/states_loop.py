@@ -4,6 +4,8 @@ Same letters as there; the numbers are the same but for rounding. NumPy and XLA 
 a hundred times as much as what goes in and comes out. Here a row stays in the first-level cache, and the norm of a
 matrix is computed only where its action may have the largest regret: the Euclidean norm of its entries is larger.
 
+Arrays are copied number by number: Numba takes seconds to compile an assignment to a slice.
+
 A row holds V_star, kappa, hit; V, R, D, upper, lower, higher; J [q]; B [q, q], or nothing of it without second order.
 """
 
@@ -128,12 +130,14 @@ def _regret(own, Q, gQ, bQ, rQ, onward, room):  # type: ignore[no-untyped-def]  
 
 @njit(cache=True)
 def _first(Q):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """The first action that is best but for rounding."""
-    best = Q.max()
+    """The first action that is best but for rounding, and its value."""
+    best = Q[0]
+    for x in Q:
+        best = max(best, x)
     least, a = best - ROUNDING * abs(best), 0
     while Q[a] < least:
         a += 1
-    return a
+    return a, best
 
 
 @njit(cache=True, fastmath=FUSED, nogil=True)
@@ -156,15 +160,16 @@ def back(world, after, place, g, s, r, is_last, now):  # type: ignore[no-untyped
             rest, most = _expansion(mean[a], slope, squares, gQ[a], bQ[a])
             if e == 0:
                 rest = _rest(after, rows, z[x, a], mean[a])
-            spread[a] = squares[: J - V]
+            for m in range(J - V):
+                spread[a, m] = squares[m]
             rQ[a] = _at_most(rest + mean[a, R] + spread[a, R - V], most)
             onward[a] = _at_most(mean[a, D] + spread[a, D - V], 1.0)
             Q_star[a], Q[a] = r[k] + mean[a, V_STAR], r[k] + mean[a, V]
-        own = _first(Q_star)
+        own, best = _first(Q_star)
         to, upper = now[k], -np.inf
         for a in range(A):
             upper = max(upper, _at_most(r[k] + mean[a, UPPER] + spread[a, UPPER - V], 1.0))
-        to[V_STAR] = Q_star.max()
+        to[V_STAR] = best
         to[KAPPA], to[HIT] = 0.0, 0.0
         if not is_last:  # the last transition touches no reward
             ends = stop[x, own]
@@ -174,7 +179,8 @@ def back(world, after, place, g, s, r, is_last, now):  # type: ignore[no-untyped
         to[D] = _regret(own, Q, gQ, bQ, rQ, onward, room)
         to[LOWER] = max(0.0, r[k] + mean[own, LOWER] - spread[own, LOWER - V])
         to[HIGHER] = _at_most(r[k] + mean[own, HIGHER] + spread[own, HIGHER - V], 1.0)
-        to[J : J + q] = gQ[own]
+        for i in range(q):
+            to[J + i] = gQ[own, i]
         for i in range(e):
             for j in range(e):
                 to[J + q + i * e + j] = bQ[own, i, j]
