@@ -74,7 +74,9 @@ class World(NamedTuple):
 @x64
 def gather(problem, episodes, seed=0):
     """The evidence of episodes of random actions."""
-    return to_numpy(_gathered(to_device(problem.model), to_device(problem.kernel()), seed, jnp.int32(episodes)))
+    return to_numpy(
+        _gathered(to_device(problem.model), to_device(problem.kernel()), seed, jnp.int32(episodes))
+    )
 
 
 @jax.jit
