@@ -38,7 +38,7 @@ def explored(model, kernel, truth, keys):
         evidence, is_out = jax.lax.scan(step, first, jax.random.split(key, EPISODES))
         return evidence, is_out.any(), is_out[-1]
 
-    return jax.vmap(one)(keys)
+    return jax.lax.map(one, keys, batch_size=100)
 
 
 @eqx.filter_jit
