@@ -1,5 +1,6 @@
 """Tests. Calls into the library are checked against its annotations, shapes included; conftest.py turns it on."""
 
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,25 @@ THEORY = {
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
+_checks: dict[
+    Hashable, Any
+] = {}  # of functions inside of others, which are made anew whenever these are called
+
+
 def check(thing: Any) -> Any:
-    """The type checker of the tests. Public functions are left to their own checks, whose words other tests read."""
-    is_public = getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY
-    return thing if is_public else _checked(thing)
+    """The type checker of the tests. Public functions are left to their own checks, whose words other tests read.
+
+    What it is given has the arguments and annotations of a function and does nothing: its checks can be used again.
+    """
+    if getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY:
+        return thing
+    is_plain = all(isinstance(x, Hashable) for x in thing.__annotations__.values())
+    if "<locals>" not in thing.__qualname__ or thing.__defaults__ or thing.__kwdefaults__ or not is_plain:
+        return _checked(thing)
+    asked = thing.__module__, thing.__qualname__, thing.__code__.co_varnames, *thing.__annotations__.items()
+    if asked not in _checks:
+        _checks[asked] = _checked(thing)
+    return _checks[asked]
 
 
 def check_shapes() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._x64 import to_device
+from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import audit, is_due
 from horizonfree.explorers.plug_in import PlugIn
@@ -25,6 +25,7 @@ from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting, begun, play
 from tests.reference.linear_explorers import plan as least_squares_plan
 from tests.reference.linear_models import attains, random_linear
+from tests.reference.op_by_op import evaluated
 from tests.reference.tables import best_values, dense_tables
 
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
@@ -120,15 +121,14 @@ def one_more(name, run):
     trajectory = play(setting.sampler, jax.random.key(5), now.state.policy, setting.model.space)
     keys = jax.random.split(jax.random.key(0), 3)
     given = explorer, setting.model, now, trajectory
-    return (*given, keys[1]), jax.tree.map(lambda x: x[1], stepped_for_each(*given, keys))
+    return (*given, keys[1]), jax.tree.map(lambda x: x[1], to_numpy(stepped_for_each(*given, keys)))
 
 
 @everyone_op_by_op
 def test_compiled_and_mapped_over_keys_or_op_by_op_the_numbers_agree(name, run_of, x64):
     """One more choice and one given episode. Integers are left out: rounding may settle an exact tie either way."""
     given, mapped = one_more(name, run_of(name))
-    with jax.disable_jit():
-        plain = stepped(*given)
+    plain = evaluated(stepped, *given)
     assert jax.tree.structure(plain) == jax.tree.structure(mapped)
     for x, y in zip(jax.tree.leaves(plain), jax.tree.leaves(mapped)):
         assert x.dtype == y.dtype
@@ -244,19 +244,19 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
     run = run_of(name)
     (H, S, _), model = run.problem.space.sizes, run.problem.model
     now, reward = to_device(run.progress), np.random.default_rng(0).uniform(size=run.problem.space.sizes) / H
-    policy, V = eqx.filter_jit(run.explorer.plan)(to_device(model), now.state, now.evidence, reward)
+    policy, V = evaluated(run.explorer.plan, to_device(model), now.state, now.evidence, reward)
     assert (policy.shape, policy.dtype, V.shape) == ((H, S), np.int32, (H + 1, S))
     policy_table(policy, *run.problem.space.sizes)
     if isinstance(run.explorer, PlugIn):
-        theta = run.explorer.theta_hat(to_device(model), now.state, now.evidence)
+        theta = evaluated(run.explorer.theta_hat, to_device(model), now.state, now.evidence)
         np.testing.assert_allclose(
             run.theta_hat, theta, rtol=0, atol=1e-12
         )  # compiled at once and step by step
-        kernel = model.kernel(np.asarray(theta))
+        kernel = model.kernel(theta)
     elif isinstance(model, LinearModel):
         kernel = None  # least squares is no kernel: values are clipped to [0, 1] at every step
     elif hasattr(run.explorer, "covered"):
-        kernel = jax.tree.map(np.asarray, run.explorer.covered(to_device(model), now.evidence))
+        kernel = evaluated(run.explorer.covered, to_device(model), now.evidence)
     else:
         kernel = jax.tree.map(np.asarray, model.estimate(run.evidence))
     if kernel is None:

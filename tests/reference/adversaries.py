@@ -18,6 +18,7 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.mixture import record
 from horizonfree.models.mixture.robust import frequencies, half_spaces, kinds
 from tests.reference import small
+from tests.reference.programs import BUSY
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
 
@@ -40,7 +41,7 @@ class Seen(NamedTuple):
     """What has been seen before a block of one run: predictors of all blocks so far and of this one, and evidence."""
 
     share: float  # of all episodes
-    predicted: np.ndarray  # T + 1, R
+    predicted: np.ndarray | None  # T + 1, R; for who looks at them
     evidence: object
 
 
@@ -97,9 +98,10 @@ ADVERSARIES = {
     "tilt": tilt,
     "push": push,
 }
+LOOKING = (tilt, push)  # at predictors, which take time
 
 
-@eqx.filter_jit
+@eqx.filter_jit(compiler_options=BUSY)
 def _advanced(model, keys, evidence, prob, begin, end):
     S, A, _ = model.space.succ.shape
     policy = jnp.full((model.space.horizon, S, A), 1.0 / A)
@@ -115,8 +117,9 @@ def _advanced(model, keys, evidence, prob, begin, end):
     return jax.vmap(one)(keys, evidence, prob)
 
 
-@eqx.filter_jit
+@eqx.filter_jit(compiler_options=BUSY)
 def _predicted(valid, rows):
+    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]."""
     p = jax.vmap(lambda x: record.predictors(valid, x))(rows) @ valid.rows.T
     return jnp.where(p > 0, p, 1.0)
 
@@ -125,23 +128,23 @@ def explored(problem, adversary, zeta, episodes, seeds):
     """Evidence after each block [T] of runs against an adversary, one per seed; and predictors [seeds, T, R]."""
     known, history = truth(problem), []
     bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
+    T = len(bounds) - 1
     with scope():
         model = to_device(problem.model)
-        first = model.recorded(model.nothing(ladder(episodes)))
-        evidence = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(seeds), *jnp.shape(x))), first)
+        first = to_numpy(model.recorded(model.nothing(ladder(episodes))))
+        now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
+        predicted = [None] * len(seeds)
         for b, (begin, end) in enumerate(pairwise(bounds)):
-            predicted = np.asarray(_predicted(model.valid, evidence.record.rows))[:, : b + 1]
-            now = to_numpy(evidence)
+            if adversary in LOOKING:
+                predicted = np.asarray(_predicted(model.valid, now.record.rows[:, :T]))[:, : b + 1]
             laws = [
                 adversary(known, zeta, Seen(begin / episodes, predicted[i], small.pick(now, i)))
                 for i in range(len(seeds))
             ]
-            evidence = _advanced(
-                model, keys, evidence, jnp.asarray(np.stack(laws)), jnp.int32(begin), jnp.int32(end)
-            )
-            history.append(to_numpy(evidence))
-    return history, predicted
+            now = to_numpy(_advanced(model, keys, now, np.stack(laws), np.int32(begin), np.int32(end)))
+            history.append(now)
+        return history, np.asarray(_predicted(model.valid, now.record.rows[:, :T]))
 
 
 def first_blocks(evidence):

@@ -61,18 +61,18 @@ def gather(problem, episodes, seeds, budget=None):
         policy = jnp.full(problem.space.sizes, 1.0 / problem.num_actions)
         first = model.nothing(ladder(budget or episodes))
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-        return to_numpy(_gathered(model, sampler, policy, first, keys, episodes))
+        return to_numpy(_gathered(model, sampler, policy, first, keys, np.int32(episodes)))
 
 
 @eqx.filter_jit
 def _gathered(model, sampler, policy, first, keys, episodes):
-    """One program for all problems of the same sizes."""
+    """One program for all problems of the same sizes, however many episodes there are."""
 
     def explore(key):
-        def step(evidence, key):
-            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+        def step(k, evidence):
+            return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-        return jax.lax.scan(step, first, jax.random.split(key, episodes))[0]
+        return jax.lax.fori_loop(0, episodes, step, first)
 
     return jax.vmap(explore)(keys)
 

@@ -209,14 +209,14 @@ def test_a_batch_of_searches_is_a_loop_of_searches():
     rng = np.random.default_rng(9)
     x = draw(rng, (4, 2, 4, 3, 4), beta=1.0)
     prepared, warm = x.prepared, warm_start(x.problem)
-    keys, betas = jax.random.split(jax.random.key(3), 3), jnp.array([0.05, 0.3, 50.0])
+    keys, betas = jax.random.split(jax.random.key(3), 3), np.array([0.05, 0.3, 50.0])
 
     def one(key, beta):
         return ascend(key, prepared, beta, 0.5 * beta, warm)
 
     batch = jax.vmap(one)(keys, betas)
     for i in range(3):
-        alone = one(keys[i], betas[i])
+        alone = one(keys[i], float(betas[i]))
         np.testing.assert_allclose(batch.raw[i], alone.raw, rtol=1e-12)
         np.testing.assert_array_equal(batch.point.policy[i], alone.point.policy)
         assert batch.radius[i] == alone.radius

@@ -25,8 +25,9 @@ class Progress(eqx.Module):
 
 
 def begin(explorer: Explorer, model: Model, nothing: Evidence) -> Progress:
-    """Before the first episode."""
-    return Progress(jnp.int32(0), explorer.init(model), nothing)
+    """Before the first episode. No type is weak: what takes the states of later ones would be traced twice."""
+    state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), explorer.init(model))
+    return Progress(jnp.int32(0), state, nothing)
 
 
 def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:

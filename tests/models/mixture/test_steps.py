@@ -1,13 +1,19 @@
 """One transition: how far that of any parameter of U can be from the estimate's."""
 
+import jax
 import numpy as np
 import pytest
 
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.guarantees.trajectories import divergence
-from horizonfree.models.mixture.steps import THRESHOLDS, compare, hellinger, left_out, steps
+from horizonfree.guarantees import trajectories
+from horizonfree.models.mixture import steps as traced
+from horizonfree.models.mixture.steps import THRESHOLDS
 from tests.reference import cases, small
 from tests.reference import certificates as ref
+
+compare, hellinger, left_out, steps, divergence = map(
+    jax.jit, (traced.compare, traced.hellinger, traced.left_out, traced.steps, trajectories.divergence)
+)
 
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))

@@ -15,6 +15,7 @@ from horizonfree.models.tabular.evidence import _rounded
 from horizonfree.planning.backward import best_plan, evaluate_jax, optimal_jax
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
+from tests.reference.programs import BUSY
 
 S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
 TIMES = (4, 15, 60, 300)  # episodes
@@ -23,23 +24,22 @@ TIMES = (4, 15, 60, 300)  # episodes
 @x64
 def simulate(model, tables, policy):
     """The evidence of every table at every time, [SEEDS, TIMES]."""
-    model = to_device(model)
+    model, times = to_device(model), jnp.asarray((0, *TIMES))
 
-    @jax.jit
     def one(table, key):
         sampler = Sampler.of(model.kernel(table))
 
-        def learn(evidence, key):
-            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+        def learn(k, evidence):
+            return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-        evidence, found = model.nothing(ladder(None)), []
-        for i, (before, now) in enumerate(zip((0, *TIMES), TIMES)):
-            keys = jax.random.split(jax.random.fold_in(key, i), now - before)
-            evidence, _ = jax.lax.scan(learn, evidence, keys)
-            found.append(evidence)
-        return jax.tree.map(lambda *x: jnp.stack(x), *found)
+        def until(evidence, between):
+            evidence = jax.lax.fori_loop(*between, learn, evidence)
+            return evidence, evidence
 
-    return jax.vmap(one)(jnp.asarray(tables), jax.random.split(jax.random.key(0), len(tables)))
+        return jax.lax.scan(until, model.nothing(ladder(None)), (times[:-1], times[1:]))[1]
+
+    every = jax.jit(jax.vmap(one), compiler_options=BUSY)
+    return to_numpy(every(tables, jax.random.split(jax.random.key(0), len(tables))))
 
 
 @x64
@@ -47,7 +47,6 @@ def judge(model, evidence, tables, rewards):
     """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
     model = to_device(model)
 
-    @jax.jit
     def one(evidence, table, reward):
         confidence = model.confidence(evidence, jnp.asarray(DELTA))
         balls, truth = confidence.balls, model.kernel(table)
@@ -71,9 +70,8 @@ def judge(model, evidence, tables, rewards):
         )
 
     over_times = jax.vmap(one, (0, None, None))
-    return to_numpy(
-        jax.lax.map(lambda x: over_times(*x), (evidence, jnp.asarray(tables), jnp.asarray(rewards)))
-    )
+    every = jax.jit(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), compiler_options=BUSY)
+    return to_numpy(every((evidence, tables, rewards)))
 
 
 @pytest.mark.parametrize("support", ["any", "given"])
@@ -91,7 +89,7 @@ def test_a_thousand_tables_at_four_times(support):
         P = np.where(mask, rng.gamma(rng.choice([0.3, 1.0, 5.0]), size=mask.shape) + 1e-9, 0.0)
         tables.append(model.parameter(P / P.sum(-1, keepdims=True), "P"))
     rewards = np.stack([random_reward(rng, H, S, A) for _ in range(SEEDS)])
-    evidence = simulate(model, np.stack(tables), jnp.full((H, S, A), 1 / A))
+    evidence = simulate(model, np.stack(tables), np.full((H, S, A), 1 / A))
     excess, outside, gaps, beyond, tangent = judge(model, evidence, np.stack(tables), rewards)
     assert (excess > 0).any(axis=1).sum() <= 577
     is_inside = excess <= 0

@@ -1,14 +1,16 @@
 """The largest mean over a ball: a search of the same bound, every distribution in the ball, and one that attains it."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from horizonfree.models.tabular.support import highest_mean
+from horizonfree.models.tabular import support
 from tests.models.tabular.worlds import boundary
 from tests.reference import tabular as ref
 
 pytestmark = pytest.mark.usefixtures("x64")
+highest_mean = jax.jit(support.highest_mean)
 
 
 def cases(rng, number, C=4):

@@ -8,9 +8,9 @@ import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
+from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
-from tests.reference.episodes import sampler_of
 
 
 def random_table(rng, S, A, m):
@@ -62,7 +62,7 @@ class World(NamedTuple):
     def in_full(self, delta=0.05):
         """What the evidence says, on the lists of all that is possible, as batches ask."""
         model, evidence = to_device((self.problem.model, self.evidence))
-        return to_numpy(jax.jit(type(model).confidence)(model, evidence, jnp.asarray(delta)))
+        return to_numpy(_in_full(model, evidence, jnp.asarray(delta)))
 
     @property
     def possible(self):
@@ -74,19 +74,21 @@ class World(NamedTuple):
 @x64
 def gather(problem, episodes, seed=0):
     """The evidence of episodes of random actions."""
-    model, H = to_device(problem.model), problem.horizon
-    policy = jnp.full(problem.space.sizes, 1 / problem.num_actions)
-    sampler = sampler_of(to_device(problem.kernel()))
+    return to_numpy(
+        _gathered(to_device(problem.model), to_device(problem.kernel()), seed, jnp.int32(episodes))
+    )
 
-    @jax.jit
-    def run(key):
-        def one(evidence, key):
-            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
 
-        return jax.lax.scan(one, model.nothing(ladder(None)), jax.random.split(key, episodes))[0]
+@jax.jit
+def _gathered(model, kernel, seed, episodes):
+    """One program for all problems of the same sizes, however many episodes there are."""
+    H, S, A = model.space.sizes
+    key, sampler, policy = jax.random.key(seed), Sampler.of(kernel), jnp.full((H, S, A), 1 / A)
 
-    assert H == problem.horizon
-    return to_numpy(run(jax.random.key(seed)))
+    def one(k, evidence):
+        return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+
+    return jax.lax.fori_loop(0, episodes, one, model.nothing(ladder(None)))
 
 
 def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), delta=0.05):
@@ -98,6 +100,11 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
     problem = Tabular.from_table(P, horizon=H, support=support, terminal=terminal)
     evidence = gather(problem, episodes, seed)
     return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
+
+
+@jax.jit
+def _in_full(model, evidence, delta):
+    return model.confidence(evidence, delta)
 
 
 @jax.jit
