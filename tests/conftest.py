@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 # A shell that starts the tests in the background may have them ignore Ctrl-C, and so every process they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is imported is compiled once, not in every process that a test starts.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Most of the time of these tests is compilation: programs are kept between test runs, shared with the processes that
 # tests start, and compiled in haste: they run more slowly, and numbers may differ in their last bits.
