@@ -60,7 +60,7 @@ def main() -> None:
     import scipy.linalg  # what takes long, once  # noqa: F401
 
     import horizonfree.runs.explore
-    import horizonfree.runs.store  # noqa: F401
+    import horizonfree.runs.store
     from horizonfree._shell import begin_shell
 
     begin_shell()
