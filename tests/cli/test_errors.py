@@ -10,7 +10,6 @@ import pytest
 import horizonfree as hf
 from tests.shell import TINY, Shell
 
-
 BAD = {
     "explore zoned-gird --episodes 3": "did you mean 'zoned-grid'",
     "explore": "say what to explore",
