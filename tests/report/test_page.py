@@ -15,7 +15,8 @@ from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
-from horizonfree.report.page import bound, number
+from horizonfree.report.figures import draw_all
+from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
 from .reading import Page, stands_alone
@@ -163,11 +164,11 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> tuple[str, str, str]:
-        page, both = tmp_path / "r.html", tmp_path / "c.html"
-        report.write_report(run, page)
+        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.facts(run)
+        write_page(found, page)
         report.write_comparison({"one": run, "two": run}, both)
         texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
-        return *texts, report.figures(run)["gap"].axes[1].get_title(loc="left")
+        return *texts, draw_all(found)["gap"].axes[1].get_title(loc="left")
 
     page, both, title = told()
     assert "really lost at the worst goal;" in page
