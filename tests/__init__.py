@@ -1,6 +1,7 @@
 """Tests. Calls into the library are checked against its annotations, shapes included; conftest.py turns it on."""
 
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -46,8 +47,25 @@ _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 def check(thing: Any) -> Any:
     """The type checker of the tests. Public functions are left to their own checks, whose words other tests read."""
-    is_public = getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY
-    return thing if is_public else _checked(thing)
+    if getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY:
+        return thing
+    if isinstance(thing, FunctionType) and "<locals>" in thing.__qualname__:
+        has_defaults = thing.__defaults__ or thing.__kwdefaults__
+        return _checked(thing) if has_defaults else _remembered(thing)
+    return _checked(thing)
+
+
+_seen: dict[Any, Any] = {}
+
+
+def _remembered(thing: FunctionType) -> Any:
+    """A function inside another is made at every call. Of it jaxtyping hands over a signature with nothing behind it,
+    and one that was seen before is checked by what was made of it then.
+    """
+    key = thing.__module__, thing.__qualname__, thing.__code__, str(thing.__annotations__)
+    if key not in _seen:
+        _seen[key] = _checked(thing)
+    return _seen[key]
 
 
 def check_shapes() -> None:
