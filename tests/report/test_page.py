@@ -129,7 +129,6 @@ def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
     assert "With probability 0.95" in lead
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path: Path, run: Run) -> None:
     guided = replace(run, explorer=make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3)))
     text = report.write_report(guided, tmp_path / "r.html").read_text(encoding="utf-8")
