@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,10 @@ HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 # A shell that starts the tests in the background may have them ignore Ctrl-C, and so every process they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is imported is compiled once, not in every process that a test starts.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Most of the time of these tests is compilation: programs are kept between test runs, shared with the processes that
 # tests start, and compiled in haste: they run more slowly, and numbers may differ in their last bits.
@@ -41,25 +46,19 @@ for _name, _value in (
 # Tracing makes objects by the million, hardly any of them in cycles: these are looked for less often.
 gc.set_threshold(100_000, 20, 20)
 
-# Files that take longest begin first, so that no worker is left alone with one of them at the end. By itself xdist
-# begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
+# Files that take longest begin first, in this order, so that no worker is left alone with one of them at the end. By
+# itself xdist begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
+# While one worker has Numba compile the search of HF-UCRL-RFE++ (test_batch), the other has work that needs none.
 LONG = (
-    *("test_batch", "test_hf_ucrl_rfe", "test_faults", "test_killed", "test_engines", "test_coverage"),
-    *(
-        "test_oracle",
-        "test_direct",
-        "test_settings",
-        "test_docs",
-        "test_conformance",
-        "test_explore",
-        "test_web",
-    ),
+    *("test_batch", "test_faults", "test_killed", "test_engines", "test_playground", "test_explanations"),
+    *("test_hf_ucrl_rfe", "test_conformance", "test_adversaries", "test_docs", "test_cli.py", "test_page"),
+    *("test_oracle", "test_direct", "test_settings", "test_coverage", "test_explore", "test_web"),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first; else in the usual order."""
-    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
+    items.sort(key=lambda item: next((i for i, x in enumerate(LONG) if x in item.nodeid), len(LONG)))
 
 
 def pytest_collection_finish() -> None:
@@ -113,3 +112,12 @@ def anew() -> Iterator[None]:
     jax.clear_caches()
     yield
     jax.clear_caches()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without their figures, for tests of what is around them: drawing takes most of the time."""
+    from horizonfree.report import page, seen, theme
+
+    monkeypatch.setattr(page, "draw_all", seen.seen)
+    monkeypatch.setattr(theme, "inline_svg", lambda *_: "<svg></svg>")

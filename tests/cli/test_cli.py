@@ -188,6 +188,7 @@ def test_a_run_can_be_made_from_a_folder_that_is_gone(shell: Shell, tmp_path: Pa
     assert "'b' cannot be a folder: No such file or directory" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_goes_where_its_run_is(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,6 @@ import pytest
 import horizonfree as hf
 from tests.shell import TINY, Shell
 
-
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capsys, monkeypatch)
-
-
 BAD = {
     "explore zoned-gird --episodes 3": "did you mean 'zoned-grid'",
     "explore": "say what to explore",
@@ -131,6 +125,7 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
     assert "states are 0 to 8" in shell("plan a --goal 9")[2]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     "line",
     [

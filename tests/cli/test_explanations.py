@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.batch import compare as comparing
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.guarantees.meanings import MEANINGS
 from tests.shell import TINY, Shell
@@ -124,6 +125,14 @@ def examples(name: str) -> list[str]:
     return re.findall(r"^\$ horizonfree (.*)$", text, re.MULTILINE)
 
 
+@pytest.fixture
+def _one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison's explorers in one process: they share what they compile."""
+    several = comparing._in_processes
+    monkeypatch.setattr(comparing, "_in_processes", lambda tasks, _: several(tasks, 1))
+
+
+@pytest.mark.usefixtures("_one_worker")
 @pytest.mark.parametrize("page", ["command-line.md", "runs.md"])
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
     np.save("reward.npy", np.full(64, 0.05))

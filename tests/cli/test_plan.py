@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,17 @@ SMALL = TINY.replace("horizon=4", "horizon=6")  # every state can be reached
 H, S, A = 6, 9, 4
 
 
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capsys, monkeypatch)
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    problem = hf.make("zoned-grid", size=3, zones=1, horizon=H)
+    return hf.explore(problem, episodes=60, out=tmp_path_factory.mktemp("runs") / "a", progress=False)
 
 
 @pytest.fixture
-def run(shell: Shell) -> Run:
-    shell.json(f"explore {SMALL} --episodes 60 --out a")
-    return hf.load("a")
+def run(shell: Shell, explored: Run) -> Run:
+    """With a copy in the folder `a`, for the commands."""
+    shutil.copytree(explored.folder, "a")
+    return explored
 
 
 def test_a_plan_shows_the_interval_of_its_value(shell: Shell, run: Run) -> None:

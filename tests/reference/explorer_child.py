@@ -1,7 +1,8 @@
 """A process that explores into a folder, to be killed at any moment.
 
 It reads tasks from standard input, one JSON object per line, and works on each in a forked child. JAX starts its
-threads in the child only, so that a hundred children cost one import. Lines that it prints: "child PID", "began" when a
+threads in the child only, so that a hundred children cost one import. They are processes of the command line, which
+find compiled programs in the user's cache folder without a trace. Lines that it prints: "child PID", "began" when a
 child starts to explore, and "ended STATUS" (negative: the signal that killed it).
 """
 
@@ -15,13 +16,8 @@ from typing import Any
 
 def work(task: dict[str, Any]) -> None:
     """Explore into the folder, or go on with what is there."""
-    import jax
-
     import horizonfree as hf
 
-    jax.config.update("jax_compilation_cache_dir", task["cache"])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     if "seeds" in task:  # compiles; what follows is mostly the writing of files
         explore_many(problem, task, seeds=1)
@@ -61,15 +57,23 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Serve tasks until the input ends."""
-    import horizonfree.runs.explore  # what takes long, once
-    import horizonfree.runs.store  # noqa: F401
+    import scipy.linalg  # what takes long, once  # noqa: F401
 
+    import horizonfree.runs.explore
+    import horizonfree.runs.store
+    from horizonfree._shell import begin_shell
+
+    begin_shell()
     for line in sys.stdin:
+        task = json.loads(line)
+        if "seeds" in task:
+            import horizonfree.batch
+            import horizonfree.planning.loops  # noqa: F401
         child = os.fork()
         if child == 0:
             say(f"child {os.getpid()}")
             try:
-                work(json.loads(line))
+                work(task)
             except BaseException as error:
                 say(f"error {type(error).__name__}: {error}")
                 traceback.print_exc()

@@ -71,8 +71,7 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     assert facts.hardest_goal == ft.place(run.problem, int(states[np.argmax(gaps)]))
 
 
-def test_a_report_opens_with_the_goals_and_then_every_reward(tmp_path: Path, run: Run) -> None:
-    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<figure>")]).text
     goals, every = run.certificate(rewards="goals"), run.certificate()
     first = lead.index(f"all 16 goals: at most {bound(goals.eps)} is lost")

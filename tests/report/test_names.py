@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +12,9 @@ import pytest
 import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.report import page
 from horizonfree.report.contest import draw_contest
+from horizonfree.report.facts import Facts, facts
 from horizonfree.report.theme import written
 from horizonfree.runs.run import Run
 
@@ -67,12 +69,33 @@ def river() -> Run:
     return hf.explore(hf.make("river-swim", states=6, horizon=4), "uniform", episodes=8, progress=False)
 
 
-def called(run: Run, *actions: str, name: str = "river") -> Run:
-    """The run in a world whose actions, or which itself, are called so."""
-    layout = dict(run.problem.layout) | {"actions": list(actions)} if actions else run.problem.layout
-    return replace(run, problem=replace(run.problem, name=name, layout=layout))
+@pytest.fixture(scope="module")
+def found(river: Run) -> Facts:
+    """What its reports say; names decide none of it."""
+    return facts(river)
 
 
+Told = TypeVar("Told", Run, Facts)
+
+
+def called(told: Told, *actions: str, name: str = "river") -> Told:
+    """The run, or its facts, in a world whose actions, or which itself, are called so."""
+    layout = dict(told.problem.layout) | {"actions": list(actions)} if actions else told.problem.layout
+    return replace(told, problem=replace(told.problem, name=name, layout=layout))
+
+
+@pytest.fixture(scope="module")
+def facts_of_grid(run: Run) -> Facts:
+    return facts(run)
+
+
+@pytest.fixture
+def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every page is about the grid, whose facts are found once."""
+    monkeypatch.setattr(page, "facts", lambda *_: facts_of_grid)
+
+
+@pytest.mark.usefixtures("_known")
 @pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
 def test_a_comparison_shows_every_name_letter_by_letter(name: str, run: Run, tmp_path: Path) -> None:
     """The page has a row for it, and the picture a line in its legend."""
@@ -92,22 +115,22 @@ def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_pat
 
 
 @pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_shows_the_names_of_actions(name: str, river: Run, tmp_path: Path) -> None:
+def test_a_report_shows_the_names_of_actions(name: str, found: Facts, tmp_path: Path) -> None:
     """An action without a name is its number; of several words the last is shown, of long ones the beginning."""
-    path = report.write_report(called(river, name, name), tmp_path / "r.html")
-    page = path.read_text(encoding="utf-8")
-    stands_alone(page)
-    found = [text for picture in pictures(page) for text in texts(picture)]
+    path = page.write_page(called(found, name, name), tmp_path / "r.html")
+    text = path.read_text(encoding="utf-8")
+    stands_alone(text)
+    shown = [text for picture in pictures(text) for text in texts(picture)]
     words = name.split()
     if words:
-        assert any(text and letters(words[-1]).startswith(text) for text in found), found
+        assert any(text and letters(words[-1]).startswith(text) for text in shown), shown
     else:
-        assert {"0", "1"} & set(found)
+        assert {"0", "1"} & set(shown)
 
 
 @pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, river: Run, tmp_path: Path) -> None:
-    path = report.write_report(called(river, name=name), tmp_path / "r.html")
+def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, found: Facts, tmp_path: Path) -> None:
+    path = page.write_page(called(found, name=name), tmp_path / "r.html")
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 

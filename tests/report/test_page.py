@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +15,17 @@ from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
-from horizonfree.report.page import bound, number
+from horizonfree.report.figures import draw_all
+from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
 from .reading import Page, stands_alone
 from .worlds import RIVER, grid, known_world, logged, rejected, unlabelled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Figures = dict[str, "Figure"]
 
 
 @pytest.mark.parametrize(
@@ -81,11 +88,10 @@ def test_a_report_says_what_matters_and_stands_alone(
         assert "known while exploring" not in page.text
 
 
-def test_every_figure_says_what_is_seen(tmp_path: Path, run: Run) -> None:
+def test_every_figure_says_what_is_seen(text: str, run: Run, figures: Figures) -> None:
     """Its alternative text has the numbers that it shows."""
-    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
     told = [html.unescape(label) for label in re.findall(r'<svg role="img" aria-label="([^"]*)"', text)]
-    assert len(told) == len(report.figures(run))
+    assert len(told) == len(figures)
     for shown in (
         f"{run.certificate().eps:.3g} after {run.episodes:,}",
         f"{run.weights[0]:.3g}, from",
@@ -95,20 +101,20 @@ def test_every_figure_says_what_is_seen(tmp_path: Path, run: Run) -> None:
     assert sum("First action at the start" in label for label in told) == 3
 
 
-def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run) -> None:
-    drawn, found = report.figures(run), ft.facts(run)
-    for i, example in enumerate(found.examples):
-        bar = drawn[f"plan-{i + 1}"].axes[1]
+def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run, figures: Figures) -> None:
+    for i, (title, states, table) in enumerate(ft.samples(run.problem)):
+        example = ft.example(run, title, states, table, 0.05)
+        bar = figures[f"plan-{i + 1}"].axes[1]
         low, high = (float(label.get_text()) for label in bar.get_xticklabels())
         assert low == pytest.approx(example.V.min(), rel=5e-3)
         assert high == pytest.approx(example.V.max(), rel=5e-3)
-        (mesh,) = drawn[f"plan-{i + 1}"].axes[0].collections
+        (mesh,) = figures[f"plan-{i + 1}"].axes[0].collections
         assert mesh.get_array().min() == 0
         assert mesh.get_array().max() == 1
 
 
-def test_both_charts_of_losses_have_one_scale(run: Run) -> None:
-    left, right = report.figures(run)["gap"].axes
+def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
+    left, right = figures["gap"].axes
     assert left.get_ylim() == right.get_ylim()
     assert left.get_yscale() == right.get_yscale() == "log"
     assert left.get_ylabel() == "loss, of a total of 1"
@@ -117,8 +123,7 @@ def test_both_charts_of_losses_have_one_scale(run: Run) -> None:
             assert axis.get_ylim()[0] < min(line.get_ydata()) <= max(line.get_ydata()) < axis.get_ylim()[1]
 
 
-def test_the_first_screen_repeats_the_certificate(tmp_path: Path, run: Run) -> None:
-    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<h2>")]).text
     assert f"no plan loses more than {bound(run.certificate().eps)}, " in lead
     assert "With probability 0.95" in lead
@@ -134,8 +139,7 @@ def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path:
     assert "array [8, 16, 4]" in page.text
 
 
-def test_every_part_of_the_certificate_is_explained_and_nothing_else(tmp_path: Path, run: Run) -> None:
-    text = report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8")
+def test_every_part_of_the_certificate_is_explained_and_nothing_else(text: str, run: Run) -> None:
     words = text[text.index("The words on this page") : text.index("</details>")]
     explained = set(re.findall(r"<dt>(\w+)</dt>", words))
     assert set(run.certificate().parts) <= explained
@@ -159,11 +163,11 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> tuple[str, str, str]:
-        page, both = tmp_path / "r.html", tmp_path / "c.html"
-        report.write_report(run, page)
+        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.facts(run)
+        write_page(found, page)
         report.write_comparison({"one": run, "two": run}, both)
         texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
-        return *texts, report.figures(run)["gap"].axes[1].get_title(loc="left")
+        return *texts, draw_all(found)["gap"].axes[1].get_title(loc="left")
 
     page, both, title = told()
     assert "really lost at the worst goal;" in page
@@ -189,9 +193,8 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     ]
 
 
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path, run: Run) -> None:
-    first, second = (report.write_report(run, tmp_path / name).read_bytes() for name in ("a.html", "b.html"))
-    assert first == second
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path, text: str, run: Run) -> None:
+    assert report.write_report(run, tmp_path / "again.html").read_bytes() == text.encode()
 
 
 def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
@@ -202,6 +205,7 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
     assert "img" not in stands_alone(text).tags
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, run: Run) -> None:
     target = tmp_path / "report.html"
     target.mkdir()

@@ -1,21 +1,26 @@
 """What a report says and marks where the first state is drawn."""
 
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from matplotlib.patches import Circle
 
 import horizonfree as hf
-from horizonfree import report
 from horizonfree.planning import evaluate
 from horizonfree.report import facts as ft
 from horizonfree.report import history
-from horizonfree.report.page import setting
+from horizonfree.report.figures import draw_all
+from horizonfree.report.page import setting, write_page
 from horizonfree.runs.run import Run
 
 from .reading import Page, stands_alone
 from .worlds import drawn, unlabelled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +33,23 @@ def every() -> Run:
     return drawn(range(16))
 
 
+@cache
+def facts_of(run: Run) -> ft.Facts:
+    return ft.facts(run)
+
+
+@cache
+def figures_of(run: Run) -> "dict[str, Figure]":
+    return draw_all(facts_of(run))
+
+
 def page_of(run: Run, folder: Path) -> Page:
-    return stands_alone(report.write_report(run, folder / "r.html").read_text(encoding="utf-8"))
+    return stands_alone(write_page(facts_of(run), folder / "r.html").read_text(encoding="utf-8"))
 
 
 def rings(run: Run, name: str) -> list[list[float]]:
     """The cells with a ring in the first map of a figure."""
-    patches = report.figures(run)[name].axes[0].patches
+    patches = figures_of(run)[name].axes[0].patches
     return [list(ring.center) for ring in patches if isinstance(ring, Circle)]
 
 
@@ -84,7 +99,7 @@ def test_states_without_places_have_a_sentence_instead_of_rings(tmp_path: Path) 
 
 def test_values_are_means_over_the_starts(two: Run) -> None:
     kernel = two.problem.kernel()
-    for x, (_, _, table) in zip(ft.facts(two).examples, ft.samples(two.problem)):
+    for x, (_, _, table) in zip(facts_of(two).examples, ft.samples(two.problem)):
         assert x.value == pytest.approx(x.V[[1, 8]].mean())
         assert x.best is not None
         assert x.loss is not None

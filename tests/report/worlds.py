@@ -1,4 +1,4 @@
-"""Runs of every kind that a report must tell of."""
+"""Runs of every kind that a report must tell of, each explored once."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,6 +11,7 @@ from horizonfree.runs.run import Run
 RIVER = hf.make("river-swim", states=8, horizon=4)
 
 
+@cache
 def grid(episodes: int = 70, seed: int = 0, explorer: str = "information") -> Run:
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=8)
     return hf.explore(problem, explorer, episodes=episodes, seed=seed, progress=False)
@@ -23,6 +24,7 @@ def table(episodes: int = 1500) -> Run:
     return hf.explore(problem, episodes=episodes, progress=False)
 
 
+@cache
 def known_world() -> Run:
     """One kernel, nothing to learn: q = 0; no cells either."""
     kernel = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 2))
@@ -30,23 +32,27 @@ def known_world() -> Run:
     return hf.explore(problem, "uniform", episodes=3, progress=False)
 
 
+@cache
 def rejected() -> Run:
     """Logged episodes that jump two places at once, which the river cannot do."""
     return hf.from_episodes(RIVER, ([[0, 2, 2, 2, 2]] * 3, [[1, 1, 1, 1]] * 3))
 
 
+@cache
 def logged() -> Run:
     """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
     seen = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
     return hf.from_episodes(RIVER, seen)
 
 
+@cache
 def unlabelled() -> Run:
     """A mixture without cells or names of actions."""
     problem = hf.make("random-mixture")
     return hf.explore(problem, "uniform", episodes=30, progress=False)
 
 
+@cache
 def drawn(starts: Sequence[int] = (0, 1), episodes: int = 30) -> Run:
     """A frozen lake, 4 x 4, whose first state is drawn from some states, one as likely as the other."""
     start = np.bincount(starts, minlength=16) / len(starts)

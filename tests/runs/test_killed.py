@@ -22,7 +22,7 @@ from horizonfree.runs import sealed
 from tests.runs.test_faults import Child
 from tests.runs.test_store import assert_same
 
-BATCH = {"episodes": 20, "seeds": 150, "checkpoints": [10, 20]}
+BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20]}
 RUN = {"explorer": "uniform", "episodes": 150}
 
 
@@ -104,7 +104,7 @@ def test_a_killed_batch_goes_on_from_whole_files(
         stands.append(len(chunks))
 
     whole = hf.explore_many(problem, "uniform", **BATCH)
-    for folder in killed(child, tmp_path, kills, 1.0, look, explorer="uniform", **BATCH):
+    for folder in killed(child, tmp_path, kills, 0.4, look, explorer="uniform", **BATCH):
         assert len(list(folder.glob("chunk-*.npz"))) == BATCH["seeds"]
         stored = hf.explore_many(problem, "uniform", out=folder, **BATCH)  # reads what is there
         assert same_arrays(stored.progress, whole.progress)

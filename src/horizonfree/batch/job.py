@@ -10,10 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from horizonfree._inputs import LARGEST, shown, whole
-from horizonfree._x64 import to_device, to_numpy
+from horizonfree._programs import program
+from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
@@ -24,6 +25,8 @@ from horizonfree.explorers.registry import describe
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp import rewards
 from horizonfree.mdp.rollout import Sampler
+from horizonfree.mdp.space import Kernel
+from horizonfree.models.interface import Evidence, Model
 from horizonfree.models.plain import under
 from horizonfree.planning import optimal
 from horizonfree.runs.engines import BLOCK
@@ -40,6 +43,19 @@ FEW_MEMBERS = 16  # members that are compiled for, to learn what one takes
 JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
 SUITE = 2**30  # bytes of rewards that are made without being asked for
 Measure = Callable[[Run], Mapping[str, float]]  # numbers of one's own, by name
+
+
+@program
+def _prepared(
+    model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
+) -> tuple[Sampler, Evidence]:
+    """What a world needs of a problem, and no evidence yet; at once, not operation by operation."""
+    return Sampler.of(kernel), model.nothing(Bets(np.array(starts, np.int32), np.array(weights)))
+
+
+@program
+def _keys(seeds: Int[Array, " N"]) -> Array:
+    return jax.vmap(jax.random.key)(seeds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,21 +103,24 @@ class Job:
         made = []
         for problem, best in zip(cast.problems, self.judge.best):
             model, truth, kernel, best = to_device((problem.model, problem.truth, problem.kernel(), best))
-            nothing = model.nothing(self.bets)
-            made += [World(x, model, Sampler.of(kernel), truth, nothing, best, None) for x in cast.explorers]
+            sampler, nothing = _prepared(model, kernel, *(tuple(x.tolist()) for x in self.bets))
+            made += [World(x, model, sampler, truth, nothing, best, None) for x in cast.explorers]
         places = [cast[i] for i in members]
         which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
         shared, own = stack(made, which)
-        keys = jax.vmap(jax.random.key)(np.array([x.seed for x in places], np.int64))
+        keys = _keys(leaf(np.array([x.seed for x in places], np.int64)))
         return shared, eqx.tree_at(lambda world: world.key, own, keys, is_leaf=lambda x: x is None)
 
     @cached_property
     def one(self) -> tuple[World, Progress]:
-        """The own part of the first member, and its state before the first episode."""
+        """The own part of the first member, and the shapes of its state before the first episode."""
         who = self.cast[0]
-        model = to_device(self.cast.problems[who.problem].model)
-        state = begin(self.cast.explorers[who.explorer], model, model.nothing(self.bets))
-        return self.worlds([0])[1], state
+
+        def first() -> Progress:
+            model = to_device(self.cast.problems[who.problem].model)
+            return begin(self.cast.explorers[who.explorer], model, model.nothing(self.bets))
+
+        return self.worlds([0])[1], eqx.filter_eval_shape(first)
 
     def fitting(self) -> int:
         """How many members make a chunk: as many as fit, and chunks of nearly one size.
