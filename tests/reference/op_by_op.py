@@ -140,7 +140,7 @@ def _while(given, p):
         later = _run(p["body_jaxpr"], [*given[a:b], *now])
         if not goes_on.all():
             later = [
-                np.where(np.expand_dims(goes_on, range(goes_on.ndim, x.ndim)), y, x)
+                np.where(np.expand_dims(goes_on, tuple(range(goes_on.ndim, x.ndim))), y, x)
                 for x, y in zip(now, later)
             ]
         now = later
