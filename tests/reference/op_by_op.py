@@ -128,6 +128,8 @@ def _scan(given, p):
         found = _run(p["jaxpr"], [*fixed, *carry, *(x[i] for x in given[b:])])
         carry, row = found[: b - a], found[b - a :]
         rows.append(row)
+    if not rows:
+        return [*carry, *(np.empty((0, *x.shape), x.dtype) for x in p["jaxpr"].out_avals[b - a :])]
     ordered = rows[:: -1 if p["reverse"] else 1]
     return [*carry, *map(np.stack, zip(*ordered))]
 
