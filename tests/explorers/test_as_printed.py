@@ -10,13 +10,13 @@ import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
-from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.regression import nested, radius
 from horizonfree.regression.oracle import exhaustive, prepare
 from horizonfree.regression.oracle.enumerated import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
 from tests.reference.episodes import full_features, play, sampler_of
+from tests.reference.op_by_op import evaluated
 from tests.reference.oracle import pseudo_values
 
 SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
@@ -94,11 +94,11 @@ def test_enumeration_inside_compiled_code_finds_what_enumeration_finds(x64):
     for name, sizes in {"river-swim": {"states": 3, "horizon": 4}, "random-mixture": SMALL}.items():
         problem = hf.make(name, **sizes)
         model = problem.model
-        search = eqx.filter_jit(lambda m, *x, beta: enumerated(m, prepare(m, *x), beta))
+        search = eqx.filter_jit(lambda m, beta, *x: enumerated(m, prepare(m, *x), beta))
         for beta in (0.05, 0.4):
             roots = rng.normal(size=(2, model.dim, model.dim))
             inv = np.array([root @ root.T + 0.1 * np.eye(model.dim) for root in roots])
-            point, best = search(*to_device((model, problem.truth, *inv)), beta=beta)
+            point, best = search(*to_device((model, np.array(beta), problem.truth, *inv)))
             expected = exhaustive(model, problem.truth, *inv, beta=beta)
             assert float(best.value) == pytest.approx(float(expected.value), rel=1e-9)
             _, V_hat, _ = pseudo_values(
@@ -117,10 +117,10 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
     short, long = (
         to_device(hf.make("random-mixture", states=4, actions=2, dim=2, horizon=H).model) for H in (3, 4)
     )
-    assert bool(nested.is_convex(short))
-    assert not bool(nested.is_convex(long))
-    assert bool(nested.is_convex(to_device(hf.make("hard-instance", dim=2, horizon=7).model)))
-    low, high = nested.whole(short)
+    assert evaluated(nested.is_convex, short)
+    assert not evaluated(nested.is_convex, long)
+    assert evaluated(nested.is_convex, to_device(hf.make("hard-instance", dim=2, horizon=7).model))
+    low, high = evaluated(nested.whole, short)
     e, centre = short.valid.affine[:, 0], short.valid.center
     inv = jnp.stack([2.0 * jnp.eye(2), jnp.eye(2)])
 
@@ -130,7 +130,7 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
 
     values = np.array([largest(t) for t in np.linspace(low, high, 9)])
     assert values.max() <= max(values[0], values[-1]) * (1 + 1e-12)
-    best = nested.best_end(short, jnp.stack([low, high]), inv, jnp.asarray(0.2))
+    best = evaluated(nested.best_end, short, jnp.stack([low, high]), inv, jnp.asarray(0.2))
     np.testing.assert_allclose(best, centre + (high if values[-1] > values[0] else low) * e)
 
 
@@ -171,13 +171,14 @@ def test_alpha_and_gamma_replace_the_theorems(x64):
     expected = 12 * np.sqrt(d * eta * tau) + 30 * tau / 0.49 + np.sqrt(d)
     assert float(given.beta(model, 4)) == pytest.approx(expected)
     assert float(plain.beta(model, 4)) != pytest.approx(expected)
-    state = next(_steps(PROBLEMS["river"](), HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2), 1))
+    sized = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2)
+    device, key, progress = setting(PROBLEMS["river"](), sized)
+    state = evaluated(sized.choose, key, device, progress.state, progress.evidence)
     s = np.zeros(7, np.int32)
     trajectory = Trajectory(*to_device((s, s[:-1], s[:-1])))
-    device = to_device(model)
     weights = []
     for gamma in (0.0, 50.0):
         explorer = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2, gamma=gamma)
-        after, _ = explorer.update(device, state, device.nothing(ladder()), trajectory)
+        after, _ = evaluated(explorer.update, device, state, progress.evidence, trajectory)
         weights.append(float(after.ridge.log_det.sum()))
     assert weights[0] > weights[1]  # a larger sigma_bar, less information

@@ -128,6 +128,8 @@ def _scan(given, p):
         found = _run(p["jaxpr"], [*fixed, *carry, *(x[i] for x in given[b:])])
         carry, row = found[: b - a], found[b - a :]
         rows.append(row)
+    if not rows:
+        return [*carry, *(np.empty((0, *x.shape), x.dtype) for x in p["jaxpr"].out_avals[b - a :])]
     ordered = rows[:: -1 if p["reverse"] else 1]
     return [*carry, *map(np.stack, zip(*ordered))]
 
@@ -140,7 +142,7 @@ def _while(given, p):
         later = _run(p["body_jaxpr"], [*given[a:b], *now])
         if not goes_on.all():
             later = [
-                np.where(np.expand_dims(goes_on, range(goes_on.ndim, x.ndim)), y, x)
+                np.where(np.expand_dims(goes_on, tuple(range(goes_on.ndim, x.ndim))), y, x)
                 for x, y in zip(now, later)
             ]
         now = later

@@ -60,21 +60,19 @@ def gather(problem, episodes, seeds, budget=None):
         sampler = sampler_of(to_device(problem.kernel()))
         policy = jnp.full(problem.space.sizes, 1.0 / problem.num_actions)
         first = model.nothing(ladder(budget or episodes))
-        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-        return to_numpy(_gathered(model, sampler, policy, first, keys, np.int32(episodes)))
+        world = model, sampler, policy, first
+        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
+    return jax.tree.map(lambda *x: np.stack(x), *found)
 
 
 @eqx.filter_jit
-def _gathered(model, sampler, policy, first, keys, episodes):
-    """One program for all problems of the same sizes, however many episodes there are."""
+def _gathered(model, sampler, policy, first, key, episodes):
+    """One program for all problems of the same sizes, however many episodes and seeds there are."""
 
-    def explore(key):
-        def step(k, evidence):
-            return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+    def step(k, evidence):
+        return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-        return jax.lax.fori_loop(0, episodes, step, first)
-
-    return jax.vmap(explore)(keys)
+    return jax.lax.fori_loop(0, episodes, step, first)
 
 
 def pick(tree, i):

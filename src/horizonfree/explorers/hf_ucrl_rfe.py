@@ -122,7 +122,7 @@ class HFUCRLRFE(PlugIn):
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
-        ridge, beta = state.ridge, self.beta(model, self.total())
+        ridge, beta = state.ridge, self.beta(model, self.total()).astype(float)  # strong, as in the state
         inv, interval = ridge.Sigma_inv[:, 0], state.interval
         if interval is None:
             theta = self.center(model, ridge)

@@ -15,16 +15,18 @@ def kernels(d=3, S=4, A=2, seed=0):
     return np.random.default_rng(seed).dirichlet(np.ones(S), size=(d, S, A))
 
 
-def mixture(weights, hull=True, **options):
-    return hf.Mixture.from_kernels(kernels(len(weights), **options), horizon=4, weights=weights, hull=hull)
+def mixture(weights, hull=True, S=6):
+    return hf.Mixture.from_kernels(kernels(len(weights), S), horizon=4, weights=weights, hull=hull)
 
 
-@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.2, 0.3, 0.5)])
+@pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.2, 0.3, 0.4, 0.1)])
 def test_estimates_of_a_mixture_of_kernels_stay_in_the_simplex(weights):
     free_somewhere = False
     for seed in range(4):
-        data = hf.simulate(mixture(weights), np.full((4, 4, 2), 0.5), episodes=40, seed=seed)
-        inside, outside = (hf.from_episodes(mixture(weights, hull), data) for hull in (True, False))
+        data = hf.simulate(mixture(weights), np.full((4, 6, 2), 0.5), episodes=40, seed=seed)
+        inside, outside = (
+            hf.from_episodes(mixture(weights, hull), data, budget=40) for hull in (True, False)
+        )
         assert inside.weights.sum() == pytest.approx(1)
         assert (inside.weights >= -1e-6).all()
         low, high = inside.weight_intervals.T
@@ -37,7 +39,7 @@ def test_estimates_of_a_mixture_of_kernels_stay_in_the_simplex(weights):
 
 
 def test_virtual_rows_read_off_the_weights_and_stand_in_no_slot():
-    model = mixture((0.2, 0.3, 0.5)).model
+    model = mixture((0.2, 0.3, 0.5), S=4).model
     valid = model.valid
     theta = model.parameter(np.array([0.2, 0.3, 0.5]), "weights")
     np.testing.assert_allclose(valid.rows[valid.virtual] @ theta, [0.2, 0.3, 0.5], atol=1e-12)
@@ -50,7 +52,7 @@ def test_virtual_rows_read_off_the_weights_and_stand_in_no_slot():
     assert valid.contains(theta)
     outside = model.parameter(np.array([0.6, 0.5, -0.1]), "weights")
     assert not valid.contains(outside)
-    assert mixture((0.2, 0.3, 0.5), hull=False).model.valid.contains(outside)
+    assert mixture((0.2, 0.3, 0.5), hull=False, S=4).model.valid.contains(outside)
 
 
 def test_redundant_kernels_have_no_virtual_rows():
@@ -76,13 +78,13 @@ def test_of_weights_that_cannot_be_told_apart_nothing_is_claimed():
 
 
 def test_a_rejected_class_says_nothing_of_its_weights():
-    problem = mixture((0.2, 0.3, 0.5))
+    problem = mixture((0.2, 0.3, 0.4, 0.1))
     states, actions = np.zeros((1, 5), int), np.zeros((1, 4), int)
-    run = hf.from_episodes(problem, (states, actions))
+    run = hf.from_episodes(problem, (states, actions), budget=40)
     evidence = dataclasses.replace(run.evidence, impossible=np.asarray(1, np.int32))
     run = dataclasses.replace(run, progress=dataclasses.replace(run.progress, evidence=evidence))
     assert run.certificate().is_rejected
-    np.testing.assert_allclose(run.weight_intervals, [[0, 1]] * 3, atol=1e-9)
+    np.testing.assert_allclose(run.weight_intervals, [[0, 1]] * 4, atol=1e-9)
 
 
 def test_weights_of_any_sign_need_hull_false():
@@ -107,11 +109,9 @@ def test_the_hull_makes_certificates_smaller_at_a_vertex_and_never_wrong():
     """Six states, truth one of the kernels: medians over seeds, with and without."""
     eps = {True: [], False: []}
     for seed in range(5):
-        data = hf.simulate(
-            mixture((1.0, 0.0, 0.0, 0.0), S=6), np.full((4, 6, 2), 0.5), episodes=500, seed=seed
-        )
+        data = hf.simulate(mixture((1.0, 0.0, 0.0, 0.0)), np.full((4, 6, 2), 0.5), episodes=500, seed=seed)
         for hull in eps:
-            problem = mixture((1.0, 0.0, 0.0, 0.0), hull, S=6)
+            problem = mixture((1.0, 0.0, 0.0, 0.0), hull)
             run = hf.from_episodes(problem, data, budget=500)
             eps[hull].append(run.certificate().eps)
             reward = hf.goal(problem, 2)

@@ -177,8 +177,9 @@ def confidence(
 
 def where_begun(one: Callable[[Any], Any], is_begun: Bool[Array, ""], bet: Any) -> Any:
     """What is said of a bet; zeros, at no cost, where it has not begun."""
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, bet))
-    return jax.lax.cond(is_begun, one, lambda _: nothing, bet)
+    once = jax.jit(one)  # traced for its shapes, and no second time
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(once, bet))
+    return jax.lax.cond(is_begun, once, lambda _: nothing, bet)
 
 
 def losses_in(

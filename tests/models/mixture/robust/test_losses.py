@@ -2,12 +2,14 @@
 
 from itertools import pairwise
 
+import jax
 import numpy as np
 import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import scope, to_device
 from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
+from horizonfree.explorers.loop import Progress
 from horizonfree.models import certify
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.robust.confidence import _by_theta, least_gap
@@ -17,6 +19,7 @@ from horizonfree.models.mixture.tangent import Values
 from horizonfree.planning.backward import best_plan
 from tests.reference import cases, small
 from tests.reference import robust as ref
+from tests.reference.op_by_op import evaluated
 
 ZETA = 0.02
 
@@ -31,10 +34,8 @@ def run(problem):
     """Explored in a system that is within ZETA of the truth, and not in the class."""
     Q = ref.tilted(problem.kernel().dense(), ZETA)
     evidence = small.pick(small.gather_outside(problem, [Q], 1000, [3]), 0)
-    progress = hf.explore(problem, "uniform", episodes=1).progress
-    return hf.Run(
-        problem, None, 0, type(progress)(np.asarray(1000, np.int32), None, evidence), {}, is_simulated=False
-    )
+    progress = Progress(np.asarray(1000, np.int32), None, evidence)
+    return hf.Run(problem, None, 0, progress, {}, is_simulated=False)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +86,20 @@ def test_a_step_agrees_with_its_literal_sum_where_theta_is_known(problem, confid
     zeta = np.full((4, 2), 0.01)
     with scope():
         given = to_device((problem.space, problem.model.valid, known, zeta, np.asarray(0.0)))
-        step = steps_within(*given)
+        step = evaluated(steps_within, *given)
     hat = confidence.kernel.dense()
     for s, a in np.ndindex(4, 2):
         x = 0.01 / hat[s, a]
         k = ref.psi(-x) / x**2
         literal = 1e-4 * np.sort(k / hat[s, a])[-2:].sum() if (x < 1).all() else np.inf
         assert step.cost[s, a] == pytest.approx(literal, rel=1e-9)
+
+
+@jax.jit
+def tangents(world, values, is_last, reward, policy):
+    """Advantages at one step, and values one step earlier."""
+    advantages = world.advantages(values, world.sums(values), reward, policy)[1]
+    return advantages, world.back(values, (is_last, reward, policy))[0]
 
 
 def literal_losses(problem, confidence, reward, policy):
@@ -104,8 +112,7 @@ def literal_losses(problem, confidence, reward, policy):
         o = np.zeros(S)
         values = to_device(Values(*[o] * 9, np.zeros((S, q)), np.zeros((S, q, q))))
         for h in reversed(range(H)):
-            _, adv[h] = world.advantages(values, world.sums(values), table[h], plan[h])
-            values, _ = world.back(values, (np.asarray(h == H - 1), table[h], plan[h]))
+            adv[h], values = tangents(world, values, np.asarray(h == H - 1), table[h], plan[h])
             V[h], err[h] = values.V, _error(values)
     z = confidence.tilts  # dense: slots are states
     return ref.losses(confidence.step.kernel.dense(), z, reward, policy, confidence.zeta, adv, V, err), V, err
