@@ -18,7 +18,7 @@ STARTS = [1, 8]
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return drawn(STARTS)
+    return drawn(tuple(STARTS))
 
 
 @pytest.fixture(scope="module")
