@@ -38,7 +38,7 @@ def commands(folder: Path, env: dict[str, str], is_large: bool) -> dict[str, lis
     """What is measured, by name."""
     grid = explored(folder / "grid", env, "zoned-grid")
     runs = {
-        "mixture, S = 64, d = 4, H = 20": (grid, 63),
+        "mixture, S = 64, 4 unknowns, H = 20": (grid, 63),
         "table, S = 31, H = 20": (explored(folder / "table", env, "double-chain"), 3),
         "linear MDP": (explored(folder / "linear", env, "linear-lock"), 3),
     }
@@ -46,7 +46,7 @@ def commands(folder: Path, env: dict[str, str], is_large: bool) -> dict[str, lis
         for zones in (4, 8):
             words = ["--param", "size=20", "--param", f"zones={zones}", "--param", "horizon=50"]
             run = explored(folder / f"large{zones}", env, "zoned-grid", *words)
-            runs[f"mixture, S = 400, d = {zones}, H = 50"] = run, 399
+            runs[f"mixture, S = 400, {zones} unknowns, H = 50"] = run, 399
     found = {
         f"plan --goal ({name})": [*HORIZONFREE, "plan", str(x), "--goal", str(s)]
         for name, (x, s) in runs.items()
