@@ -67,10 +67,8 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"XDG_CACHE_HOME": f"{folder}/cache", "NUMBA_CACHE_DIR": f"{folder}/numba"}
-        for name in (
-            "JAX_COMPILATION_CACHE_DIR",
-            "PYTHONDONTWRITEBYTECODE",
-        ):  # as in a shell that sets nothing
+        # As in a shell that sets nothing.
+        for name in ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
             env.pop(name, None)
         if chosen.explore:
             print("| 300 episodes, zoned-grid 8x8 | first process | second |\n|---|---|---|")

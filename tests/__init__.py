@@ -43,11 +43,8 @@ THEORY = {
 }
 # A whole number will do where a number is asked for.
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
-
-
-_checks: dict[
-    Hashable, Any
-] = {}  # of functions inside of others, which are made anew whenever these are called
+# Of functions inside of others, which are made anew whenever these are called.
+_checks: dict[Hashable, Any] = {}
 
 
 def check(thing: Any) -> Any:

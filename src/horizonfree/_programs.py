@@ -56,8 +56,13 @@ def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool 
 
     @cache
     def in_haste(is_small: bool) -> Callable[_P, _R]:
+        options = _haste(is_small)
+        try:
+            jax.jit(lambda: 0).lower().compile(options)
+        except jax.errors.JaxRuntimeError:  # an option that this XLA does not have
+            return compiled
         jit: Any = eqx.filter_jit  # whose types know nothing of options
-        jitted: Callable[_P, _R] = jit(function, donate=donate, compiler_options=_haste(is_small))
+        jitted: Callable[_P, _R] = jit(function, donate=donate, compiler_options=options)
         return jitted
 
     @wraps(function)
@@ -66,12 +71,9 @@ def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool 
         arrays = [x for x in leaves if eqx.is_array(x)]
         if tree is None or any(isinstance(x, jax.core.Tracer) for x in arrays):
             return compiled(*args, **kwargs)
-        is_small = sum(x.size for x in arrays) <= FEW
+        is_small = is_seldom and sum(x.size for x in arrays) <= FEW
         if not _folder():
-            try:
-                return in_haste(is_small)(*args, **kwargs)
-            except jax.errors.JaxRuntimeError:  # an option that this XLA does not have, perhaps
-                return compiled(*args, **kwargs)
+            return in_haste(is_small)(*args, **kwargs)
         rest = tuple(ARRAY if eqx.is_array(x) else x for x in leaves)
         shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
         if (tree, rest, shapes) not in known:
