@@ -21,7 +21,7 @@ from horizonfree.regression.oracle.ascent import LEAK, MOVES, RISE
 from horizonfree.regression.oracle.draws import FIRST, FOURTH, SECOND, THIRD, child, uniform
 from horizonfree.regression.oracle.pairs import look_ahead, slopes, spread
 from horizonfree.regression.oracle.tiles import choose, step_back
-from horizonfree.regression.oracle.vectors import ROWS, TILE
+from horizonfree.regression.oracle.vectors import PART, ROWS, TILE, merged, part
 
 FUSED = {"contract"}
 YES, NO = np.bool_(True), np.bool_(False)  # a function is compiled once more for a literal one
@@ -50,7 +50,24 @@ class Tables(NamedTuple):
     is_triangle: bool  # nothing is below the diagonals of F and F_hat
 
 
-@njit
+class Room(NamedTuple):
+    """What a call writes on: zeros, made by whoever calls, since loops that make no array are compiled sooner."""
+
+    tiles: np.ndarray  # [5, TILE times the most of A, n', m']
+    sums: np.ndarray  # [(m + 1) TILE]
+    V: np.ndarray  # [2 (H + 1) P], as are the weights
+    w: np.ndarray
+    raw: np.ndarray  # [H P]
+    policies: (
+        np.ndarray
+    )  # [chains + 3, H P] the best of each chain; of all; where a chain stands; what it tries
+    targets: np.ndarray  # [chains + 3, N]
+    steps: np.ndarray  # [chains]
+    values: np.ndarray  # [chains]
+    rises: np.ndarray  # [H]
+
+
+@part
 def at_start(t, x, is_capped):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The mean over the start of x, or of min(x, 1)."""
     total = 0.0
@@ -59,20 +76,20 @@ def at_start(t, x, is_capped):  # type: ignore[no-untyped-def]  # pragma: no cov
     return total
 
 
-@njit
+@merged
 def padded(m):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The next multiple of ROWS."""
     return (m + ROWS - 1) // ROWS * ROWS
 
 
-@njit
-def copy(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """y = x, of flat arrays."""
-    for i in range(x.size):
+@part
+def copy(x, y, size):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """y = x, the first `size` entries."""
+    for i in range(size):
         y[i] = x[i]
 
 
-@njit
+@merged
 def gather(t, V, first, tile, v):  # type: ignore[no-untyped-def]  # pragma: no cover
     """v[j, s] = V[first + j-th successor of s], for one action in a tile of states."""
     at = tile * t.n * TILE
@@ -80,12 +97,12 @@ def gather(t, V, first, tile, v):  # type: ignore[no-untyped-def]  # pragma: no 
         v[i] = V[first + (t.succ[at + i] >> 1)]
 
 
-@njit
+@merged
 def _cap(x, leak):  # type: ignore[no-untyped-def]  # pragma: no cover
     return min(x, 1.0) + leak * max(x - 1.0, 0.0)
 
 
-@njit
+@part
 def all_actions(t, tile, V, first, beta, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """One step back for all actions in a tile of states: Q and R of step_back."""
     v, z, Q, R, T = room[0], room[1], room[2], room[3], t.box.size // (t.A * TILE)
@@ -94,7 +111,7 @@ def all_actions(t, tile, V, first, beta, room):  # type: ignore[no-untyped-def] 
         step_back(F, hat, p, succ, a * T + tile, m, n, t.is_triangle, V, first, beta, v, z, Q, R, a)
 
 
-@njit
+@merged
 def _improve(t, h, beta, policy, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """One step back, and the best action for the weighted values; see objective.sweep_back."""
     P, Q, R, score = raw.size // t.reach.size, room[2], room[3], room[4]
@@ -104,7 +121,7 @@ def _improve(t, h, beta, policy, w, V, raw, room):  # type: ignore[no-untyped-de
         choose(Q, R, t.A, w, score, left, policy, V, raw, at)
 
 
-@njit(fastmath=FUSED)
+@njit(**PART, fastmath=FUSED)
 def _follow(t, h, beta, leak, policy, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """One step back under the policy."""
     n, m, y, out = t.n, padded(t.m), room[0], room[1]
@@ -117,7 +134,7 @@ def _follow(t, h, beta, leak, policy, V, raw, room):  # type: ignore[no-untyped-
         V[2 * i], V[2 * i + 1] = min(max(out[2], 0.0), 1.0), _cap(raw[i], leak)
 
 
-@njit
+@part
 def back(t, beta, leak, improves, policy, step, target, w, V, raw, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """V and Vhat (V), and Vhat before its cap (raw), of a policy that is improved on the way if asked.
 
@@ -138,7 +155,7 @@ def back(t, beta, leak, improves, policy, step, target, w, V, raw, room):  # typ
     return at_start(t, raw, NO)
 
 
-@njit(fastmath=True)  # no entry is infinite, or not a number
+@njit(**PART, fastmath=True)  # no entry is infinite, or not a number
 def _drop_rounding(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
     """planning.backward.significant, of both weights."""
     top = top_hat = 0.0
@@ -150,7 +167,7 @@ def _drop_rounding(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no
         w[2 * i + 1] = w[2 * i + 1] if abs(w[2 * i + 1]) > TIE * top_hat else 0.0
 
 
-@njit(fastmath=FUSED, error_model="numpy")
+@njit(**PART, fastmath=FUSED)
 def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Derivatives of raw at the start by V_h and Vhat_h (w); see objective.adjoint."""
     H, n, m = t.reach.size, t.n, padded(t.m)
@@ -183,7 +200,7 @@ def _adjoint(t, beta, policy, step, V, raw, w, room):  # type: ignore[no-untyped
         _drop_rounding(w, (h + 1) * P, (h + 1) * P + t.reach[h + 1])
 
 
-@njit(fastmath={"reassoc"})
+@njit(**PART, fastmath={"reassoc"})
 def _rises(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The positive weights of V, summed."""
     total = 0.0
@@ -192,11 +209,11 @@ def _rises(w, first, end):  # type: ignore[no-untyped-def]  # pragma: no cover
     return total
 
 
-@njit
-def _best_reward(t, w, target):  # type: ignore[no-untyped-def]  # pragma: no cover
+@merged
+def _best_reward(t, w, total, target):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The step of the best single-step indicator, whose set is written to `target`."""
     H = t.reach.size
-    P, total, top, step = w.size // (2 * (H + 1)), np.zeros(H), 0.0, 0
+    P, top, step = w.size // (2 * (H + 1)), 0.0, 0
     for h in range(H):
         total[h] = _rises(w, h * P, h * P + t.reach[h])
         top = max(top, total[h])
@@ -207,7 +224,7 @@ def _best_reward(t, w, target):  # type: ignore[no-untyped-def]  # pragma: no co
     return step
 
 
-@njit
+@merged
 def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The random change of ascent._kick, where it can matter."""
     H, P = t.reach.size, policy.size // t.reach.size
@@ -236,7 +253,7 @@ def _kick(key, t, policy, step, target):  # type: ignore[no-untyped-def]  # prag
     return H - 1 if of_step < 0.8 else int(which * H)
 
 
-@njit
+@merged
 def _differs(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
     """Whether two sets do."""
     differs = False
@@ -245,36 +262,36 @@ def _differs(x, y):  # type: ignore[no-untyped-def]  # pragma: no cover
     return differs
 
 
-@njit
-def climb(key, t, radius, sweeps, policy, step, target, size, room):  # type: ignore[no-untyped-def]  # pragma: no cover
+@part
+def climb(key, t, radius, sweeps, chain, step, r):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The best point of one chain, in place of where it starts: its value and its step; see ascent._climb."""
-    V, w, raw = np.zeros(size), np.zeros(size), np.zeros(policy.size)
+    V, w, raw, policy, target, last = r.V, r.w, r.raw, r.policies[chain], r.targets[chain], r.steps.size
+    now, now_step, now_target = r.policies[last + 1], step, r.targets[last + 1]
+    trial, trial_target = r.policies[last + 2], r.targets[last + 2]
     failures, value, best, is_new = MOVES, -np.inf, -np.inf, True  # is_new: the best reward is another one
-    now, now_step, now_target = np.empty_like(policy), step, np.empty_like(target)
-    trial, trial_target = np.empty_like(policy), np.empty_like(target)
     for i in range(sweeps):
         is_kick = failures == MOVES
         if not (is_kick or failures == 0 or is_new):
             failures += 1
             continue
-        copy(policy if is_kick else now, trial)
-        copy(target if is_kick else now_target, trial_target)
+        copy(policy if is_kick else now, trial, raw.size)
+        copy(target if is_kick else now_target, trial_target, target.size)
         trial_step = step if is_kick else now_step
         if is_kick and i > 0:
             trial_step = _kick(child(key, i), t, trial, trial_step, trial_target)
         if failures == 0 or failures == 2:
-            trial_step = _best_reward(t, w, trial_target)
+            trial_step = _best_reward(t, w, r.rises, trial_target)
             is_new = trial_step != now_step or _differs(trial_target, now_target)
-        found = back(t, radius, LEAK, failures <= 1, trial, trial_step, trial_target, w, V, raw, room)
+        found = back(t, radius, LEAK, failures <= 1, trial, trial_step, trial_target, w, V, raw, r.tiles)
         if i == 0 or found > best + RISE * abs(best):
             best, step = found, trial_step
-            copy(trial, policy)
-            copy(trial_target, target)
+            copy(trial, policy, raw.size)
+            copy(trial_target, target, target.size)
         failures += 1
         is_last = i == sweeps - 1
         if (is_kick or found > value + RISE * abs(value)) and not is_last:
-            _adjoint(t, radius, trial, trial_step, V, raw, w, room)
+            _adjoint(t, radius, trial, trial_step, V, raw, w, r.tiles)
             value, now_step, failures = found, trial_step, 0
-            copy(trial, now)
-            copy(trial_target, now_target)
+            copy(trial, now, raw.size)
+            copy(trial_target, now_target, target.size)
     return best, step

@@ -15,11 +15,12 @@ from jaxtyping import Float, Int, Shaped, UInt32
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.oracle.climb_loop import Room, Tables
 from horizonfree.regression.oracle.objective import Factors
 from horizonfree.regression.oracle.reply import Needed, Question, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.vectors import TILE
+from horizonfree.regression.oracle.vectors import ROWS, TILE
 
 
 class Layout(NamedTuple):
@@ -91,15 +92,14 @@ def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) 
     """The same in few arrays."""
     policy, target = np.array(question.policy), np.array(question.target)  # which become the answer
     values = np.zeros((2, policy.shape[0] + 1, policy.shape[1]))
-    _, m, n = question.factors.F_tilde.shape
+    m = question.factors.F_tilde.shape[1]
     step, used, numbers = search(
         (np.uint64(question.words[0]), np.uint64(question.words[1])),
-        layout,
+        _tables(layout, policy.shape[1], m),
         Needed(*(leaf(np.asarray(x)) for x in question.factors)),
-        m == n < layout.phi.shape[2],  # by objective._factor nothing is below the diagonal
+        _room(layout, m, chains),
         float(question.radii[0]),
         float(question.radii[1]),
-        chains,
         sweeps,
         policy,
         int(question.step),
@@ -108,6 +108,54 @@ def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) 
     )
     counts = leaf(np.array([step, used], np.int32))
     return Reply(leaf(policy), leaf(target), counts, leaf(values), leaf(np.array(numbers)))
+
+
+def _tables(layout: Layout, S: int, m: int) -> Tables:
+    """What is known of a problem, and room for the factors of rank m."""
+    (G, n, d), (padded, A) = layout.phi.shape, layout.kind.shape
+    return Tables(
+        layout.reach,
+        layout.state,
+        S,
+        A,
+        m,
+        n,
+        layout.succ,
+        layout.kind,
+        layout.initial,
+        p=np.empty(A * padded * n),
+        F=np.empty(A * padded * m * n),
+        F_hat=np.empty(A * padded * m * n),
+        box=np.empty(A * padded),
+        p1=np.empty(G * n),
+        slope1=np.empty(G * n),
+        rows1=np.zeros(G * _up(m) * _up(n) * 2),
+        columns1=np.zeros(G * n * _up(m) * 2),
+        is_triangle=m == n < d,  # by objective._factor nothing is below the diagonal
+    )
+
+
+def _room(layout: Layout, m: int, chains: int) -> Room:
+    """For a call."""
+    (N,), (H,), A, n = layout.state.shape, layout.reach.shape, layout.kind.shape[1], layout.phi.shape[1]
+    P = N + TILE - N % TILE
+    return Room(
+        np.zeros((5, max(_up(n), A, _up(m)) * TILE)),
+        np.zeros((m + 1) * TILE),
+        np.zeros(2 * (H + 1) * P),
+        np.zeros(2 * (H + 1) * P),
+        np.zeros(H * P),
+        np.zeros((chains + 3, H * P), np.int32),
+        np.zeros((chains + 3, N), np.bool_),
+        np.zeros(chains, np.int64),
+        np.zeros(chains),
+        np.zeros(H),
+    )
+
+
+def _up(m: int) -> int:
+    """The next multiple of ROWS."""
+    return -(-m // ROWS) * ROWS
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:

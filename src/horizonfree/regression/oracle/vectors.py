@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -20,6 +21,12 @@ ROWS = 4  # of a matrix: their number is padded to a multiple, as is that of its
 FUSED = ("contract",)
 WORD = ir.IntType(32)
 PAIR = ir.VectorType(ir.DoubleType(), 2)
+# No array is made, so that nobody counts who holds one, and nothing is divided by zero. What compiled functions call
+# has no way in from Python, where none may call it. With what Numba adds else they are compiled in twice the time.
+BARE: dict[str, Any] = dict(error_model="numpy", _nrt=False)
+PART: dict[str, Any] = BARE | dict(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+part = njit(**PART)
+merged = njit(**PART, inline="always")  # into the one that calls it, before it is compiled
 
 
 def inlined(function: Callable[..., tuple[Any, Build]]) -> Callable[..., Any]:
