@@ -1,7 +1,8 @@
-"""Every explorer by name: one line per algorithm."""
+"""Every explorer by name: one line per algorithm. Its module is loaded when somebody asks for it."""
 
 import dataclasses
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -9,39 +10,27 @@ import numpy as np
 
 from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.chen2022 import Chen2022
-from horizonfree.explorers.francis import Francis
-from horizonfree.explorers.goal_cycling import GoalCycling
-from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
-from horizonfree.explorers.hf_ucrl_vtr import HFUCRLVTR
-from horizonfree.explorers.information import Information
 from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.jin2020 import Jin2020
-from horizonfree.explorers.linear_design import LinearDesign
-from horizonfree.explorers.lsvi_rfe import LSVIRFE
-from horizonfree.explorers.rf_express import RFExpress
-from horizonfree.explorers.rf_ucrl import RFUCRL
-from horizonfree.explorers.rflin import RFLIN
-from horizonfree.explorers.sstp import SSTP
-from horizonfree.explorers.tabular_design import TabularDesign
-from horizonfree.explorers.ucrl_rfe import UCRLRFE
-from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
-from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
-from horizonfree.explorers.uniform import Uniform
-from horizonfree.explorers.wang2020 import Wang2020
 
 
 class Entry(NamedTuple):
-    """An algorithm: its class, and the options that the name settles.
+    """An algorithm: where its class is, and the options that the name settles.
 
     `marks` are options without which tables would mislead: they are shown beside the name.
     """
 
-    kind: type[Explorer]
+    place: str  # module.class
     settled: Mapping[str, Any] = MappingProxyType({})
     said: str | None = None
     is_reconstruction: bool = False
     marks: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> type[Explorer]:
+        """Its class."""
+        module, name = self.place.split(".")
+        found: type[Explorer] = getattr(import_module(f"{__package__}.{module}"), name)
+        return found
 
     @property
     def about(self) -> str:
@@ -62,30 +51,30 @@ class Entry(NamedTuple):
 
 
 EXPLORERS: dict[str, Entry] = {
-    "chen2022": Entry(Chen2022, is_reconstruction=True),
-    "francis": Entry(Francis, is_reconstruction=True),
-    "goal-cycling": Entry(GoalCycling),
-    "hf-ucrl-rfe++": Entry(HFUCRLRFE),
-    "hf-ucrl-vtr+": Entry(HFUCRLVTR, {"is_weighted": True}),
-    "information": Entry(Information),
-    "jin2020": Entry(Jin2020),
-    "linear-design": Entry(LinearDesign),
-    "lsvi-rfe": Entry(LSVIRFE, is_reconstruction=True),
-    "tabular-design": Entry(TabularDesign),
-    "rf-express": Entry(RFExpress),
-    "rf-ucrl": Entry(RFUCRL),
-    "rflin": Entry(RFLIN, marks=("regmin",)),
-    "sstp": Entry(SSTP, is_reconstruction=True),
-    "ucrl-rfe": Entry(UCRLRFE),
-    "ucrl-rfe+": Entry(UCRLRFEPlus),
+    "chen2022": Entry("chen2022.Chen2022", is_reconstruction=True),
+    "francis": Entry("francis.Francis", is_reconstruction=True),
+    "goal-cycling": Entry("goal_cycling.GoalCycling"),
+    "hf-ucrl-rfe++": Entry("hf_ucrl_rfe.HFUCRLRFE"),
+    "hf-ucrl-vtr+": Entry("hf_ucrl_vtr.HFUCRLVTR", {"is_weighted": True}),
+    "information": Entry("information.Information"),
+    "jin2020": Entry("jin2020.Jin2020"),
+    "linear-design": Entry("linear_design.LinearDesign"),
+    "lsvi-rfe": Entry("lsvi_rfe.LSVIRFE", is_reconstruction=True),
+    "tabular-design": Entry("tabular_design.TabularDesign"),
+    "rf-express": Entry("rf_express.RFExpress"),
+    "rf-ucrl": Entry("rf_ucrl.RFUCRL"),
+    "rflin": Entry("rflin.RFLIN", marks=("regmin",)),
+    "sstp": Entry("sstp.SSTP", is_reconstruction=True),
+    "ucrl-rfe": Entry("ucrl_rfe.UCRLRFE"),
+    "ucrl-rfe+": Entry("ucrl_rfe_plus.UCRLRFEPlus"),
     "ucrl-vtr": Entry(
-        HFUCRLVTR,
+        "hf_ucrl_vtr.HFUCRLVTR",
         {"is_weighted": False},
         "UCRL-VTR (Jia et al. 2020, Ayoub et al. 2020): optimism for one given reward, unweighted regression.",
     ),
-    "ucrl-vtr+": Entry(UCRLVTRPlus),
-    "uniform": Entry(Uniform),
-    "wang2020": Entry(Wang2020),
+    "ucrl-vtr+": Entry("ucrl_vtr_plus.UCRLVTRPlus"),
+    "uniform": Entry("uniform.Uniform"),
+    "wang2020": Entry("wang2020.Wang2020"),
 }
 
 
@@ -116,8 +105,9 @@ def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
 
 def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
     """The name of an explorer and all its options; make_explorer(name, **options) builds it again."""
+    place = f"{type(explorer).__module__}.{type(explorer).__qualname__}".removeprefix(f"{__package__}.")
     for name, entry in EXPLORERS.items():
-        if type(explorer) is entry.kind and all(getattr(explorer, x) == y for x, y in entry.settled.items()):
+        if place == entry.place and all(getattr(explorer, x) == y for x, y in entry.settled.items()):
             return name, {option: getattr(explorer, option) for option in entry.options}
     return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
 
