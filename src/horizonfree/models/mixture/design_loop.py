@@ -53,13 +53,15 @@ def _probabilities(z, p_center, y, row_of, p, prob):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, fastmath=FUSED | {"reassoc"})
-def _information(z, weight):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """F = sum_r weight_r z_r z_r', weight = known / p^2; rows that are not free have z = 0."""
+def _information(z, known, inverse):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """F = sum_r known_r / p_r^2 z_r z_r'; rows that are not free have z = 0."""
     q, R = z.shape
-    F = np.zeros((q, q))
+    F, room = np.zeros((q, q)), np.empty(TILE)
     for first in range(0, R, TILE):
         here = slice(first, min(first + TILE, R))
-        w = weight[here]
+        w = room[: min(TILE, R - first)]
+        for r in range(w.size):
+            w[r] = known[first + r] * inverse[first + r] * inverse[first + r]
         for i in range(q):
             left = z[i, here]
             for j in range(i + 1):
@@ -120,47 +122,54 @@ def _first(succ, prob, gain, after, s, least):  # type: ignore[no-untyped-def]  
     return A
 
 
+@njit
+def _follow(succ, prob, gain, after, now):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """V of one action per state, a step before `after`."""
+    for s in range(gain.size):
+        total = gain[s]
+        for j in range(succ.shape[1]):
+            total += prob[s, j] * after[succ[s, j]]
+        now[s] = total
+
+
 @njit(cache=True)
 def _backward(succ, prob, gain, excess, negative, policy):  # type: ignore[no-untyped-def]  # pragma: no cover
     """The greedy policy for the gains, and V_1; what is nearly best counts as equal, and the first is taken.
 
     ahead: by how much the best action of a state was ahead when all were computed, on the scale of `closer`, which says
-    how much may have come together since the last step.
+    how much may have come together since the last step. All states follow what was greedy; where another action may be
+    by now (`doubtful`), all are computed.
     """
     (H, S), (_, A, n) = policy.shape, succ.shape
-    after, now = np.zeros(S), np.zeros(S)
+    after, now, doubtful = np.zeros(S), np.zeros(S), np.empty(S + 1, np.int64)
     greedy, ahead = np.full(S, -1, np.int32), np.full(S, -np.inf)
-    own = (
-        np.empty((S, n), succ.dtype),
-        np.empty((S, n)),
-        np.empty(S),
-    )  # those of the greedy actions, side by side
+    # Those of the greedy actions, side by side.
+    own_succ, own_prob, own_gain = np.zeros((S, n), succ.dtype), np.zeros((S, n)), np.zeros(S)
     closer, size = 0.0, np.abs(gain).max()  # size: of any value so far
     for h in range(H - 1, -1, -1):
-        low, high = np.inf, -np.inf
-        enough = closer + 2 * TIE * size
+        low, high, number, enough = np.inf, -np.inf, 0, closer + 2 * TIE * size
         for s in range(S):
-            if ahead[s] > enough:
-                best = own[2][s]
+            doubtful[number] = s
+            number += not ahead[s] > enough
+        if number < S:
+            _follow(own_succ, own_prob, own_gain, after, now)
+        for i in range(number):
+            s, best, second, action = doubtful[i], -np.inf, -np.inf, 0
+            for a in range(A):
+                q = _value(succ, prob, gain, after, s, a)
+                is_better = q > best  # no branch: its outcome cannot be foreseen
+                second = max(second, best if is_better else q)
+                best, action = q if is_better else best, a if is_better else action
+            now[s], ahead[s] = best, closer + (best - second)
+            least = best - TIE * abs(best)
+            if second >= least:  # another one, an earlier one perhaps, is nearly as good
+                action = _first(succ, prob, gain, after, s, least)
+            if action != greedy[s]:
+                greedy[s], own_gain[s] = action, gain[s, action]
                 for j in range(n):
-                    best += own[1][s, j] * after[own[0][s, j]]
-            else:
-                best, second, action = -np.inf, -np.inf, 0
-                for a in range(A):
-                    q = _value(succ, prob, gain, after, s, a)
-                    is_better = q > best  # no branch: its outcome cannot be foreseen
-                    second = max(second, best if is_better else q)
-                    best, action = q if is_better else best, a if is_better else action
-                ahead[s] = closer + (best - second)
-                least = best - TIE * abs(best)
-                if second >= least:  # another one, an earlier one perhaps, is nearly as good
-                    action = _first(succ, prob, gain, after, s, least)
-                if action != greedy[s]:
-                    greedy[s] = action
-                    own[0][s], own[1][s], own[2][s] = succ[s, action], prob[s, action], gain[s, action]
-            change = best - after[s]
-            low, high = min(low, change), max(high, change)
-            now[s] = best
+                    own_succ[s, j], own_prob[s, j] = succ[s, action, j], prob[s, action, j]
+        for s in range(S):
+            low, high = min(low, now[s] - after[s]), max(high, now[s] - after[s])
         policy[h] = greedy
         size = size + max(abs(low), abs(high))
         middle, radius = abs(high + low) / 2, (high - low) / 2
@@ -215,7 +224,7 @@ def designer(space: Space, valid: ValidSet) -> Design:
         known: Float[np.ndarray, " R"], theta: Float[np.ndarray, " d"]
     ) -> tuple[Int[np.ndarray, "H S"], Float[np.ndarray, ""]]:
         now = tables(theta)
-        half = _half(_information(z, known * now.inverse * now.inverse))
+        half = _half(_information(z, known, now.inverse))
         _gains(z, half, now.inverse, row_of, reachable, promise, gain)
         V = _backward(succ, now.prob, gain, now.excess, now.negative, policy)
         return policy, np.asarray(space.at_start(V))
