@@ -14,8 +14,11 @@ not finite, V is not a number: 0 times each of them is added. Actions are number
 states wait for the memory that they are written to.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial, wraps
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -66,6 +69,24 @@ def _signature(batch: int, *, sparse: bool = True) -> object:
     )
 
 
+def _when_needed(signature: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Compiled for this signature, or found in Numba's cache, at the first call: most people need one of the three."""
+
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        compiled: Callable[[], Any] = cache(lambda: njit(signature, cache=True, nogil=True)(function))
+        one_at_a_time = Lock()
+
+        @wraps(function)
+        def call(*args: Any) -> None:
+            with one_at_a_time:
+                loop = compiled()
+            loop(*args)
+
+        return call
+
+    return made
+
+
 @njit
 def _spreads(prob):  # type: ignore[no-untyped-def]  # pragma: no cover
     """|p - mean(p)| of every row p, rounded up, and a slack: so many times |v| covers rounding, and sums of p that
@@ -114,7 +135,7 @@ def _promise(promise, spread, slack, after, change, room):  # type: ignore[no-un
         promise[i] = onward if onward < anew else anew
 
 
-@njit(_signature(0, sparse=False), cache=True)
+@_when_needed(_signature(0, sparse=False))
 def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
     """For LANES states or more. An action that promises less than another attains is not computed."""
     H, S = policy.shape
@@ -151,7 +172,7 @@ def _dense(prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: 
             change[s], after[s] = V[h, s] - after[s], V[h, s]
 
 
-@njit(_signature(0), cache=True)
+@_when_needed(_signature(0))
 def _one(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
     H, S = policy.shape
     _, A, n = succ.shape
@@ -239,7 +260,7 @@ def _add_dense(prob, after, first, r):  # type: ignore[no-untyped-def]  # pragma
         add_rows(r, i, prob, first + i, n, after)
 
 
-@njit(_signature(1), cache=True, nogil=True)
+@_when_needed(_signature(1))
 def _block(succ, prob, reward, policy, V):  # type: ignore[no-untyped-def]  # pragma: no cover
     """LANES rewards at once, for TILE states or more: the values of a state for all of them are a vector.
 

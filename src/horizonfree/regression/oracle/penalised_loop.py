@@ -27,7 +27,8 @@ def _cell(F, p, kappa, low, width, u, slope):  # type: ignore[no-untyped-def]  #
         mean_c += p[i] * c
         at_c += p[i] * c * c
     at_c -= mean_c * mean_c
-    u[:] = 0.0
+    for k in range(m):
+        u[k] = 0.0
     mean = square = rise = 0.0
     for i in range(n):
         slope[i] = 2 * p[i] * (low[i] + width[i] / 2 - mean_c)  # of Var_p at c
@@ -66,7 +67,8 @@ def _row(F, p, kappa, slack, lows, widths, u, slope):  # type: ignore[no-untyped
     """
     n = p.size
     for face in range(2 * n):
-        lows[0, face], widths[0, face] = 0.0, 1.0
+        for i in range(n):
+            lows[0, face, i], widths[0, face, i] = 0.0, 1.0
         lows[0, face, face % n], widths[0, face, face % n] = face // n, 0.0
     found, bound = 0.0, 0.0  # f = 0 gives 0
     this, cells = 0, 2 * n
@@ -86,7 +88,8 @@ def _row(F, p, kappa, slack, lows, widths, u, slope):  # type: ignore[no-untyped
                 if p[i] * size[i] ** 2 > p[split] * size[split] ** 2:
                     split = i
             for half in range(2):
-                low[after], width[after] = lows[this, cell], size
+                for i in range(n):
+                    low[after, i], width[after, i] = lows[this, cell, i], size[i]
                 width[after, split] /= 2
                 low[after, split] += half * width[after, split]
                 after += 1
