@@ -57,8 +57,13 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first; else in the usual order."""
-    items.sort(key=lambda item: next((i for i, x in enumerate(LONG) if x in item.nodeid), len(LONG)))
+    """The long files first, and last those after which nothing is left of what was compiled; else the usual order."""
+    forgetful = {item.path for item in items if "anew" in getattr(item, "fixturenames", ())}
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        return item.path in forgetful, next((i for i, x in enumerate(LONG) if x in item.nodeid), len(LONG))
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:
