@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from horizonfree._x64 import scope
 from horizonfree.models.mixture.record import STARTS
-from horizonfree.models.mixture.robust import boxed, frequencies, half_spaces, kinds, penalty, sets
+from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
 from tests.reference import robust as ref
 from tests.reference import small
 
@@ -18,9 +18,8 @@ DELTA = 0.5
 def sets_of(problem, evidence, zeta, delta=DELTA, **given):
     radii = np.full((problem.num_states, problem.num_actions), zeta)
     with scope():
-        return sets.confidence_sets(
-            problem.model.valid, evidence, evidence.record, delta, radii, **{"anywhere": False} | given
-        )
+        shared = common.common(problem.model.valid, evidence, evidence.record, delta)
+        return sets.confidence_sets(shared, radii, **{"anywhere": False} | given)
 
 
 @pytest.fixture(scope="module")
