@@ -58,6 +58,6 @@ def write_all(found: Facts, folder: str | Path, formats: Sequence[str] = FORMATS
             if kind == "svg":
                 path.write_text(theme.to_svg(figure, name), encoding="utf-8")
             else:
-                figure.savefig(path, dpi=160, facecolor="white")
+                theme.write_png(figure, path)
             written.append(path)
     return written

@@ -4,6 +4,7 @@ import errno
 import math
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,7 @@ def _problem_line(found: Facts) -> str:
     return f"{p.name}: {p.num_states} states, {p.num_actions} actions, {p.horizon} steps an episode"
 
 
+@cache
 def environment() -> "Environment":
     """The templates, and how numbers are written in them."""
     from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ CELL = "#edf1f5"
 ACCENT = "#1f5fd0"
 WARM = "#b6541a"
 ON = "#fdfefe"  # marks on a cell of full colour
+DPI = 160  # of a picture
 LEVELS = 33  # shades between CELL and a full colour
 _CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ufffe\uffff]")
 
@@ -112,14 +114,30 @@ def inline_svg(figure: "Figure", name: str, told: str = "") -> str:
 
 
 def to_svg(figure: "Figure", name: str) -> str:
-    """A figure as SVG, the same bytes every time."""
-    import matplotlib
+    """A figure as SVG, the same bytes every time, without a background: the figure has none from now on.
 
-    file = io.StringIO()
+    `savefig` would draw everything twice, the first time for the layout alone.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    for patch in (figure.patch, *(ax.patch for ax in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
+    file, dpi = io.StringIO(), figure.dpi
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
+    figure.set_dpi(dpi)
     return file.getvalue()
+
+
+def write_png(figure: "Figure", path: Path) -> None:
+    """A figure as a picture on white."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.patch.set_facecolor("white")
+    figure.set_dpi(DPI)
+    FigureCanvasAgg(figure).print_png(path)
 
 
 def _channels(color: str) -> tuple[int, int, int]:
