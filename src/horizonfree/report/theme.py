@@ -96,20 +96,19 @@ def written(text: str) -> str:
     return f"\u200b{shown}" if shown.startswith("_") else shown or " "
 
 
-def inline_svg(figure: "Figure", name: str, told: str = "") -> str:
+def inline_svg(svg: str, told: str) -> str:
     """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations.
 
-    told: what is seen, for those who do not see it; without it the name.
+    told: what is seen, for those who do not see it.
 
     What is called "is-NAME" (its gid) becomes of the class NAME.
     """
-    text = to_svg(figure, name)
-    text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', text[text.index("<svg") :])
+    text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', svg[svg.index("<svg") :])
     used = set(re.findall(r"#([\w-]+)[\")]", text))
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
-    label = escape(_CONTROL.sub("?", told or name))
+    label = escape(_CONTROL.sub("?", told))
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
@@ -126,7 +125,7 @@ def to_svg(figure: "Figure", name: str) -> str:
     file, dpi = io.StringIO(), figure.dpi
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        FigureCanvasSVG(figure).print_svg(file, metadata=nothing)
+        FigureCanvasSVG(figure).print_svg(file, metadata=nothing)  # type: ignore[no-untyped-call]  # Matplotlib says no types
     figure.set_dpi(dpi)
     return file.getvalue()
 
@@ -137,7 +136,7 @@ def write_png(figure: "Figure", path: Path) -> None:
 
     figure.patch.set_facecolor("white")
     figure.set_dpi(DPI)
-    FigureCanvasAgg(figure).print_png(path)
+    FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # Matplotlib says no types
 
 
 def _channels(color: str) -> tuple[int, int, int]:
