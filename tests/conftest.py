@@ -122,3 +122,4 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(import_module("horizonfree.report.figures"), "draw_all", seen.seen)
     monkeypatch.setattr(theme, "to_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(theme, "write_png", lambda _, path: path.touch())
