@@ -99,7 +99,7 @@ def facts_of_grid(run: Run) -> Facts:
 @pytest.fixture
 def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is about the grid, whose facts are found once."""
-    monkeypatch.setattr(page, "facts", lambda *_: facts_of_grid)
+    monkeypatch.setattr(page, "facts", lambda *_, **__: facts_of_grid)
 
 
 @pytest.mark.usefixtures("_known")

@@ -49,7 +49,11 @@ def write_page(found: Facts, path: str | Path, drawn: Mapping[str, Picture] | No
 def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float = 0.05) -> Path:
     """Write several runs side by side; the keys are the names that the page gives them."""
     check_target(path)
-    found = _all_facts(runs, delta)
+    return write_beside(side_by_side(runs, delta), path)
+
+
+def write_beside(found: Mapping[str, Facts], path: str | Path) -> Path:
+    """The comparison of facts that are already there."""
     has_truth = all(x.has_truth for x in found.values())
     measured = {x.worst_goal for x in found.values()}
     worst_goal = measured.pop() if len(measured) == 1 else "worst goal scored"
@@ -66,7 +70,7 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
             best=_ahead(found),
             figure=theme.inline_svg(theme.to_svg(figure, "gaps"), of_gaps(histories, has_truth, worst_goal)),
             problems=problems,
-            delta=delta,
+            delta=next(iter(found.values())).delta,
             has_truth=has_truth,
             worst_goal=worst_goal,
             versions=versions(),
@@ -77,7 +81,12 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
 
 def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, Any]]:
     """The table of a comparison, one row per run, in plain numbers; None where a number does not exist."""
-    return [{"run": name} | summary(x) for name, x in _all_facts(runs, delta).items()]
+    return rows_of(side_by_side(runs, delta))
+
+
+def rows_of(found: Mapping[str, Facts]) -> list[dict[str, Any]]:
+    """The same of facts that are already there."""
+    return [{"run": name} | summary(x) for name, x in found.items()]
 
 
 def summary(found: Facts) -> dict[str, Any]:
@@ -101,10 +110,11 @@ def summary(found: Facts) -> dict[str, Any]:
     }
 
 
-def _all_facts(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+def side_by_side(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+    """What a comparison needs of several runs."""
     if not runs:
         raise OptionError("there is nothing to compare; give at least one run")
-    return {name: facts(run, delta) for name, run in runs.items()}
+    return {name: facts(run, delta, has_robustness=False) for name, run in runs.items()}
 
 
 def _ahead(found: Mapping[str, Facts]) -> list[str]:
