@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -207,11 +208,20 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, run: Run) -> None:
-    target = tmp_path / "report.html"
+def test_a_report_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anything is computed."""
+    target, found = tmp_path / "report.html", ft.facts(run)
     target.mkdir()
-    for path in (target, tmp_path):
-        with pytest.raises(IsADirectoryError) as refused:
-            report.write_report(run, path)
-        assert refused.value.filename == str(path)
+    monkeypatch.setattr("horizonfree.report.page.facts", None)
+    for write in (
+        partial(report.write_report, run),
+        partial(report.write_comparison, {"a": run}),
+        partial(write_page, found),
+    ):
+        for path in (target, tmp_path):
+            with pytest.raises(IsADirectoryError) as refused:
+                write(path)
+            assert refused.value.filename == str(path)
     assert list(tmp_path.iterdir()) == [target]

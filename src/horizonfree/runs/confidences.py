@@ -24,6 +24,10 @@ class Confidences:
         self._around: dict[float, Callable[[Misspecification], Confidence]] = {}
         self._within: dict[Any, Confidence] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Functions stay here: where a run goes they are made again."""
+        return self.__dict__ | {"_around": {}}
+
     def of(self, problem: Problem, evidence: Evidence, delta: Any, misspecification: Any) -> Confidence:
         """At confidence 1 - delta, within what is declared and, where kernels were estimated, what that may be off."""
         delta, about, model = share(delta, "delta"), declared(misspecification), problem.model

@@ -1,12 +1,16 @@
 """Where theta_star lies, for laws within their radii: each theorem by itself; all together in test_adversaries."""
 
+import pickle
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import horizonfree as hf
 from horizonfree._x64 import scope
+from horizonfree.explorers.loop import Progress
 from horizonfree.models.mixture.record import STARTS
 from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
 from tests.reference import robust as ref
@@ -208,3 +212,31 @@ def test_jumps_count_as_visits_where_laws_may_lead_anywhere(problem, evidence):
     found = sets_of(problem, with_jumps, 0.02, anywhere=True)
     assert not found.is_empty
     assert found.slack > sets_of(problem, evidence, 0.02, anywhere=True).slack
+
+
+def test_what_radii_share_is_what_each_would_find_alone(problem, evidence):
+    """Asked for one after another, of one shape and of others, they get the same bits."""
+    shape = np.linspace(0.2, 1, 8).reshape(4, 2)
+    asked = [
+        hf.Misspecification(**given)
+        for given in (
+            {"tv": 0.02},
+            {"tv": 0.02 * shape},
+            {"tv": 0.0},
+            {"tv": 0.05 * shape},
+            {"sampled": 1e-3},
+        )
+    ]
+    asked.append(hf.Misspecification(tv=0.02, support="anywhere"))
+    shared = problem.model.within(evidence, DELTA)
+    for declared in asked:
+        alone = problem.model.within(evidence, DELTA)(declared)
+        for mine, other in zip(jax.tree.leaves(shared(declared)), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_a_run_that_was_asked_can_be_sent_elsewhere(problem, evidence):
+    progress = Progress(np.asarray(200, np.int32), None, evidence)
+    run = hf.Run(problem, None, 0, progress, {}, is_simulated=False)
+    found = run.robustness(0.4)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(run)).robustness(0.4).gaps, found.gaps)
