@@ -183,11 +183,16 @@ def test_frequencies_are_intervals_of_the_divergence_of_coins(problem, evidence)
     assert (high <= 1).all()
 
 
-def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem):
-    """Against feasibility of R2's polytope at fixed radii, just below and just above."""
+@pytest.fixture(scope="module")
+def misfit(problem):
+    """Evidence of a system that is not in the class."""
     Q = ref.tilted(problem.kernel().dense(), 0.2)
-    evidence = small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
-    valid = problem.model.valid
+    return small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
+
+
+def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem, misfit):
+    """Against feasibility of R2's polytope at fixed radii, just below and just above."""
+    valid, evidence = problem.model.valid, misfit
     alike = kinds.kinds_of(valid, np.ones((4, 2)))
     found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.05)
     z, p = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
@@ -233,6 +238,21 @@ def test_what_radii_share_is_what_each_would_find_alone(problem, evidence):
         alone = problem.model.within(evidence, DELTA)(declared)
         for mine, other in zip(jax.tree.leaves(shared(declared)), jax.tree.leaves(alone), strict=True):
             np.testing.assert_array_equal(mine, other)
+
+
+def test_row_frequencies_do_not_depend_on_the_radii_but_for_the_radii(problem, misfit):
+    """Those that radii share are what each would count, and so is the multiple that the data do not refute."""
+    valid, evidence, visits = problem.model.valid, misfit, misfit.record.visits.sum(0)
+    with scope():
+        shared = common.common(valid, evidence, evidence.record, DELTA)
+    for zeta in (np.full((4, 2), 0.03), np.linspace(0.01, 0.05, 8).reshape(4, 2), np.zeros((4, 2))):
+        alike = kinds.kinds_of(valid, zeta)
+        own = frequencies.frequencies(alike, valid.row_of, evidence.counts, visits, common.ROWS * DELTA)
+        found = shared.classes.within(alike)
+        for mine, other in zip(found, own, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        least = frequencies.least_multiple(own, shared.rows.p_center, shared.rows.z)
+        assert 0 < least == pytest.approx(shared.least(found.shape.tobytes()), rel=1e-9)
 
 
 def test_a_run_that_was_asked_can_be_sent_elsewhere(problem, evidence):
