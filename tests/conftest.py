@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -122,7 +123,8 @@ def anew() -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without their figures, for tests of what is around them: drawing takes most of the time."""
-    from horizonfree.report import page, seen, theme
+    from horizonfree.report import seen, theme
 
-    monkeypatch.setattr(page, "draw_all", seen.seen)
-    monkeypatch.setattr(theme, "inline_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(import_module("horizonfree.report.figures"), "draw_all", seen.seen)
+    monkeypatch.setattr(theme, "to_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(theme, "write_png", lambda _, path: path.touch())

@@ -29,9 +29,9 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture.record import STARTS, Record, predictors
+from horizonfree.models.mixture.robust.common import SPACES
 from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
 from horizonfree.models.mixture.robust.kinds import kinds_of
-from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.planning.backward import best_plan
 from horizonfree.runs.recipes import versions
 

@@ -202,6 +202,7 @@ def test_forecasts_stand_beside_certificates(shell: Shell, run: Run) -> None:
     assert forecast in out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_tells_machines_what_it_tells_people(shell: Shell, run: Run) -> None:
     found = shell.json("report a --figures f")
     assert found["goals"]["eps"] == pytest.approx(run.certificate(rewards="goals").eps)

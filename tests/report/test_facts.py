@@ -11,7 +11,7 @@ from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.runs.run import Run
 
-from .worlds import RIVER, grid, known_world
+from .worlds import grid, known_world, river
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -84,7 +84,7 @@ def test_intervals_hold_the_truth(run: Run) -> None:
 
 def test_intervals_are_cut_where_no_kernel_has_such_a_weight() -> None:
     """Weights of a grid are probabilities, of staying on course and of slipping; one episode says little of them."""
-    run = hf.explore(hf.make("zoned-grid", size=3, zones=2, horizon=4), episodes=1)
+    run = grid(1)
     found = run.problem.model.intervals(run.confidence(0.05))
     np.testing.assert_allclose(found.low, 0.0, atol=1e-9)
     np.testing.assert_allclose(found.high, 1.0, atol=1e-9)
@@ -93,7 +93,7 @@ def test_intervals_are_cut_where_no_kernel_has_such_a_weight() -> None:
 def test_doubt_is_zero_where_everything_is_known_and_nan_where_nobody_gets() -> None:
     run = known_world()
     np.testing.assert_array_equal(run.problem.model.doubts(run.confidence(0.05)), 0.0)
-    far = hf.explore(RIVER, "uniform", episodes=5, progress=False)
+    far = river()
     doubts = far.problem.model.doubts(far.confidence(0.05))
     np.testing.assert_array_equal(np.isnan(doubts), np.arange(8) > 3)
 

@@ -1,24 +1,26 @@
 """Names of somebody else's in pictures: shown letter by letter, whatever Matplotlib would make of them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import page
 from horizonfree.report.contest import draw_contest
 from horizonfree.report.facts import Facts, facts
+from horizonfree.report.figures import pictures, write_pictures
 from horizonfree.report.theme import written
 from horizonfree.runs.run import Run
 
 from .reading import stands_alone
+from .worlds import river
 
 NAMES = [
     "$5",
@@ -59,29 +61,34 @@ def drawn(svg: str) -> set[str]:
     return {x.replace("\u200b", "") for x in re.findall("<!-- (.*?) -->", svg)}
 
 
-def pictures(page: str) -> Iterator[str]:
+def svgs(page: str) -> Iterator[str]:
     return iter(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
 
 
-@pytest.fixture(scope="module")
-def river() -> Run:
-    """A problem with cells, whose actions are named by somebody else."""
-    return hf.explore(hf.make("river-swim", states=6, horizon=4), "uniform", episodes=8, progress=False)
+@cache
+def found() -> Facts:
+    """What reports say of a problem with cells; names decide none of it."""
+    return facts(river())
+
+
+def called(*actions: str, name: str = "river") -> Facts:
+    """The same in a world whose actions, and which itself, are called so."""
+    problem = found().problem
+    return replace(
+        found(), problem=replace(problem, name=name, layout=problem.layout | {"actions": [*actions]})
+    )
 
 
 @pytest.fixture(scope="module")
-def found(river: Run) -> Facts:
-    """What its reports say; names decide none of it."""
-    return facts(river)
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The page about a world in which everything has one name."""
 
+    @cache
+    def written(name: str) -> str:
+        path = page.write_page(called(name, name, name=name), tmp_path_factory.mktemp("named") / "r.html")
+        return path.read_text(encoding="utf-8")
 
-Told = TypeVar("Told", Run, Facts)
-
-
-def called(told: Told, *actions: str, name: str = "river") -> Told:
-    """The run, or its facts, in a world whose actions, or which itself, are called so."""
-    layout = dict(told.problem.layout) | {"actions": list(actions)} if actions else told.problem.layout
-    return replace(told, problem=replace(told.problem, name=name, layout=layout))
+    return written
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +99,7 @@ def facts_of_grid(run: Run) -> Facts:
 @pytest.fixture
 def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is about the grid, whose facts are found once."""
-    monkeypatch.setattr(page, "facts", lambda *_: facts_of_grid)
+    monkeypatch.setattr(page, "facts", lambda *_, **__: facts_of_grid)
 
 
 @pytest.mark.usefixtures("_known")
@@ -102,7 +109,7 @@ def test_a_comparison_shows_every_name_letter_by_letter(name: str, run: Run, tmp
     path = report.write_comparison({"first": run, name: run}, tmp_path / "c.html")
     text = path.read_text(encoding="utf-8")
     stands_alone(text)
-    (picture,) = pictures(text)
+    (picture,) = svgs(text)
     found = texts(picture)
     assert "first" in found
     assert letters(name).strip() in found
@@ -110,17 +117,16 @@ def test_a_comparison_shows_every_name_letter_by_letter(name: str, run: Run, tmp
 
 def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_path: Path) -> None:
     text = report.write_comparison({"_x": run, "_y": run, "$5": run}, tmp_path / "c.html").read_text("utf-8")
-    (picture,) = pictures(text)
+    (picture,) = svgs(text)
     assert [x for x in texts(picture) if x in ("_x", "_y", "$5")] == ["_x", "_y", "$5"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_shows_the_names_of_actions(name: str, found: Facts, tmp_path: Path) -> None:
+def test_a_report_shows_the_names_of_actions(name: str, page_of: Callable[[str], str]) -> None:
     """An action without a name is its number; of several words the last is shown, of long ones the beginning."""
-    path = page.write_page(called(found, name, name), tmp_path / "r.html")
-    text = path.read_text(encoding="utf-8")
+    text = page_of(name)
     stands_alone(text)
-    shown = [text for picture in pictures(text) for text in texts(picture)]
+    shown = [text for picture in svgs(text) for text in texts(picture)]
     words = name.split()
     if words:
         assert any(text and letters(words[-1]).startswith(text) for text in shown), shown
@@ -129,14 +135,13 @@ def test_a_report_shows_the_names_of_actions(name: str, found: Facts, tmp_path: 
 
 
 @pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, found: Facts, tmp_path: Path) -> None:
-    path = page.write_page(called(found, name=name), tmp_path / "r.html")
-    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, page_of: Callable[[str], str]) -> None:
+    assert page_of(name).rstrip().endswith("</html>")
 
 
 @pytest.mark.parametrize("names", [["$a$", "$"], ["_x", ""], ["\ud800", "a$b"], ["\0", "\x1b"]], ids=ascii)
-def test_figures_are_written_in_both_formats(names: list[str], river: Run, tmp_path: Path) -> None:
-    for path in report.write_figures(called(river, *names), tmp_path):
+def test_figures_are_written_in_both_formats(names: list[str], tmp_path: Path) -> None:
+    for path in write_pictures(pictures(called(*names)), tmp_path):
         if path.suffix == ".svg":
             assert texts(path.read_text(encoding="utf-8"))
         else:

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
 from .reading import Page, stands_alone
-from .worlds import RIVER, grid, known_world, logged, rejected, unlabelled
+from .worlds import grid, known_world, logged, rejected, river, unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,6 +160,7 @@ def test_a_reconstruction_is_called_one(tmp_path: Path, run: Run) -> None:
     assert report.compare({"a": chen})[0]["explorer"] == "chen2022 (reconstruction)"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +183,7 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     assert "really lost, worst of 5 goals " in both
     assert both.count("5 of 16 goals were scored") == 2
     assert title == "really lost, at the worst of 5 goals"
-    other = hf.explore(RIVER, "uniform", episodes=5, progress=False)  # four goals
+    other = river()  # four goals
     report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
     mixed = Page((tmp_path / "mixed.html").read_text(encoding="utf-8")).text
     assert "really lost, worst goal scored " in mixed
@@ -206,11 +208,20 @@ def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, run: Run) -> None:
-    target = tmp_path / "report.html"
+def test_a_report_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anything is computed."""
+    target, found = tmp_path / "report.html", ft.facts(run)
     target.mkdir()
-    for path in (target, tmp_path):
-        with pytest.raises(IsADirectoryError) as refused:
-            report.write_report(run, path)
-        assert refused.value.filename == str(path)
+    monkeypatch.setattr("horizonfree.report.page.facts", None)
+    for write in (
+        partial(report.write_report, run),
+        partial(report.write_comparison, {"a": run}),
+        partial(write_page, found),
+    ):
+        for path in (target, tmp_path):
+            with pytest.raises(IsADirectoryError) as refused:
+                write(path)
+            assert refused.value.filename == str(path)
     assert list(tmp_path.iterdir()) == [target]

@@ -25,6 +25,12 @@ def table(episodes: int = 1500) -> Run:
 
 
 @cache
+def river() -> Run:
+    """A river, hardly explored; its second half is out of reach."""
+    return hf.explore(RIVER, "uniform", episodes=5, progress=False)
+
+
+@cache
 def known_world() -> Run:
     """One kernel, nothing to learn: q = 0; no cells either."""
     kernel = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 2))
@@ -48,7 +54,7 @@ def logged() -> Run:
 @cache
 def unlabelled() -> Run:
     """A mixture without cells or names of actions."""
-    problem = hf.make("random-mixture")
+    problem = hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4)
     return hf.explore(problem, "uniform", episodes=30, progress=False)
 
 

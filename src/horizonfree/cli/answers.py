@@ -185,17 +185,22 @@ def report(
     """
     run = open_run(folder)
     from horizonfree.report.facts import facts
-    from horizonfree.report.figures import write_all
-    from horizonfree.report.page import write_page
+    from horizonfree.report.figures import pictures, write_pictures
+    from horizonfree.report.page import check_target, write_page
 
+    page = out or expanded(folder) / "report.html"
     with working("drawing"):
+        check_target(page)
+        if figures is not None:
+            figures.mkdir(parents=True, exist_ok=True)
         found = facts(run, delta)
-        page = write_page(found, out or expanded(folder) / "report.html")
-        drawn = [] if figures is None else [str(x) for x in write_all(found, figures)]
+        drawn = pictures(found)
+        write_page(found, page, drawn)
+        files = [] if figures is None else write_pictures(drawn, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
         "report": str(page),
-        "figures": drawn,
+        "figures": list(map(str, files)),
         "goals": certificate(found.family),
         "every_reward": certificate(found.certificate),
         "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
@@ -206,8 +211,8 @@ def report(
         if found.check.is_refuted:
             tell("but {words}", words=found.check.words)
         tell("report: {page}", page=page)
-        if drawn:
-            tell("{count} figures in {figures}", count=len(drawn), figures=figures)
+        if files:
+            tell("{count} figures in {figures}", count=len(files), figures=figures)
 
     answer(value, json, show)
 

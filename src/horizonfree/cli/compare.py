@@ -70,15 +70,17 @@ def compare(
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
-    from horizonfree.report import compare as rows_of
-    from horizonfree.report import write_comparison
+    from horizonfree.report.page import check_target, rows_of, side_by_side, write_beside
 
     with working("comparing"):
-        rows = [plain(row) for row in rows_of(runs, delta=delta)]
+        if out is not None:
+            check_target(out)
+        found = side_by_side(runs, delta)
+        rows = [plain(row) for row in rows_of(found)]
         for row in rows:
             if row["worst_true_gap"] is not None:
                 row["worst_true_gap"] = loss(row["worst_true_gap"])
-        page = None if out is None else write_comparison(runs, out, delta=delta)
+        page = None if out is None else write_beside(found, out)
 
     def show() -> None:
         cells = [

@@ -63,7 +63,7 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
 
 def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspecification) -> Confidence:
     """What the evidence says, if every law of the system is within its radius of one parameter."""
-    return model.within(evidence, share(delta, "delta"), declared)
+    return model.within(evidence, share(delta, "delta"))(declared)
 
 
 def said(model: Model, confidence: Confidence) -> Said:

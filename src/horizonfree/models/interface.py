@@ -6,7 +6,7 @@ else in the library, from the episode loop to the report, knows classes by these
 """
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -157,10 +157,11 @@ class Model(eqx.Module):
         """
         return evidence
 
-    def within(self, evidence: Evidence, delta: float, misspecification: Any) -> Confidence:
+    def within(self, evidence: Evidence, delta: float) -> Callable[[Any], Confidence]:
         """What the evidence says, if the laws of the system are within a declared radius of one parameter; on the host.
 
-        Where a class has no proof of that it is refused.
+        A function of the misspecification: what does not depend on it is computed once. Where a class has no proof of
+        that it is refused.
         """
         raise OptionError(EXACT)
 

@@ -55,7 +55,7 @@ class Facts:
 
     `check` is what richer classes say of this one.
     `ahead` is a forecast, made where the evidence tells of no earlier moment. `robustness` says how wrong the class may
-    be, of the plans of every reward and of the first example; None where a class or a run does not tell.
+    be, of the plans of every reward and of the first example; None where it is not told or was not asked.
     """
 
     problem: Problem
@@ -132,8 +132,8 @@ class Facts:
         return self.problem.truth is not None
 
 
-def facts(run: Run, delta: float = 0.05) -> Facts:
-    """All of it, computed once."""
+def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
+    """All of it, computed once; has_robustness: or all but that, which takes longest."""
     run = as_known(run)
     name, options = explorer_of(run)
     confidence, model = run.confidence(delta), run.core.model
@@ -158,7 +158,7 @@ def facts(run: Run, delta: float = 0.05) -> Facts:
         intervals=model.intervals(confidence),
         truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
-        robustness=_robustness(run, delta),
+        robustness=_robustness(run, delta) if has_robustness else None,
         versions=versions(),
     )
 

@@ -1,8 +1,8 @@
 """The figures of a run by name, as Matplotlib figures or as files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from horizonfree.errors import OptionError
 from horizonfree.report import draw, theme
@@ -38,6 +38,18 @@ def draw_all(found: Facts) -> dict[str, "Figure"]:
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
+class Picture(NamedTuple):
+    """A figure, and what it is as SVG."""
+
+    figure: "Figure"
+    svg: str
+
+
+def pictures(found: Facts) -> dict[str, Picture]:
+    """The figures of facts, drawn once for the page and for files."""
+    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in draw_all(found).items()}
+
+
 def write_figures(
     run: Run, folder: str | Path, *, formats: Sequence[str] = FORMATS, delta: float = 0.05
 ) -> list[Path]:
@@ -45,19 +57,22 @@ def write_figures(
     for kind in formats:
         if kind not in FORMATS:
             raise OptionError(f"format is {kind!r}; figures are written as {' or '.join(map(repr, FORMATS))}")
-    return write_all(facts(run, delta), folder, formats)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return write_pictures(pictures(facts(run, delta)), folder, formats)
 
 
-def write_all(found: Facts, folder: str | Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """The figures of facts that are already there, as files."""
+def write_pictures(
+    drawn: Mapping[str, Picture], folder: str | Path, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Figures that are already drawn, as files."""
     folder, written = Path(folder), []
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in draw_all(found).items():
+    for name, picture in drawn.items():
         for kind in formats:
             path = folder / f"{name}.{kind}"
             if kind == "svg":
-                path.write_text(theme.to_svg(figure, name), encoding="utf-8")
+                path.write_text(picture.svg, encoding="utf-8")
             else:
-                figure.savefig(path, dpi=160, facecolor="white")
+                theme.write_png(picture.figure, path)
             written.append(path)
     return written

@@ -3,7 +3,9 @@
 import errno
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from horizonfree.guarantees.certificate import interval, round_up, rounded_up
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
-from horizonfree.report.figures import draw_all
+from horizonfree.report.figures import Picture, pictures
 from horizonfree.report.seen import of_gaps, seen
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
@@ -30,13 +32,15 @@ CHANCE = (
 
 def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     """Write the report of a run at confidence 1 - delta; returns where it is."""
+    check_target(path)
     return write_page(facts(run, delta), path)
 
 
-def write_page(found: Facts, path: str | Path) -> Path:
-    """The report of facts that are already there."""
+def write_page(found: Facts, path: str | Path, drawn: Mapping[str, Picture] | None = None) -> Path:
+    """The report of facts that are already there, as their pictures may be."""
     said = seen(found)
-    images = {name: theme.inline_svg(figure, name, said[name]) for name, figure in draw_all(found).items()}
+    drawn = pictures(found) if drawn is None else drawn
+    images = {name: theme.inline_svg(picture.svg, said[name]) for name, picture in drawn.items()}
     told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
     text = environment().get_template("report.html").render(figures=images, **told)
     return write_text(path, text)
@@ -44,7 +48,12 @@ def write_page(found: Facts, path: str | Path) -> Path:
 
 def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float = 0.05) -> Path:
     """Write several runs side by side; the keys are the names that the page gives them."""
-    found = _all_facts(runs, delta)
+    check_target(path)
+    return write_beside(side_by_side(runs, delta), path)
+
+
+def write_beside(found: Mapping[str, Facts], path: str | Path) -> Path:
+    """The comparison of facts that are already there."""
     has_truth = all(x.has_truth for x in found.values())
     measured = {x.worst_goal for x in found.values()}
     worst_goal = measured.pop() if len(measured) == 1 else "worst goal scored"
@@ -59,9 +68,9 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
             runs=found,
             table={name: summary(x) for name, x in found.items()},
             best=_ahead(found),
-            figure=theme.inline_svg(figure, "gaps", of_gaps(histories, has_truth, worst_goal)),
+            figure=theme.inline_svg(theme.to_svg(figure, "gaps"), of_gaps(histories, has_truth, worst_goal)),
             problems=problems,
-            delta=delta,
+            delta=next(iter(found.values())).delta,
             has_truth=has_truth,
             worst_goal=worst_goal,
             versions=versions(),
@@ -72,7 +81,12 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
 
 def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, Any]]:
     """The table of a comparison, one row per run, in plain numbers; None where a number does not exist."""
-    return [{"run": name} | summary(x) for name, x in _all_facts(runs, delta).items()]
+    return rows_of(side_by_side(runs, delta))
+
+
+def rows_of(found: Mapping[str, Facts]) -> list[dict[str, Any]]:
+    """The same of facts that are already there."""
+    return [{"run": name} | summary(x) for name, x in found.items()]
 
 
 def summary(found: Facts) -> dict[str, Any]:
@@ -96,10 +110,11 @@ def summary(found: Facts) -> dict[str, Any]:
     }
 
 
-def _all_facts(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+def side_by_side(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+    """What a comparison needs of several runs."""
     if not runs:
         raise OptionError("there is nothing to compare; give at least one run")
-    return {name: facts(run, delta) for name, run in runs.items()}
+    return {name: facts(run, delta, has_robustness=False) for name, run in runs.items()}
 
 
 def _ahead(found: Mapping[str, Facts]) -> list[str]:
@@ -113,6 +128,7 @@ def _problem_line(found: Facts) -> str:
     return f"{p.name}: {p.num_states} states, {p.num_actions} actions, {p.horizon} steps an episode"
 
 
+@cache
 def environment() -> "Environment":
     """The templates, and how numbers are written in them."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -173,16 +189,29 @@ def setting(x: Any) -> str:
 def write_text(path: str | Path, text: str) -> Path:
     """The whole file or nothing; an error names the file that was asked for."""
     path = Path(path)
+    with _beside(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate is no letter
+        partial.replace(path)
+    return path
+
+
+def check_target(path: str | Path) -> None:
+    """Refuse a place where no file can be written, before what takes long; folders on the way are made."""
+    with _beside(Path(path)) as partial:
+        partial.touch()
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A file to be written in place of another, gone in the end; errors name the other."""
     partial = path.parent / f".{path.name}.{os.getpid()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         try:
-            partial.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate is no letter
-            partial.replace(path)
+            yield partial
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
-    return path

@@ -126,9 +126,9 @@ def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Par
         return None
     meaning = MEASURES.get(measure, "what the explorer reports")
     with theme.style():
-        figure = theme.inline_svg(
-            figure_of(drawn, looks, theme.written(measure)), f"{measure} against episodes"
-        )
+        told = f"{measure} against episodes"
+        svg = theme.to_svg(figure_of(drawn, looks, theme.written(measure)), told)
+        figure = theme.inline_svg(svg, told)
     episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
     return Part(measure, meaning, figure, episodes, drawn, measure in found.spec.slopes)
 

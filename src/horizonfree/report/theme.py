@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ CELL = "#edf1f5"
 ACCENT = "#1f5fd0"
 WARM = "#b6541a"
 ON = "#fdfefe"  # marks on a cell of full colour
+DPI = 160  # of a picture
 LEVELS = 33  # shades between CELL and a full colour
 _CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ufffe\uffff]")
 
@@ -94,32 +96,47 @@ def written(text: str) -> str:
     return f"\u200b{shown}" if shown.startswith("_") else shown or " "
 
 
-def inline_svg(figure: "Figure", name: str, told: str = "") -> str:
+def inline_svg(svg: str, told: str) -> str:
     """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations.
 
-    told: what is seen, for those who do not see it; without it the name.
+    told: what is seen, for those who do not see it.
 
     What is called "is-NAME" (its gid) becomes of the class NAME.
     """
-    text = to_svg(figure, name)
-    text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', text[text.index("<svg") :])
+    text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', svg[svg.index("<svg") :])
     used = set(re.findall(r"#([\w-]+)[\")]", text))
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
-    label = escape(_CONTROL.sub("?", told or name))
+    label = escape(_CONTROL.sub("?", told))
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def to_svg(figure: "Figure", name: str) -> str:
-    """A figure as SVG, the same bytes every time."""
-    import matplotlib
+    """A figure as SVG, the same bytes every time, without a background: the figure has none from now on.
 
-    file = io.StringIO()
+    `savefig` would draw everything twice, the first time for the layout alone.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    for patch in (figure.patch, *(ax.patch for ax in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
+    file, dpi = io.StringIO(), figure.dpi
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        FigureCanvasSVG(figure).print_svg(file, metadata=nothing)  # type: ignore[no-untyped-call]  # Matplotlib says no types
+    figure.set_dpi(dpi)
     return file.getvalue()
+
+
+def write_png(figure: "Figure", path: Path) -> None:
+    """A figure as a picture on white."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.patch.set_facecolor("white")
+    figure.set_dpi(DPI)
+    FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # Matplotlib says no types
 
 
 def _channels(color: str) -> tuple[int, int, int]:

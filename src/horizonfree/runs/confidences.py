@@ -1,7 +1,7 @@
 """What the evidence of a run says at every confidence that it is asked for, computed once each."""
 
 import dataclasses
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +10,8 @@ import numpy as np
 from horizonfree._arrays import leaf
 from horizonfree._inputs import share
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence
-from horizonfree.models.misspecification import declared
+from horizonfree.models.interface import Confidence, Evidence, Model
+from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.sampling import SHARE
 
@@ -21,6 +21,12 @@ class Confidences:
 
     def __init__(self) -> None:
         self._found: dict[Any, Confidence] = {}
+        self._around: dict[float, Callable[[Misspecification], Confidence]] = {}
+        self._within: dict[Any, Confidence] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Functions stay here: where a run goes they are made again."""
+        return self.__dict__ | {"_around": {}}
 
     def of(self, problem: Problem, evidence: Evidence, delta: Any, misspecification: Any) -> Confidence:
         """At confidence 1 - delta, within what is declared and, where kernels were estimated, what that may be off."""
@@ -28,16 +34,29 @@ class Confidences:
         sampling, left = problem.sampling, delta
         if sampling is not None:  # a part of delta for the samples of the kernels, the rest for the episodes
             about, left = sampling.misspecification(SHARE * delta, about), (1 - SHARE) * delta
-        key: Any = delta
-        if about is not None:
-            radii = about.radii(*model.space.sizes[1:])
-            key = delta, radii.tobytes(), about.kl is None, about.sampled is None, about.support
+        key = (delta, *_key(model, about)) if about is not None else delta
         if key not in self._found:
-            ask = certify.confidence if about is None else partial(certify.within, declared=about)
-            found = ask(model, evidence, delta=left)
+            if about is None:
+                found = certify.confidence(model, evidence, delta=delta)
+            else:
+                found = self.within(model, evidence, left, about)
             if sampling is not None:
                 found = eqx.tree_at(lambda x: x.delta, found, leaf(np.asarray(delta)))
             if sampling is not None and declared(misspecification) is None:
                 found = dataclasses.replace(found, known=sampling.clause(delta))  # type: ignore[call-arg]  # of mixtures
             self._found[key] = found
         return self._found[key]
+
+    def within(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:
+        """At confidence 1 - delta for these radii, which may all be 0: then delta is shared out as for others."""
+        key = delta, *_key(model, about)
+        if key not in self._within:
+            if delta not in self._around:
+                self._around[delta] = model.within(evidence, delta)
+            self._within[key] = self._around[delta](about)
+        return self._within[key]
+
+
+def _key(model: Model, about: Misspecification) -> tuple[Any, ...]:
+    radii = about.radii(*model.space.sizes[1:])
+    return radii.tobytes(), about.kl is None, about.sampled is None, about.support

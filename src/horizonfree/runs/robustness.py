@@ -82,7 +82,10 @@ def robustness(
     delta: Any,
     shape: Any,
 ) -> Robustness:
-    """The curve of a run, for the plans of every reward or for the plan of one; `confident` is its `confidence`."""
+    """The curve of a run, for the plans of every reward or for the plan of one.
+
+    confident: what its evidence says at confidence 1 - delta within radii, which may all be 0.
+    """
     target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
     about = declared(shape)
     if problem.sampling is not None:
@@ -99,10 +102,7 @@ def robustness(
     def gap(zeta: float) -> float:
         if zeta not in found:
             within = Misspecification(tv=zeta * radii / radii.max(), support=about.support)
-            if zeta > 0:
-                confidence = confident(delta, within)
-            else:  # delta is shared out as on the rest of the curve
-                confidence = certify.within(problem.model, evidence, delta=delta, declared=within)
+            confidence = confident(delta, within)
             found[zeta] = _gap(problem, evidence, confidence, checked), confidence.parts()["zeta_low"]
         return found[zeta][0]
 

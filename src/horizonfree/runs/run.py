@@ -311,7 +311,8 @@ class Run(Printed):
         """
         check_exact(self.part, shape)
         how: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
-        return robustness(self.problem, self.evidence, self.confidence, **how)
+        within = partial(self._confidences.within, self.problem.model, self.evidence)
+        return robustness(self.problem, self.evidence, within, **how)
 
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.

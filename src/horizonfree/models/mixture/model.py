@@ -12,7 +12,7 @@ for small b, since judgements of rank are made on the scale of 1.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -39,6 +39,7 @@ from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.record import no_record
+from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
     confidence_within,
@@ -46,7 +47,6 @@ from horizonfree.models.mixture.robust.confidence import (
     shown_low,
 )
 from horizonfree.models.mixture.robust.reward import RobustWorld
-from horizonfree.models.mixture.robust.sets import zeta_low
 from horizonfree.models.mixture.states import bounds_of_states
 from horizonfree.models.mixture.steps import tilts
 from horizonfree.models.mixture.tangent import World
@@ -173,16 +173,13 @@ class MixtureModel(Model):
         """The bet that gives the smallest uniform gap; traced."""
         return confidence(self.space, self.valid, self.phi, evidence, delta)
 
-    def within(
-        self, evidence: Evidence, delta: float, misspecification: Misspecification
-    ) -> RobustConfidence:
+    def within(self, evidence: Evidence, delta: float) -> Callable[[Misspecification], RobustConfidence]:
         """The same for every system whose laws are within the radii of one parameter; on the host."""
 
         def rebuilt(space: Space) -> ValidSet:
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
 
-        given = self.space, self.valid, np.asarray(self.phi), evidence, delta, misspecification
-        return confidence_within(*given, rebuilt)
+        return confidence_within(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
 
     def remedy(self, evidence: Evidence, delta: float) -> str:
         """From which misspecification on the data allow the class, where they tell."""

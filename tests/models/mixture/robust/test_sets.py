@@ -1,14 +1,18 @@
 """Where theta_star lies, for laws within their radii: each theorem by itself; all together in test_adversaries."""
 
+import pickle
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+import horizonfree as hf
 from horizonfree._x64 import scope
+from horizonfree.explorers.loop import Progress
 from horizonfree.models.mixture.record import STARTS
-from horizonfree.models.mixture.robust import boxed, frequencies, half_spaces, kinds, penalty, sets
+from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
 from tests.reference import robust as ref
 from tests.reference import small
 
@@ -18,9 +22,8 @@ DELTA = 0.5
 def sets_of(problem, evidence, zeta, delta=DELTA, **given):
     radii = np.full((problem.num_states, problem.num_actions), zeta)
     with scope():
-        return sets.confidence_sets(
-            problem.model.valid, evidence, evidence.record, delta, radii, **{"anywhere": False} | given
-        )
+        shared = common.common(problem.model.valid, evidence, evidence.record, delta)
+        return sets.confidence_sets(shared, radii, **{"anywhere": False} | given)
 
 
 @pytest.fixture(scope="module")
@@ -180,11 +183,16 @@ def test_frequencies_are_intervals_of_the_divergence_of_coins(problem, evidence)
     assert (high <= 1).all()
 
 
-def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem):
-    """Against feasibility of R2's polytope at fixed radii, just below and just above."""
+@pytest.fixture(scope="module")
+def misfit(problem):
+    """Evidence of a system that is not in the class."""
     Q = ref.tilted(problem.kernel().dense(), 0.2)
-    evidence = small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
-    valid = problem.model.valid
+    return small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
+
+
+def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem, misfit):
+    """Against feasibility of R2's polytope at fixed radii, just below and just above."""
+    valid, evidence = problem.model.valid, misfit
     alike = kinds.kinds_of(valid, np.ones((4, 2)))
     found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.05)
     z, p = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
@@ -209,3 +217,46 @@ def test_jumps_count_as_visits_where_laws_may_lead_anywhere(problem, evidence):
     found = sets_of(problem, with_jumps, 0.02, anywhere=True)
     assert not found.is_empty
     assert found.slack > sets_of(problem, evidence, 0.02, anywhere=True).slack
+
+
+def test_what_radii_share_is_what_each_would_find_alone(problem, evidence):
+    """Asked for one after another, of one shape and of others, they get the same bits."""
+    shape = np.linspace(0.2, 1, 8).reshape(4, 2)
+    asked = [
+        hf.Misspecification(**given)
+        for given in (
+            {"tv": 0.02},
+            {"tv": 0.02 * shape},
+            {"tv": 0.0},
+            {"tv": 0.05 * shape},
+            {"sampled": 1e-3},
+        )
+    ]
+    asked.append(hf.Misspecification(tv=0.02, support="anywhere"))
+    shared = problem.model.within(evidence, DELTA)
+    for declared in asked:
+        alone = problem.model.within(evidence, DELTA)(declared)
+        for mine, other in zip(jax.tree.leaves(shared(declared)), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_array_equal(mine, other)
+
+
+def test_row_frequencies_do_not_depend_on_the_radii_but_for_the_radii(problem, misfit):
+    """Those that radii share are what each would count, and so is the multiple that the data do not refute."""
+    valid, evidence, visits = problem.model.valid, misfit, misfit.record.visits.sum(0)
+    with scope():
+        shared = common.common(valid, evidence, evidence.record, DELTA)
+    for zeta in (np.full((4, 2), 0.03), np.linspace(0.01, 0.05, 8).reshape(4, 2), np.zeros((4, 2))):
+        alike = kinds.kinds_of(valid, zeta)
+        own = frequencies.frequencies(alike, valid.row_of, evidence.counts, visits, common.ROWS * DELTA)
+        found = shared.classes.within(alike)
+        for mine, other in zip(found, own, strict=True):
+            np.testing.assert_array_equal(mine, other)
+        least = frequencies.least_multiple(own, shared.rows.p_center, shared.rows.z)
+        assert 0 < least == pytest.approx(shared.least(found.shape.tobytes()), rel=1e-9)
+
+
+def test_a_run_that_was_asked_can_be_sent_elsewhere(problem, evidence):
+    progress = Progress(np.asarray(200, np.int32), None, evidence)
+    run = hf.Run(problem, None, 0, progress, {}, is_simulated=False)
+    found = run.robustness(0.4)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(run)).robustness(0.4).gaps, found.gaps)

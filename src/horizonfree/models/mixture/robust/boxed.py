@@ -48,14 +48,13 @@ def smallest_ellipsoid(
     v = white / np.maximum(width, THIN)[:, None]
     v = v[(v != 0).any(-1)]
     ball, weight = (0.5, np.full(len(v), 0.5 / len(v))) if has_ball else (0.0, np.full(len(v), 1 / len(v)))
-
-    def matrix() -> np.ndarray:
-        return np.asarray(ball * np.eye(q) + (v * weight[:, None]).T @ v)
-
+    one = np.eye(q)
+    M: np.ndarray = ball * one + (v.T * weight) @ v
     for _ in range(UPDATES):
-        inverse = np.linalg.inv(matrix())
-        ball *= np.trace(inverse) / q
-        weight *= np.einsum("ri,ij,rj->r", v, inverse, v) / q
+        inverse = np.linalg.inv(M)
+        ball *= inverse.trace() / q
+        weight = weight * ((v @ inverse) * v).sum(1) / q
         total = ball + weight.sum()
         ball, weight = ball / total, weight / total
-    return matrix()
+        M = ball * one + (v.T * weight) @ v
+    return M

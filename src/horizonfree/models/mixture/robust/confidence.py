@@ -5,9 +5,11 @@ theta_star, one gap for every reward, and bounds for single rewards. docs/robust
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import cache
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -23,6 +25,7 @@ from horizonfree.models.mixture.confidence import largest_loss_in
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.record import Record
+from horizonfree.models.mixture.robust.common import Common, common
 from horizonfree.models.mixture.robust.sets import confidence_sets
 from horizonfree.models.mixture.robust.steps import compare_within, successors
 from horizonfree.models.mixture.steps import compare, tilts
@@ -136,33 +139,54 @@ def shown_low(zeta: float) -> str:
     return f"{round_down(zeta):.3g}" if zeta > 0 else "0"
 
 
-@x64
 def confidence_within(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
     evidence: Evidence,
     delta: float,
+    rebuilt: Callable[[Space], ValidSet],
+) -> Callable[[Misspecification], RobustConfidence]:
+    """The confidence of the evidence for any radii; on the host. rebuilt: makes the valid set of another space."""
+
+    @cache
+    def given(anywhere: bool) -> tuple[Space, Common, tuple[Space, ValidSet]]:
+        """What does not depend on the radii."""
+        among, rows, record = space, valid, _record(evidence)
+        if anywhere and not np.asarray(space.reachable).all():
+            among = everywhere(space)
+            rows = rebuilt(among)
+            record = _fitted(record, len(rows.rows))
+        found = common(rows, evidence, record, delta)
+        return among, found, (to_device(among), found.on_device[0])
+
+    @x64
+    def within(declared: Misspecification) -> RobustConfidence:
+        return _confidence(*given(declared.support == "anywhere"), phi, evidence, delta, declared)
+
+    return within
+
+
+def _confidence(
+    space: Space,
+    shared: Common,
+    on_device: tuple[Space, ValidSet],
+    phi: Float[np.ndarray, "S A n d"],
+    evidence: Evidence,
+    delta: float,
     declared: Misspecification,
-    rebuilt: Any,
 ) -> RobustConfidence:
-    """The confidence of the evidence for these radii; on the host. rebuilt: makes the valid set of another space."""
+    """For these radii."""
     anywhere = declared.support == "anywhere"
     zeta = declared.radii(*space.sizes[1:])
-    record = _record(evidence)
-    if anywhere and not np.asarray(space.reachable).all():
-        space = everywhere(space)
-        valid = rebuilt(space)
-        record = _fitted(record, len(valid.rows))
-    how = {"anywhere": anywhere, "by_kl": declared.sampled is not None}
-    found = confidence_sets(valid, evidence, record, delta, zeta, **how)
-    kernel = to_numpy(space.kernel(leaf(phi @ np.asarray(found.ball.theta))))
-    lost, z, is_slot = to_numpy(_by_theta(*to_device((space, valid, found.ball))))
-    step, divergence = to_numpy(_within(*to_device((space, valid, found.ball, zeta))))
-    floor = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=anywhere)
-    coupled = least_gap(space, valid, zeta, np.asarray(found.ball.theta), anywhere=True)
+    found = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
+    theta = np.asarray(found.ball.theta)
+    kernel = to_numpy(space.kernel(leaf(phi @ theta)))
+    lost, z, is_slot = to_numpy(_by_theta(*on_device, found.ball))
+    step, divergence = to_numpy(_within(*on_device, found.ball, zeta))
+    floor = least_gap(space, shared.valid, zeta, theta, anywhere=anywhere)
     steered = math.sqrt(2 * (space.horizon - 1) * declared.divergence())  # Pinsker, for two policies
-    floor, eps = min(floor, steered), float(lost) + min(coupled, steered)
+    floor, eps = min(floor, steered), float(lost) + min(_coupled(space, zeta), steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
     is_impossible = bool(evidence.impossible > 0) and not anywhere
@@ -185,12 +209,12 @@ def confidence_within(
         episodes=evidence.episodes,
         impossible=evidence.impossible,
         anywhere=anywhere,
-        num_free=valid.num_free,
+        num_free=shared.valid.num_free,
         way=declared.way(),
     )
 
 
-@eqx.filter_jit
+@jax.jit
 def _by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> tuple[Array, Array, Array]:
     """What plans can lose for every theta of the ellipsoid; its tilts of the successors, and which these are."""
     inside = eqx.tree_at(lambda x: x.p, ball, jnp.where(valid.positive, ball.p, 0.0))
@@ -198,7 +222,7 @@ def _by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> tuple[Array, Ar
     return jnp.fmin(lost, 1.0), tilts(space, valid, ball), successors(valid)
 
 
-_within = eqx.filter_jit(compare_within)
+_within = jax.jit(compare_within)
 
 
 def everywhere(space: Space) -> Space:
@@ -217,15 +241,20 @@ def least_gap(
     anywhere: bool,
 ) -> float:
     """The gap for every reward if theta were known: no number of episodes gives a smaller one."""
-    coupled = 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
+    coupled = _coupled(space, zeta)
     if anywhere:
         return coupled
     o = np.zeros(len(valid.rows))
     p = np.where(valid.positive, np.asarray(valid.rows) @ theta, 1.0)
     z = np.zeros((len(o), valid.num_free))
     known = Ellipsoid(*map(leaf, (theta, p, z, o, o, np.zeros(()))))
-    found = to_numpy(_within(*to_device((space, valid, known, zeta))))[1]
+    found = to_numpy(_within(space, valid, known, zeta))[1]
     return float(np.fmin(coupled, found.eps))
+
+
+def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
+    """The same where laws may lead anywhere: two episodes that stay together as long as they can."""
+    return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
 
 def _record(evidence: Evidence) -> Record:

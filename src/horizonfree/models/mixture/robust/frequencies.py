@@ -39,6 +39,17 @@ class Frequencies(NamedTuple):
         np.minimum.at(high, self.row, (self.high + self.zeta) / self.times)
         return low, high
 
+    def within(self, kinds: Kinds) -> "Frequencies":
+        """The same classes for the radii of these kinds: intervals do not depend on them."""
+        kind, _, which, _ = _classes(kinds)
+        return self._replace(zeta=_largest(kinds.zeta[kind], which, len(self.row)))
+
+    @property
+    def shape(self) -> Float[np.ndarray, " C"]:
+        """The radii in proportion to the largest; all alike where that is 0."""
+        most = self.zeta.max(initial=0.0)
+        return self.zeta / most if most > 0 else np.ones(len(self.zeta))
+
 
 def frequencies(
     kinds: Kinds,
@@ -48,24 +59,34 @@ def frequencies(
     delta: float,
 ) -> Frequencies:
     """The intervals of all classes, from how often each slot was seen and each pair was visited."""
-    R = kinds.num_rows
-    base = R + 1
+    base = kinds.num_rows + 1
     seen = np.bincount(
         (kinds.of[..., None] * base + row_of).ravel(), counts.ravel(), minlength=len(kinds.zeta) * base
     )
-    key, times = np.unique((np.arange(len(kinds.zeta))[:, None] * base + kinds.rows), return_counts=True)
-    is_row = key % base < R
+    kind, row, which, classes = _classes(kinds)
+    C = classes.shape[1]
+    n = np.bincount(which, kinds.total(visits)[kind], minlength=C)
+    N = np.bincount(which, seen[kind * base + row], minlength=C)
+    low, high = _interval(N, n, math.log(2 * C / delta))
+    return Frequencies(classes[0], classes[1], _largest(kinds.zeta[kind], which, C), low, high)
+
+
+def _classes(kinds: Kinds) -> tuple[np.ndarray, np.ndarray, np.ndarray, Int[np.ndarray, "2 C"]]:
+    """The rows of all kinds as (kind, row, number of the class), and the classes (row, m), the same for all radii."""
+    base = kinds.num_rows + 1
+    key, times = np.unique(np.arange(len(kinds.zeta))[:, None] * base + kinds.rows, return_counts=True)
+    is_row = key % base < kinds.num_rows
     key, times = key[is_row], times[is_row]
     kind, row = key // base, key % base
     classes, which = np.unique(np.stack([row, times]), axis=1, return_inverse=True)
-    which = which.ravel()
-    C = classes.shape[1]
-    n = np.bincount(which, kinds.total(visits)[kind], minlength=C)
-    N = np.bincount(which, seen[key], minlength=C)
-    zeta = np.zeros(C)
-    np.maximum.at(zeta, which, kinds.zeta[kind])
-    low, high = _interval(N, n, math.log(2 * C / delta))
-    return Frequencies(classes[0], classes[1], zeta, low, high)
+    return kind, row, which.ravel(), classes
+
+
+def _largest(x: Float[np.ndarray, " k"], which: Int[np.ndarray, " k"], C: int) -> Float[np.ndarray, " C"]:
+    """The largest x of each class."""
+    most = np.zeros(C)
+    np.maximum.at(most, which, x)
+    return most
 
 
 def _interval(
@@ -100,9 +121,7 @@ def least_multiple(
 
     p_r(y) = p_center + z y of the rows that an episode can show and of virtual ones; others have z = 0.
     """
-    scale = found.zeta.max(initial=0.0)
-    shape = found.zeta / scale if scale > 0 else np.ones(len(found.zeta))
-    m, at = found.times[:, None], found.row
+    shape, m, at = found.shape, found.times[:, None], found.row
     is_free = (z != 0).any(-1)
     free = z[is_free]
     A = np.vstack(
