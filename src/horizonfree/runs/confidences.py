@@ -51,8 +51,8 @@ class Confidences:
         """At confidence 1 - delta for these radii, which may all be 0: then delta is shared out as for others."""
         key = delta, *_key(model, about)
         if key not in self._within:
-            if delta not in self._around:
-                self._around[delta] = model.within(evidence, delta)
+            if delta not in self._around:  # of the last delta alone: it holds much
+                self._around = {delta: model.within(evidence, delta)}
             self._within[key] = self._around[delta](about)
         return self._within[key]
 
