@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,17 @@ def explore(folder: Path | None, **how: Any) -> hf.Batch:
     return hf.explore_many(problem, "goal-cycling", out=folder, progress=False, **HOW | how)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def in_pairs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "MOST_MEMBERS", {True: 2, False: 2})
+        yield
+
+
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(in_pairs: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "a"
-    before = dict(job.MOST_MEMBERS)
-    job.MOST_MEMBERS.update({True: 2, False: 2})
     explore(folder)
-    job.MOST_MEMBERS.update(before)
     return folder
 
 

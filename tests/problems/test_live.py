@@ -166,7 +166,7 @@ def test_what_contradicts_the_class_is_never_forgotten(tmp_path):
     """The episode counts, the folder says so, and nothing is certified from then on."""
     problem, env = two_states(), Leaky(0.05)
     with pytest.raises(ModelError, match=r"\(s=[01], a=1\) -> s'=2 was observed"):
-        hf.explore(env, "uniform", known=problem, episodes=400, out=tmp_path / "a")
+        hf.explore(env, "uniform", known=problem, episodes=400, budget=400, out=tmp_path / "a")
     run = hf.load(tmp_path / "a")
     assert run.evidence.impossible == 1
     assert run.episodes == run.evidence.episodes
