@@ -1,7 +1,5 @@
 """Following an explorer episode by episode, or many seeds at once; full feature tables."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,13 +14,16 @@ from tests.reference.op_by_op import evaluated
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)
 begun = eqx.filter_jit(begin)
-# What is asked once of a problem is not compiled at all.
-sampler_of = partial(evaluated, Sampler.of)
+
+
+def sampler_of(kernel):
+    """What is asked once of a problem is not compiled at all."""
+    return to_device(evaluated(Sampler.of, kernel))
 
 
 def nothing_of(model, bets):
     """The evidence of a model before the first episode."""
-    return evaluated(lambda model: model.nothing(bets), model)
+    return to_device(evaluated(lambda model: model.nothing(bets), model))
 
 
 def full_features(model):
