@@ -54,6 +54,12 @@ def grid(view=None):
     return problem if view is None else problem.seen_as(view)
 
 
+def alone(*given, **settings):
+    """A run by itself, on a CPU, whatever else there is; always asked for so: elsewhere its program is another."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        return hf.explore(*given, **settings)
+
+
 def leaves(run):
     """Every number of a run, under a name, but for the record of misspecification, which batches do not keep."""
     named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
@@ -86,7 +92,7 @@ def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, nam
     batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
-        assert_same_bits(run, hf.explore(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        assert_same_bits(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
 def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monkeypatch):
@@ -108,9 +114,9 @@ def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monke
         assert run.explorer == dataclasses.replace(kind, scale=scale)
         with jax.enable_x64(True):
             traced = eqx.tree_at(lambda x: x.scale, kind, jnp.asarray(scale))
-        alone = named if i == 0 else hf.explore(problem, traced, episodes=K, seed=seed)
+        single = named if i == 0 else hf.explore(problem, traced, episodes=K, seed=seed)
         for name, x in leaves(run).items():
-            np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("name", hf.explorers())
@@ -125,10 +131,9 @@ def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wid
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
     for run in batch:
-        with jax.default_device(jax.devices("cpu")[0]):
-            alone = leaves(hf.explore(problem, name, seed=run.seed, **settings))
+        single = leaves(alone(problem, name, seed=run.seed, **settings))
         for key, x in leaves(run).items():
-            np.testing.assert_allclose(x, alone[key], rtol=1e-9, atol=1e-9, err_msg=key)
+            np.testing.assert_allclose(x, single[key], rtol=1e-9, atol=1e-9, err_msg=key)
 
 
 class State(eqx.Module):
@@ -180,8 +185,8 @@ def test_no_member_pays_for_the_choices_of_another():
     needed, group = int(choices[:, -1].sum()), round(many.GROUP * N)
     assert made % group == 0
     assert needed <= made <= 1.5 * needed < N * K / 2
-    alone = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
-    np.testing.assert_array_equal(choices[17], alone.records["choices"])
+    single = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
+    np.testing.assert_array_equal(choices[17], single.records["choices"])
 
 
 def no_judge(problems):
@@ -235,9 +240,9 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
         np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
-    alone = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
+    single = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
     for name, x in leaves(batch[6]).items():
-        np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
 FEW = {"episodes": 4, "seeds": 2}  # where any will do: one program
@@ -387,8 +392,8 @@ def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
     problem = hf.Mixture.from_kernels(kernels, horizon=4)
     how = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
     batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
-    alone = hf.Mixture.from_kernels(kernels, horizon=4, weights=rounded)
-    np.testing.assert_array_equal(batch[0].problem.truth, alone.truth)
+    given = hf.Mixture.from_kernels(kernels, horizon=4, weights=rounded)
+    np.testing.assert_array_equal(batch[0].problem.truth, given.truth)
     assert batch[0].until.delta == 0.2
     again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
     np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)
@@ -397,4 +402,4 @@ def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
 def test_without_an_explorer_the_class_has_its_own():
     batch = hf.explore_many(grid("tabular"), episodes=3, seeds=2, progress=False)
     assert registry.describe(batch[1].explorer)[0] == "tabular-design"
-    assert_same_bits(batch[1], hf.explore(grid("tabular"), episodes=3, seed=1, progress=False))
+    assert_same_bits(batch[1], alone(grid("tabular"), episodes=3, seed=1, progress=False))
