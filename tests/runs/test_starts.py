@@ -103,7 +103,8 @@ def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> 
     """At its first episode nothing is known: U is 1 in all states. Later it is a mean of values in [0, 1]."""
     problem = drawn()
     given = {key: x for key, x in options(name).items() if key not in ("scale", "budget")}
-    run = hf.explore(problem, name, episodes=3, budget=3, constants="paper", **given)
+    run = hf.explore(problem, name, episodes=3, constants="paper", **given)
+    assert run.explorer.budget == 3  # type: ignore[union-attr]
     claim = run.certificate(method="paper")
     assert claim.method.startswith("paper constants")
     assert claim.eps == 1.0
