@@ -1,6 +1,7 @@
 """Many explorations at once have the numbers that each has alone."""
 
 import dataclasses
+from functools import cache
 from typing import ClassVar
 
 import equinox as eqx
@@ -35,11 +36,28 @@ NEEDS = EXPLORERS | {
 }  # an episode for each state and step, and some more
 
 
+OTHER = 2  # the seed of a second mixture, whose bound has the bits of the first: one program does for both
+
+
+@cache
 def mixture(seed=0, **sizes):
     return hf.make(
         "random-mixture",
         **{"states": 5, "actions": 2, "dim": 3, "successors": 3, "horizon": 4, "seed": seed} | sizes,
     )
+
+
+@cache
+def grid(view=None):
+    """Symmetric, so that it is full of ties."""
+    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
+    return problem if view is None else problem.seen_as(view)
+
+
+def alone(*given, **settings):
+    """A run by itself, on a CPU, whatever else there is; always asked for so: elsewhere its program is another."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        return hf.explore(*given, **settings)
 
 
 def leaves(run):
@@ -71,46 +89,51 @@ def in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, name):
-    batch = hf.explore_many(mixture(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
+    batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
-        assert_same_bits(run, hf.explore(mixture(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        assert_same_bits(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
 def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monkeypatch):
-    """Two problems, two scales, two seeds, one after the other: the bits of each alone, cut at a checkpoint."""
+    """Two problems, two scales, two seeds, one after the other: the bits of each alone, cut at a checkpoint.
+
+    Alone, too, the scale is an array, all but once: as a number it would be a program for each.
+    """
     monkeypatch.setattr(stretch, "MUCH", 0)
     monkeypatch.setattr(stretch, "simulate_many", None)
-    options = {"over": {"scale": [0.1, 1.0]}, "checkpoints": [4], "curves": ["eps"], **SMALL}
-    cast = [mixture(0), mixture(1)]
+    options = {"over": {"scale": [0.1, 1.0]}, "checkpoints": [4], "curves": ["excess"], **SMALL}
+    cast = [mixture(), mixture(OTHER)]
     batch = hf.explore_many(cast, "hf-ucrl-rfe++", episodes=K, seeds=[3, 0], progress=False, **options)
-    assert np.isfinite(batch.curves["eps"]).all()
+    assert np.isfinite(batch.curves["excess"]).all()
     for i, run in enumerate(batch):
         problem, scale, seed = cast[i // 4], (0.1, 1.0)[i // 2 % 2], (3, 0)[i % 2]
-        alone = hf.explore(
-            problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, progress=False, **SMALL
-        )
+        if i == 0:
+            named = hf.explore(problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, **SMALL)
+            kind = named.explorer
+        assert run.explorer == dataclasses.replace(kind, scale=scale)
+        with jax.enable_x64(True):
+            traced = eqx.tree_at(lambda x: x.scale, kind, jnp.asarray(scale))
+        single = named if i == 0 else hf.explore(problem, traced, episodes=K, seed=seed)
         for name, x in leaves(run).items():
-            np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("name", hf.explorers())
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, in_blocks, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
-    problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
-    if registry.EXPLORERS[name].kind.learns is TabularModel:
-        problem = problem.seen_as("tabular")
-    if registry.EXPLORERS[name].kind.learns is LinearModel:
-        problem = random_linear()
+    learns = registry.EXPLORERS[name].kind.learns
+    problem = (
+        random_linear() if learns is LinearModel else grid("tabular" if learns is TabularModel else None)
+    )
     needs_reward = "reward" in hf.explorers()[name]["options"]
     settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
     for run in batch:
-        with jax.default_device(jax.devices("cpu")[0]):
-            alone = leaves(hf.explore(problem, name, seed=run.seed, **settings))
+        single = leaves(alone(problem, name, seed=run.seed, **settings))
         for key, x in leaves(run).items():
-            np.testing.assert_allclose(x, alone[key], rtol=1e-9, atol=1e-9, err_msg=key)
+            np.testing.assert_allclose(x, single[key], rtol=1e-9, atol=1e-9, err_msg=key)
 
 
 class State(eqx.Module):
@@ -162,29 +185,31 @@ def test_no_member_pays_for_the_choices_of_another():
     needed, group = int(choices[:, -1].sum()), round(many.GROUP * N)
     assert made % group == 0
     assert needed <= made <= 1.5 * needed < N * K / 2
-    alone = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
-    np.testing.assert_array_equal(choices[17], alone.records["choices"])
+    single = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
+    np.testing.assert_array_equal(choices[17], single.records["choices"])
 
 
 def no_judge(problems):
     return batch_job.Judge((), np.zeros((0, 4, 5, 2)), (np.zeros(0),) * problems, 0.05)
 
 
+@eqx.filter_jit
+def promise_and_excess(valid, space, evidence, truth):
+    """T of the best design, and how far the truth is outside of the confidence set at delta = 0.1."""
+    promise = design(space, valid, evidence.row_counts, evidence.theta)[1]
+    return promise, excess(valid, evidence, truth, 0.1).max()
+
+
 def test_curves_are_what_each_run_says_of_itself():
-    problems = [mixture(0), mixture(1)]
+    """UCRL-RFE plans in an estimate of its own."""
+    problems = [mixture(), mixture(OTHER)]
     rewards = [hf.goal(problems[0], 4), hf.occupancy(problems[0], 2), hf.goal(problems[0], 1, step=2)]
     batch = hf.explore_many(
-        problems,
-        "hf-ucrl-rfe++",
-        episodes=K,
-        seeds=2,
-        checkpoints=[K, 2],
-        rewards=rewards,
-        delta=0.1,
-        **SMALL,
+        problems, "ucrl-rfe", episodes=K, seeds=2, checkpoints=[K, 2], rewards=rewards, delta=0.1
     )
     assert batch.checkpoints.tolist() == [2, K]
     assert set(batch.curves) == set(many.CURVES)
+    assert (batch.curves["gap"] != batch.curves["own_gap"]).any()
     for i, run in enumerate(batch):
         said = {name: x[i, -1] for name, x in batch.curves.items()}
         for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
@@ -192,9 +217,8 @@ def test_curves_are_what_each_run_says_of_itself():
             assert said[name] == pytest.approx(max(gaps), abs=1e-9)
         assert said["eps"] == pytest.approx(run.certificate(0.1).eps, abs=1e-9)
         with jax.enable_x64(True):
-            valid, evidence = run.problem.model.valid, run.evidence
-            promise = design(run.problem.space, valid, evidence.row_counts, evidence.theta)[1]
-            outside = excess(valid, evidence, run.problem.truth, 0.1).max()
+            valid, space, evidence = run.problem.model.valid, run.problem.space, run.evidence
+            promise, outside = promise_and_excess(valid, space, evidence, run.problem.truth)
         assert said["efficiency"] == pytest.approx(K * float(promise) / valid.num_free, rel=1e-9)
         assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
     earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
@@ -216,13 +240,16 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
         np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
-    alone = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
+    single = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
     for name, x in leaves(batch[6]).items():
-        np.testing.assert_allclose(x, leaves(alone)[name], rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+FEW = {"episodes": 4, "seeds": 2}  # where any will do: one program
 
 
 def test_a_member_goes_on_like_any_run():
-    batch = hf.explore_many(mixture(), "uniform", episodes=4, seeds=2)
+    batch = hf.explore_many(mixture(), "uniform", **FEW)
     assert_same_bits(batch[1].resume(episodes=3), hf.explore(mixture(), "uniform", episodes=7, seed=1))
     assert batch[-1].seed == 1
     with pytest.raises(IndexError, match="members are 0 to 1"):
@@ -235,7 +262,7 @@ def in_pairs(monkeypatch):
 
 
 def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
-    settings = {"episodes": 3, "seeds": 5, "checkpoints": [3], "curves": ["excess"]}
+    settings = {"episodes": 4, "seeds": 5, "checkpoints": [4], "curves": ["excess"]}
     whole = hf.explore_many(mixture(), "uniform", **settings)
     began, run = [], batch_job.Job.run
 
@@ -258,7 +285,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
         np.testing.assert_array_equal(other.curves["excess"], whole.curves["excess"])
 
     with pytest.raises(RunError, match="begun with other episodes"):
-        hf.explore_many(mixture(), "uniform", **settings | {"episodes": 4}, out=tmp_path / "batch")
+        hf.explore_many(mixture(), "uniform", **settings | {"episodes": 5}, out=tmp_path / "batch")
     file = tmp_path / "batch" / "chunk-00000002.npz"
     file.write_bytes(file.read_bytes()[:-200] + b"x" * 200)
     with pytest.raises(RunError, match="damaged"):
@@ -273,7 +300,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
 def test_a_batch_that_died_before_its_first_file_begins_again(left, tmp_path):
     for name in left:
         (tmp_path / name).touch()
-    assert len(hf.explore_many(mixture(), "uniform", episodes=1, seeds=2, out=tmp_path)) == 2
+    assert len(hf.explore_many(mixture(), "uniform", **FEW, out=tmp_path)) == 2
 
 
 def test_where_no_batch_can_be_kept_the_refusal_says_why(tmp_path):
@@ -290,13 +317,11 @@ def test_where_no_batch_can_be_kept_the_refusal_says_why(tmp_path):
 
 def test_chunks_fill_the_memory_and_no_more(monkeypatch):
     with jax.enable_x64(True):
-        batch = hf.explore_many(mixture(), "uniform", episodes=1, seeds=10)
+        cast = gather((mixture(),), (registry.make_explorer("uniform"),), 10)
 
         def fitting(memory, is_wide=False):
             bets = Bets(np.zeros(1, np.int32), np.ones(1))
-            return batch_job.Job(
-                batch.cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory
-            ).fitting()
+            return batch_job.Job(cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory).fitting()
 
         assert fitting(batch_job.room(None)) == 10
         with pytest.raises(OptionError, match="one member takes about") as refused:
@@ -362,20 +387,19 @@ def test_refusals_say_what_to_do(error, words, change):
 
 def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
     """Truths are mended as from_kernels mends them, delta is kept, and numbers of any kind are understood."""
-    kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
-    rounded = np.array([0.3, 0.7 + 5e-9])
-    problem = hf.Mixture.from_kernels(kernels, horizon=3)
+    kernels = [mixture().model.kernel(mixture().model.unit * x).dense() for x in np.eye(3)]
+    rounded = np.array([0.3, 0.5, 0.2 + 5e-9])
+    problem = hf.Mixture.from_kernels(kernels, horizon=4)
     how = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
     batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
-    alone = hf.Mixture.from_kernels(kernels, horizon=3, weights=rounded)
-    np.testing.assert_array_equal(batch[0].problem.truth, alone.truth)
+    given = hf.Mixture.from_kernels(kernels, horizon=4, weights=rounded)
+    np.testing.assert_array_equal(batch[0].problem.truth, given.truth)
     assert batch[0].until.delta == 0.2
     again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
     np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)
 
 
 def test_without_an_explorer_the_class_has_its_own():
-    problem = mixture().seen_as("tabular")
-    batch = hf.explore_many(problem, episodes=3, seeds=2, progress=False)
+    batch = hf.explore_many(grid("tabular"), episodes=3, seeds=2, progress=False)
     assert registry.describe(batch[1].explorer)[0] == "tabular-design"
-    assert_same_bits(batch[1], hf.explore(problem, episodes=3, seed=1, progress=False))
+    assert_same_bits(batch[1], alone(grid("tabular"), episodes=3, seed=1, progress=False))

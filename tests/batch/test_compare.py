@@ -61,7 +61,7 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
-    parameters, how = {"states": 4, "horizon": 6}, {"episodes": 4, "seeds": 2, "checkpoints": [2, 4]}
+    parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
     (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)
     expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
     for mine, other in zip(found, expected, strict=True):

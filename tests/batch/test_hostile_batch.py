@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,17 @@ def explore(folder: Path | None, **how: Any) -> hf.Batch:
     return hf.explore_many(problem, "goal-cycling", out=folder, progress=False, **HOW | how)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def in_pairs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "MOST_MEMBERS", {True: 2, False: 2})
+        yield
+
+
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(in_pairs: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "a"
-    before = dict(job.MOST_MEMBERS)
-    job.MOST_MEMBERS.update({True: 2, False: 2})
     explore(folder)
-    job.MOST_MEMBERS.update(before)
     return folder
 
 
@@ -297,24 +301,35 @@ from pathlib import Path
 import horizonfree as hf
 from tests.batch.test_hostile_batch import explore
 
-folder, name = Path(sys.argv[1]), sys.argv[2]
-explore(folder)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-with open(folder / name, "r+b") as file:
-    file.truncate(2**33)
-try:
+for name in sys.argv[2:]:
+    folder = Path(sys.argv[1], name)
     explore(folder)
-except ValueError as error:
-    print("REFUSED", error)
-print("GREW", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open(folder / name, "r+b") as file:
+        file.truncate(2**33)
+    try:
+        explore(folder)
+    except ValueError as error:
+        print("REFUSED", error)
+    print("GREW", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, "END")
 """
+TWO = ("batch.json", FIRST)
 
 
-@pytest.mark.parametrize("name", ["batch.json", FIRST])
-def test_a_file_of_eight_gigabytes_is_refused_before_it_is_read(name: str, folder: Path) -> None:
-    """Sparse, so it takes no disk."""
-    command = [sys.executable, "-c", LARGE, str(folder), name]
+@pytest.fixture(scope="module")
+def refusals(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a process says of a batch of which a file is large, of either file; sparse, so it takes no disk."""
+    folder = tmp_path_factory.mktemp("large")
+    for name in TWO:
+        shutil.copytree(stored, folder / name)
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", LARGE, str(folder), *TWO]
     text = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+    return dict(zip(TWO, text.split("END")))
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_a_file_of_eight_gigabytes_is_refused_before_it_is_read(name: str, refusals: dict[str, str]) -> None:
+    text = refusals[name]
     assert f"{name} has 8,589,934,592 bytes" in text
     assert int(text.split("GREW")[1]) < 100

@@ -87,7 +87,7 @@ def test_a_horizon_may_be_given_but_not_beyond_the_time_limit():
 
 def test_somebodys_own_environment_is_learnt():
     """Frequencies agree with the law of the environment; the end is learnt as a state that leads to itself."""
-    run = explored(Walk(), 300, horizon=8)
+    run = explored(Walk(), 300, horizon=6)
     assert run.problem.name == "Walk"
     N = np.asarray(run.evidence.counts)
     n = N.sum(-1)
@@ -109,7 +109,7 @@ def test_observations_and_actions_may_start_elsewhere():
             s, *rest = super().step(action + 1)
             return np.int64(s + 7), *rest
 
-    run, plain = explored(Shifted(), 40, horizon=8), explored(Walk(), 40, horizon=8)
+    run, plain = explored(Shifted(), 40, horizon=6), explored(Walk(), 40, horizon=6)
     np.testing.assert_array_equal(run.evidence.counts, plain.evidence.counts)
 
 
@@ -227,7 +227,7 @@ def test_a_state_that_ends_some_episodes_and_not_others_is_refused(tmp_path):
     with pytest.raises(
         ModelError, match=r"ended in state 2 after .* \d+ times earlier it went on from there: .* wrap"
     ):
-        explored(Flaky(), 400, horizon=8, out=tmp_path / "run")
+        explored(Flaky(), 400, horizon=6, out=tmp_path / "run")
     assert hf.load(tmp_path / "run").certificate().is_rejected
 
 

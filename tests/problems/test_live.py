@@ -18,6 +18,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems import Mixture, from_gymnasium, make
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
+from tests.reference.episodes import nothing_of
 from tests.reference.gymnasium_tables import hoeffding, table_of
 from tests.reference.op_by_op import evaluated
 
@@ -166,7 +167,7 @@ def test_what_contradicts_the_class_is_never_forgotten(tmp_path):
     """The episode counts, the folder says so, and nothing is certified from then on."""
     problem, env = two_states(), Leaky(0.05)
     with pytest.raises(ModelError, match=r"\(s=[01], a=1\) -> s'=2 was observed"):
-        hf.explore(env, "uniform", known=problem, episodes=400, out=tmp_path / "a")
+        hf.explore(env, "uniform", known=problem, episodes=400, budget=400, out=tmp_path / "a")
     run = hf.load(tmp_path / "a")
     assert run.evidence.impossible == 1
     assert run.episodes == run.evidence.episodes
@@ -224,7 +225,7 @@ def test_steps_that_were_not_seen_change_nothing(rule, x64):
     """The state after one step is the same, whatever stands in the places of the others."""
     problem = make("random-mixture", states=5, successors=3, horizon=4)
     model, space = to_device(problem.model), problem.space
-    first = evaluated(begin, rule, model, model.nothing(ladder()))
+    first = evaluated(begin, rule, model, nothing_of(model, ladder()))
     chosen = evaluated(choose, rule, model, jax.random.key(0), first)
     j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
     for rest in ([3, 1, 2], [0, 0, 0]):

@@ -9,11 +9,21 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
+from tests.reference.op_by_op import evaluated
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)
-sampler_of = eqx.filter_jit(Sampler.of)
 begun = eqx.filter_jit(begin)
+
+
+def sampler_of(kernel):
+    """What is asked once of a problem is not compiled at all."""
+    return to_device(evaluated(Sampler.of, kernel))
+
+
+def nothing_of(model, bets):
+    """The evidence of a model before the first episode."""
+    return to_device(evaluated(lambda model: model.nothing(bets), model))
 
 
 def full_features(model):
@@ -39,7 +49,7 @@ class Setting:
     def __init__(self, problem):
         self.model, self.truth = to_device((problem.model, problem.truth))
         self.sampler = sampler_of(to_device(problem.kernel()))
-        self.nothing = self.model.nothing(ladder())
+        self.nothing = nothing_of(self.model, ladder())
 
     def episode(self, explorer, key, progress, gathers=False):
         """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""

@@ -49,11 +49,11 @@ def T_literal(lam, is_pooled):
     return phi, *data.tables(lam, is_pooled)
 
 
-def random_linear(S=5, A=2, d=3, H=3, seed=0):
+def random_linear(S=5, A=2, d=3, H=3, seed=0, start=1):
     """Dirichlet features and measures."""
     rng = np.random.default_rng(seed)
     phi, mu = rng.dirichlet(np.ones(d), (S, A)), rng.dirichlet(np.ones(S), d)
-    return LinearMDP.from_features(phi, horizon=H, start=1, mu=mu)
+    return LinearMDP.from_features(phi, horizon=H, start=start, mu=mu)
 
 
 def key_of(seed, k):

@@ -1,18 +1,27 @@
 """A traced function evaluated one operation after the other, by NumPy where it has the operation: nothing is fused.
 
-Loops, branches and calls are Python's. What NumPy lacks (gather, scatter, factors, random bits) is asked of JAX, one
-operation at a time.
+Loops, branches and calls are Python's. What NumPy lacks (scatter, random bits) is asked of JAX, one operation at a
+time: each is compiled for each of its shapes.
 """
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax.extend.core import Literal
+from jax.lax import GatherScatterMode
 
 PLAIN = dict(add=np.add, sub=np.subtract, mul=np.multiply, max=np.maximum, min=np.minimum, neg=np.negative)
 PLAIN |= dict(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
 PLAIN |= dict(
-    exp=np.exp, log=np.log, sqrt=np.sqrt, abs=np.abs, sign=np.sign, is_finite=np.isfinite, rem=np.fmod
+    exp=np.exp,
+    log=np.log,
+    log1p=np.log1p,
+    expm1=np.expm1,
+    sqrt=np.sqrt,
+    abs=np.abs,
+    sign=np.sign,
+    is_finite=np.isfinite,
+    rem=np.fmod,
 )
 PLAIN |= {"add_any": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.bitwise_not}
 OVER_AXES = dict(reduce_sum=np.sum, reduce_max=np.max, reduce_min=np.min, reduce_or=np.any, reduce_and=np.all)
@@ -107,12 +116,78 @@ def _dot(given, p):
     return np.einsum(x, first, y, second, out)
 
 
+def _gathered(given, p):
+    """Slices of x that begin at places: clipped into x, or not a number where they leave it."""
+    (x, places), numbers, sizes = given, p["dimension_numbers"], p["slice_sizes"]
+    many = places.shape[:-1]
+    begin = [np.zeros(many, np.int64)] * x.ndim
+    for i, axis in enumerate(numbers.start_index_map):
+        begin[axis] = places[..., i].astype(np.int64)
+    for axis, batch in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims):
+        begin[axis] = np.indices(many)[batch]
+    most = [length - size for length, size in zip(x.shape, sizes)]
+    inside = np.all([(0 <= b) & (b <= m) for b, m in zip(begin, most)], axis=0)
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    within = np.indices([1 if axis in gone else size for axis, size in enumerate(sizes)])
+    places = [np.clip(b, 0, m)[(..., *[None] * x.ndim)] + steps for b, m, steps in zip(begin, most, within)]
+    found = x[tuple(places)].reshape(*many, *(n for axis, n in enumerate(sizes) if axis not in gone))
+    if p["mode"] == GatherScatterMode.FILL_OR_DROP and not inside.all():
+        if p["fill_value"] is not None or x.dtype.kind != "f":
+            return None
+        found = np.where(inside.reshape(*many, *[1] * (found.ndim - len(many))), found, np.nan)
+    slices = list(numbers.offset_dims)
+    order = [i for i in range(found.ndim) if i not in slices]
+    return np.moveaxis(found, range(found.ndim), order + slices)
+
+
+def _cut(given, p):
+    """A slice whose place is data, moved into x."""
+    x, sizes = given[0], p["slice_sizes"]
+    begin = [int(np.clip(i, 0, n - size)) for i, n, size in zip(given[1:], x.shape, sizes)]
+    return x[tuple(slice(i, i + size) for i, size in zip(begin, sizes))]
+
+
+def _factor(given, p):
+    """Of positive definite matrices; JAX says nan of others."""
+    try:
+        return np.linalg.cholesky(given[0])
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _back_substituted(given, p):
+    a, b = given
+    if not p["left_side"] or p["conjugate_a"]:
+        return None
+    a = np.tril(a) if p["lower"] else np.triu(a)
+    if p["unit_diagonal"]:
+        a = a - np.eye(a.shape[-1]) * np.diagonal(a, axis1=-2, axis2=-1)[..., None] + np.eye(a.shape[-1])
+    if (np.diagonal(a, axis1=-2, axis2=-1) == 0).any():
+        return None
+    return np.linalg.solve(np.swapaxes(a, -1, -2) if p["transpose_a"] else a, b)
+
+
+def _summed_up(given, p):
+    x, axis = given[0], p["axis"]
+    if p["reverse"]:
+        return np.flip(np.cumsum(np.flip(x, axis), axis, x.dtype), axis)
+    return np.cumsum(x, axis, x.dtype)
+
+
 SHAPED = {
+    "argmax": lambda given, p: np.argmax(given[0], p["axes"][0]).astype(p["index_dtype"]),
+    "argmin": lambda given, p: np.argmin(given[0], p["axes"][0]).astype(p["index_dtype"]),
+    "cholesky": _factor,
+    "cumsum": _summed_up,
+    "dynamic_slice": _cut,
+    "gather": _gathered,
+    "triangular_solve": _back_substituted,
     "broadcast_in_dim": _spread,
     "concatenate": lambda given, p: np.concatenate(given, p["dimension"]),
     "dot_general": _dot,
     "integer_pow": lambda given, p: given[0] ** p["y"],
     "iota": _counted,
+    "rev": lambda given, p: np.flip(given[0], p["dimensions"]),
     "reshape": lambda given, p: given[0].reshape(p["new_sizes"]),
     "slice": _part,
     "stack": lambda given, p: np.stack(given, p["axis"]),

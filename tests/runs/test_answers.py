@@ -171,14 +171,21 @@ def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
     assert run.plan(hf.goal(problem, 3)).certificate.words.endswith("0.95")
 
 
-def test_a_start_of_which_nothing_can_be_known_is_refused():
-    """A line of five states and two steps: state 4 is never reached."""
+@pytest.fixture(scope="module")
+def line():
+    """Five states: action 0 stays, action 1 may go forward."""
     kernels = np.zeros((2, 5, 2, 5))
-    for i, p in enumerate((0.3, 0.9)):
+    for i, p in enumerate((0.6, 0.9)):
         for s in range(5):
-            kernels[i, s, :, min(s + 1, 4)] += p
-            kernels[i, s, :, s] += 1 - p
-    run = hf.explore(hf.Mixture.from_kernels(kernels, horizon=3, weights=[0.5, 0.5]), episodes=10)
+            kernels[i, s, 0, s] = 1.0
+            kernels[i, s, 1, min(s + 1, 4)] += p
+            kernels[i, s, 1, s] += 1 - p
+    return hf.explore(hf.Mixture.from_kernels(kernels, horizon=3, weights=[0.5, 0.5]), episodes=50, seed=0)
+
+
+def test_a_start_of_which_nothing_can_be_known_is_refused(line):
+    """A line of five states and two steps: state 4 is never reached."""
+    run = line
     with pytest.raises(ShapeError, match=r"state 4 can be reached, which no episode of 3 steps"):
         run.plan(np.zeros(5), start=4)
     with pytest.raises(ShapeError, match="state 3 can be reached"):
@@ -188,21 +195,12 @@ def test_a_start_of_which_nothing_can_be_known_is_refused():
     assert run.plan(np.zeros(5), start=1, horizon=2).value == 0
 
 
-def test_a_rescaled_plan_acts_well_also_where_no_episode_comes():
+def test_a_rescaled_plan_acts_well_also_where_no_episode_comes(line):
     """A line that only goes forward: at step 0 only state 0 is occupied, yet costs elsewhere are heeded."""
-    kernels = np.zeros((2, 4, 2, 4))
-    for i, p in enumerate((0.6, 0.9)):
-        for s in range(4):
-            kernels[i, s, 0, s] = 1.0
-            kernels[i, s, 1, min(s + 1, 3)] += p
-            kernels[i, s, 1, s] += 1 - p
-    problem = hf.Mixture.from_kernels(kernels, horizon=3, weights=[0.5, 0.5])
-    cost = -np.array([1.0, 1.0, 30.0, 2.0])[:, None] + np.zeros((4, 2))
-    reward = hf.rescale(problem, cost)
-    run = hf.explore(problem, episodes=50, seed=0)
-    plan = run.plan(reward)
+    cost = -np.array([1.0, 1.0, 30.0, 2.0, 2.0])[:, None] + np.zeros((5, 2))
+    plan = line.plan(hf.rescale(line.problem, cost))
     # state 2 cannot be occupied at step 0, but there it is far better to move on
     assert plan.act(0, 2) == 1
-    literal = best(plan.kernel.dense(), np.broadcast_to(cost, (3, 4, 2)))[0]
+    literal = best(plan.kernel.dense(), np.broadcast_to(cost, (3, 5, 2)))[0]
     np.testing.assert_array_equal(plan.policy, literal)
     assert plan.value_low - 1e-9 <= plan.value <= plan.value_high + 1e-9  # in the units of the costs

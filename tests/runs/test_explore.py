@@ -84,7 +84,13 @@ def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Problem) 
     assert run.episodes == 12
 
 
-def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem) -> None:
+@pytest.fixture
+def unexplored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs before their first episode: what an explorer is told needs no compiled episodes."""
+    monkeypatch.setattr("horizonfree.runs.explore.drive", lambda run, *_: run)
+
+
+def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem, unexplored: None) -> None:
     reward = hf.goal(problem, 8)
     run = hf.explore(problem, "ucrl-vtr", episodes=2, delta=0.2, reward=reward)
     assert (run.explorer.delta, run.explorer.budget) == (0.2, 2)
@@ -124,9 +130,13 @@ def test_numbers_of_any_kind_are_understood(problem: hf.Problem, tmp_path: Path)
     assert plain.plan(hf.goal(problem, 8), delta=np.array(0.05)).gap == plain.plan(hf.goal(problem, 8)).gap
     hf.load(tmp_path / "b").resume(until_eps=np.float32(0.9), episodes=np.int64(2))
     assert hf.load(tmp_path / "b").until.until_eps == pytest.approx(0.9)  # type: ignore[union-attr]
-    assert hf.explore(problem, "hf-ucrl-rfe++", episodes=2.0).explorer.budget == 2  # type: ignore[union-attr]
     policy = np.zeros((problem.horizon, problem.num_states), int)
     assert hf.simulate(problem, policy, episodes=5.0).s.shape[0] == 5
+
+
+def test_a_budget_is_a_whole_number_however_it_is_written(problem: hf.Problem, unexplored: None) -> None:
+    budget = hf.explore(problem, "hf-ucrl-rfe++", episodes=2.0).explorer.budget  # type: ignore[union-attr]
+    assert (budget, type(budget)) == (2, int)
 
 
 def test_more_steps_than_can_be_counted_are_refused() -> None:

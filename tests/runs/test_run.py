@@ -129,8 +129,7 @@ def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
     assert plan.certificate.words == f"at most {rounded_up(plan.gap)} is lost, with probability 0.95"
 
 
-def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in() -> None:
-    problem = hf.make("random-mixture", states=5, horizon=4)
+def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in(problem: hf.Problem) -> None:
     run = hf.explore(problem, "ucrl-rfe", episodes=3)
     reward = hf.goal(problem, 3)
     thetas = {"likelihood": run.confidence().theta, "explorer": run.theta_hat}

@@ -115,8 +115,8 @@ def test_resume_without_a_goal_finishes_what_was_asked_for(problem: hf.Problem, 
 def test_a_certified_goal_is_reached_after_the_same_episode_however_it_is_cut(
     is_for_some_rewards: bool, tmp_path: Path
 ) -> None:
-    problem = hf.make("zoned-grid", size=3, zones=3, horizon=4)
-    reward = np.random.default_rng(0).uniform(size=(3, 4, 9, 4)) / 4
+    problem = hf.make("zoned-grid", size=3, zones=3, horizon=5)
+    reward = np.random.default_rng(0).uniform(size=(3, 5, 9, 4)) / 5
     ask = {"until_eps": 0.1, "reward": list(reward)} if is_for_some_rewards else {"until_eps": 0.6}
     whole = hf.explore(problem, "information", seed=2, delta=0.1, **ask)
     assert 2 < whole.episodes < 2_000

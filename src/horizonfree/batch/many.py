@@ -58,12 +58,19 @@ class World(eqx.Module):
 def stack(trees: Sequence[Any], which: Int[np.ndarray, " N"]) -> tuple[Any, Any]:
     """(shared, own) of trees of one shape, of which member i has number which[i]: a leaf is shared if all agree."""
     leaves, shapes = zip(*(jax.tree.flatten(tree) for tree in trees))
-    own: list[Any] = []
-    for same in zip(*leaves):
-        is_shared = all(x is same[0] or np.array_equal(x, same[0]) for x in same)
-        own.append(None if is_shared else jnp.stack([jnp.asarray(x) for x in same])[which])
+    differ = [
+        None if all(x is same[0] or np.array_equal(x, same[0]) for x in same) else same
+        for same in zip(*leaves)
+    ]
+    own = _picked(differ, which) if any(differ) else differ
     shared = [x if y is None else None for x, y in zip(leaves[0], own)]
     return jax.tree.unflatten(shapes[0], shared), jax.tree.unflatten(shapes[0], own)
+
+
+@jax.jit
+def _picked(found: list[Any], which: Int[Array, " N"]) -> list[Any]:
+    """Leaves of the members, out of those of all trees; as one program, not operation by operation."""
+    return [None if x is None else jnp.stack([jnp.asarray(y) for y in x])[which] for x in found]
 
 
 @eqx.filter_jit
@@ -108,7 +115,7 @@ def _out_of_step(
     """The wide arrangement of an explorer that chooses now and then: play on, or choose for a group that waits."""
     first = progress.episode
     last = first + count
-    played = jax.vmap(partial(_played, shared))
+    played = jax.jit(jax.vmap(partial(_played, shared)))  # traced once, for its shapes and in the loop
 
     def go_on(now: _Now) -> _Now:
         is_open = now.progress.episode < last

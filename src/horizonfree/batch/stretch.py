@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
@@ -91,6 +92,7 @@ def _alone(w: World, host: Host, progress: Progress, count: int) -> tuple[Progre
     return in_turn(host, Alone(w.explorer, w.model, w.sampler, w.truth, w.key), progress, count, BLOCK)
 
 
-def _entry(tree: Any, i: int) -> Any:
+@jax.jit
+def _entry(tree: Any, i: Int[Array, ""]) -> Any:
     """Of member i, on the device."""
     return jax.tree.map(lambda x: x[i], tree)

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
@@ -128,6 +127,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
                 if not done[1]:
                     raise
                 error = stop
-        return done[0], jax.tree.map(lambda *x: jnp.stack(x), *done[1]), error
+        # on the host: on the device every number of episodes would be a program of its own
+        return done[0], jax.tree.map(lambda *x: leaf(np.stack(x)), *done[1]), error
 
     return engine

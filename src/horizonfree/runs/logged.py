@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._inputs import count, integers
+from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import ModelError, ShapeError
 from horizonfree.explorers.loop import Progress
@@ -20,6 +21,13 @@ from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
+
+
+@program
+def _nothing(model: Model, budget: int | None, *, is_recorded: bool) -> Evidence:
+    """Before the first episode, as one program; is_recorded: with what `misspecification` reads."""
+    nothing = model.nothing(ladder(budget, model.burn_in))
+    return model.recorded(nothing) if is_recorded else nothing
 
 
 @x64
@@ -41,8 +49,7 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
         part = None
     trajectories = trajectory_inside((part or problem).space, trajectories, problem.num_states)
     model = to_device((part or problem).model)
-    nothing = model.nothing(ladder(budget, model.burn_in))
-    nothing = model.recorded(nothing) if part is None else nothing
+    nothing = _nothing(model, budget, is_recorded=part is None)
     after = _replay(model, nothing, to_device(trajectories))
     progress = Progress(jnp.asarray(after.episodes), None, after)
     return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False, part=part, log=trajectories)

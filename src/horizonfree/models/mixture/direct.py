@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._x64 import Leaf, to_device, x64
+from horizonfree._x64 import Leaf, leaf, to_device, x64
 from horizonfree.guarantees.trajectories import Steps, bad_sets, gap, largest_hit, largest_sum
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
@@ -94,7 +94,7 @@ def direct(
         kappas = _in_blocks(partial(_kappas, space, valid, ball, step, jnp.asarray(stop), matters))
         polytope, attained, used = largest(U, kappas, programmes)
         kappa = max(float(polytope.kappa.max()), 0.0)
-        eps = float(gap(jnp.asarray(2 * hit), jnp.asarray(kappa), jnp.asarray(kappa)))
+        eps = float(gap(*(leaf(np.asarray(x)) for x in (2 * hit, kappa, kappa))))
         if eps < best.eps:
             best = Direct(eps, kappa, hit, attained, np.inf, np.inf, used, 0)
             last = polytope, kappas, stop, np.asarray(matters)

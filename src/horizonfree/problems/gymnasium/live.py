@@ -100,22 +100,9 @@ def attempt(
     s[:] = starts[0]
     end: tuple[int, int] | None = None
 
-    def state(observation: Any) -> int:
-        if encode is None:
-            return state_of(env, observation)
-        name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
-        try:
-            found = encode(observation)
-        except Exception as error:  # whatever somebody's function does
-            raise OptionError(
-                f"{name} fails: {type(error).__name__}: {error}; it takes an observation and gives {meaning}"
-            ) from error
-        return whole(found, name, 0, S - 1, meaning, ShapeError)
-
-    def go() -> None:
-        nonlocal end
+    try:
         observation, _ = env.reset(seed=int(rng.integers(2**31)))
-        first = starts[0] if has_drawn_start else state(observation)
+        first = starts[0] if has_drawn_start else _state(env, observation, encode, S)
         if first not in starts:
             j[0] = IMPOSSIBLE
             raise ModelError(
@@ -133,11 +120,11 @@ def attempt(
             if is_over:
                 s[h + 1] = s[h]
             elif h == 0 and has_drawn_start:
-                s[1] = state(observation)
+                s[1] = _state(env, observation, encode, S)
             else:
                 observation, _, is_over, is_cut, _ = env.step(first_action + does)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
-                s[h + 1] = state(observation)
+                s[h + 1] = _state(env, observation, encode, S)
             if is_over and end is None:
                 end = int(s[h + 1]), h
             j[h] = _slot(space, int(s[h]), int(a[h]), int(s[h + 1]))
@@ -151,9 +138,6 @@ def attempt(
                     f"the environment was truncated after step {h + 1} but the horizon is {H}; make it with "
                     f"max_episode_steps={H} or more"
                 )
-
-    try:
-        go()
     except Exception as error:
         return Attempt(Trajectory(*map(leaf, (s, a, j))), error, end)
     return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
@@ -178,6 +162,20 @@ def contradicted(attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Sp
     trajectory = attempted.trajectory
     j = np.where(np.arange(len(trajectory.j)) == h, IMPOSSIBLE, trajectory.j).astype(np.int32)
     return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, attempted.end)
+
+
+def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
+    """The state that an observation is, by the encoding where there is one."""
+    if encode is None:
+        return state_of(env, observation)
+    name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
+    try:
+        found = encode(observation)
+    except Exception as error:  # whatever somebody's function does
+        raise OptionError(
+            f"{name} fails: {type(error).__name__}: {error}; it takes an observation and gives {meaning}"
+        ) from error
+    return whole(found, name, 0, S - 1, meaning, ShapeError)
 
 
 def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
