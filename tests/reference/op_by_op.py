@@ -1,28 +1,40 @@
 """A traced function evaluated one operation after the other, by NumPy where it has the operation: nothing is fused.
 
-Loops, branches and calls are Python's. What NumPy lacks (gather, scatter, factors, random bits) is asked of JAX, one
-operation at a time.
+Loops, branches and calls are Python's. What is not written down here (random bits, eigenvalues, sorting by several
+keys) is asked of JAX, one operation at a time.
 """
+
+from functools import wraps
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax.extend.core import Literal
 
-PLAIN = dict(add=np.add, sub=np.subtract, mul=np.multiply, max=np.maximum, min=np.minimum, neg=np.negative)
-PLAIN |= dict(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
-PLAIN |= dict(
-    exp=np.exp, log=np.log, sqrt=np.sqrt, abs=np.abs, sign=np.sign, is_finite=np.isfinite, rem=np.fmod
-)
-PLAIN |= {"add_any": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.bitwise_not}
-OVER_AXES = dict(reduce_sum=np.sum, reduce_max=np.max, reduce_min=np.min, reduce_or=np.any, reduce_and=np.all)
+from tests.reference.operations import by_numpy
 
 
 def evaluated(function, *given):
     """What a function of trees returns, as filter_jit would return it."""
-    program, shapes, rest = eqx.filter_make_jaxpr(function)(*given)
-    found = _run(program, jax.tree.leaves(eqx.filter(given, eqx.is_array)))
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), found), rest)
+    return interpreted(function)(*given)
+
+
+def interpreted(function):
+    """In place of filter_jit: traced once for each kind of arguments, and evaluated so at every call."""
+    known = {}
+
+    @wraps(function)
+    def call(*given, **named):
+        leaves, tree = jax.tree.flatten((given, named))
+        arrays = [x for x in leaves if eqx.is_array(x)]
+        kind = tree, tuple((x.shape, x.dtype) if eqx.is_array(x) else x for x in leaves)
+        if kind not in known:
+            known[kind] = eqx.filter_make_jaxpr(function)(*given, **named)
+        program, shapes, rest = known[kind]
+        found = _run(program, arrays)
+        return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), found), rest)
+
+    return call
 
 
 def _run(program, given):
@@ -54,71 +66,11 @@ def _step(primitive, given, p):
         return FLOW[primitive.name](given, p)
     if all(isinstance(x, np.ndarray) for x in given):
         with np.errstate(all="ignore"):
-            found = _by_numpy(primitive.name, given, p)
+            found = by_numpy(primitive.name, given, p)
         if found is not None:
             return [found]
     found = primitive.bind(*given, **p)
     return found if primitive.multiple_results else [found]
-
-
-def _by_numpy(name, given, p):
-    """None where NumPy would do something else."""
-    if name in PLAIN:
-        return PLAIN[name](*given)
-    if name in OVER_AXES:
-        return OVER_AXES[name](given[0], axis=p["axes"]).astype(given[0].dtype)
-    if name in SHAPED:
-        return SHAPED[name](given, p)
-    x = given[0] if given else None
-    if name == "div" and x.dtype.kind == "f":
-        return x / given[1]
-    if name == "convert_element_type" and (x.dtype.kind != "f" or p["new_dtype"].kind == "f"):
-        return x.astype(p["new_dtype"])
-    if name == "select_n" and x.dtype == bool:
-        return np.where(x, given[2], given[1])
-    return None
-
-
-def _spread(given, p):
-    kept = np.ones(len(p["shape"]), int)
-    kept[list(p["broadcast_dimensions"])] = given[0].shape
-    return np.broadcast_to(given[0].reshape(kept), p["shape"])
-
-
-def _part(given, p):
-    strides = p["strides"] or [1] * given[0].ndim
-    return given[0][tuple(map(slice, p["start_indices"], p["limit_indices"], strides))]
-
-
-def _counted(given, p):
-    size = [1] * len(p["shape"])
-    size[p["dimension"]] = -1
-    return np.broadcast_to(np.arange(p["shape"][p["dimension"]], dtype=p["dtype"]).reshape(size), p["shape"])
-
-
-def _dot(given, p):
-    """Axes in the order of dot_general: batches, what is left of the first, what is left of the second."""
-    (summed, batches), (x, y) = p["dimension_numbers"], given
-    first, second = list(range(x.ndim)), [x.ndim + i for i in range(y.ndim)]
-    for i, j in (*zip(*summed), *zip(*batches)):
-        second[j] = first[i]
-    alike = [first[i] for i in batches[0]]
-    out = alike + [i for i in first if i not in second] + [j for j in second if j not in first]
-    return np.einsum(x, first, y, second, out)
-
-
-SHAPED = {
-    "broadcast_in_dim": _spread,
-    "concatenate": lambda given, p: np.concatenate(given, p["dimension"]),
-    "dot_general": _dot,
-    "integer_pow": lambda given, p: given[0] ** p["y"],
-    "iota": _counted,
-    "reshape": lambda given, p: given[0].reshape(p["new_sizes"]),
-    "slice": _part,
-    "stack": lambda given, p: np.stack(given, p["axis"]),
-    "squeeze": lambda given, p: np.squeeze(given[0], p["dimensions"]),
-    "transpose": lambda given, p: np.transpose(given[0], p["permutation"]),
-}
 
 
 def _scan(given, p):
@@ -149,10 +101,25 @@ def _while(given, p):
     return now
 
 
+def _platform(given, p):
+    """The branch of a processor; that of all others is called None."""
+    of = p["platforms"]
+    return [np.int32(next(i for i, names in enumerate(of) if names is None or "cpu" in names))]
+
+
+def _sort(given, p):
+    """All in the order of the first few."""
+    order = np.lexsort(given[: p["num_keys"]][::-1], p["dimension"])
+    return [np.take_along_axis(x, order, p["dimension"]) for x in given]
+
+
 FLOW = {
     "cond": lambda given, p: _run(p["branches"][int(given[0])], given[1:]),
     "custom_jvp_call": lambda given, p: _run(p["call_jaxpr"], given),
     "jit": lambda given, p: _run(p["jaxpr"], given),
+    "optimization_barrier": lambda given, p: given,
+    "platform_index": _platform,
     "scan": _scan,
+    "sort": _sort,
     "while": _while,
 }
