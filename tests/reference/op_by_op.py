@@ -31,7 +31,8 @@ def interpreted(function):
         if kind not in known:
             known[kind] = eqx.filter_make_jaxpr(function)(*given, **named)
         program, shapes, rest = known[kind]
-        found = _run(program, arrays)
+        with np.errstate(all="ignore"):
+            found = _run(program, arrays)
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), found), rest)
 
     return call
@@ -65,8 +66,7 @@ def _step(primitive, given, p):
     if primitive.name in FLOW:
         return FLOW[primitive.name](given, p)
     if all(isinstance(x, np.ndarray) for x in given):
-        with np.errstate(all="ignore"):
-            found = by_numpy(primitive.name, given, p)
+        found = by_numpy(primitive.name, given, p)
         if found is not None:
             return [found]
     found = primitive.bind(*given, **p)

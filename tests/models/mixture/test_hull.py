@@ -10,6 +10,8 @@ from horizonfree.errors import KernelError, OptionError
 from horizonfree.models.mixture import insight
 from tests.reference import cases, small
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 
 def kernels(d=3, S=4, A=2, seed=0):
     return np.random.default_rng(seed).dirichlet(np.ones(S), size=(d, S, A))

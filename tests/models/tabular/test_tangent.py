@@ -16,6 +16,8 @@ from tests.models.tabular.worlds import (
 )
 from tests.reference import tabular as ref
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 CASES = {
     "any support": {"support": "any"},
     "known support": {"support": "given"},

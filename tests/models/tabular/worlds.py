@@ -11,6 +11,8 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
+from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.uncompiled import seldom
 
 
 def random_table(rng, S, A, m):
@@ -102,11 +104,12 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
     return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
 
 
-@jax.jit
+@interpreted
 def _in_full(model, evidence, delta):
     return model.confidence(evidence, delta)
 
 
+@seldom
 @jax.jit
 def _bounds(model, confidence, reward, policy):
     return model.bounds(confidence, reward, policy)
@@ -115,8 +118,8 @@ def _bounds(model, confidence, reward, policy):
 @x64
 def bounds_of(case, reward, policy, confidence=None, is_new=False):
     """The bounds of a policy for a reward as numbers by name; is_new: not by what was compiled before."""
-    function = jax.jit(lambda *x: _bounds.__wrapped__(*x)) if is_new else _bounds
-    found = to_numpy(function(case.problem.model, confidence or case.confidence, reward, policy))
+    given = case.problem.model, confidence or case.confidence, reward, policy
+    found = evaluated(lambda *x: _bounds.__wrapped__(*x), *given) if is_new else to_numpy(_bounds(*given))
     numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
     return {name: float(x) for name, x in numbers.items()}
 
