@@ -116,7 +116,7 @@ def anew() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def uncompiled() -> Iterator[None]:
-    """For files of small questions, each asked seldom: certificates, plans and short explorations."""
+    """For files of small questions, most asked seldom: certificates, plans and short explorations."""
     from tests.reference import uncompiled
 
     with uncompiled.uncompiled():

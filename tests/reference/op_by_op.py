@@ -5,6 +5,7 @@ keys) is asked of JAX, one operation at a time.
 """
 
 from functools import wraps
+from itertools import count
 
 import equinox as eqx
 import jax
@@ -17,6 +18,9 @@ from tests.reference.operations import by_numpy
 def evaluated(function, *given):
     """What a function of trees returns, as filter_jit would return it."""
     return interpreted(function)(*given)
+
+
+steps = count()  # of all programs so far
 
 
 def interpreted(function):
@@ -63,6 +67,7 @@ def _here(x):
 
 def _step(primitive, given, p):
     """The results of one operation with parameters p."""
+    next(steps)
     if primitive.name in FLOW:
         return FLOW[primitive.name](given, p)
     if all(isinstance(x, np.ndarray) for x in given):

@@ -29,8 +29,8 @@ def by_numpy(name, given, p):
         return x / given[1]
     if name == "convert_element_type" and (x.dtype.kind != "f" or p["new_dtype"].kind == "f"):
         return x.astype(p["new_dtype"])
-    if name == "select_n" and x.dtype == bool:
-        return np.where(x, given[2], given[1])
+    if name == "select_n":
+        return np.where(x, given[2], given[1]) if x.dtype == bool else np.choose(x, given[1:])
     if name in CHANGED:
         return _scatter(given, p, CHANGED[name])
     return None

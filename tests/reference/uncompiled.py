@@ -1,6 +1,6 @@
 """Programs of the library that small questions do not have compiled, for as long as they are asked seldom.
 
-To compile a certificate takes as long as to go through its operations one by one (op_by_op.py) a dozen times; a block
+To compile a certificate takes as long as to go through its operations one by one (op_by_op.py) several times; a block
 of episodes, as long as a dozen of them.
 """
 
@@ -20,9 +20,10 @@ from horizonfree.models import certify
 from horizonfree.planning import backward
 from horizonfree.problems import truth
 from horizonfree.runs import engines, explore, logged, own_plan
-from tests.reference.op_by_op import interpreted
+from tests.reference.op_by_op import interpreted, steps
 
-FEW = 12
+FEW = 12  # episodes
+WORTH = 40_000  # operations of one kind of question: as many take as long as to compile it
 
 
 def _episodes(program, given):
@@ -36,8 +37,8 @@ def _episodes(program, given):
 
 @cache
 def seldom(compiled):
-    """A compiled function, which the first few calls of every kind go through operation by operation."""
-    function, calls = compiled.__wrapped__, Counter()
+    """A compiled function: the first calls of every kind go through it operation by operation."""
+    function, done, last = compiled.__wrapped__, Counter(), {}
     one_by_one = interpreted(function)
 
     @wraps(function)
@@ -46,10 +47,13 @@ def seldom(compiled):
         if any(isinstance(x, jax.core.Tracer) for x in leaves):
             return compiled(*given, **named)
         kind = tree, tuple((np.shape(x), x.dtype) if eqx.is_array(x) else x for x in leaves)
-        calls[kind] += max(1, _episodes(function, given))
-        if calls[kind] > FEW:
+        if done[kind] + last.get(kind, 0) > WORTH or _episodes(function, given) > FEW:
             return compiled(*given, **named)
-        return to_device(one_by_one(*given, **named))
+        before = next(steps)
+        found = to_device(one_by_one(*given, **named))
+        last[kind] = next(steps) - before
+        done[kind] += last[kind]
+        return found
 
     return call
 

@@ -12,8 +12,6 @@ from horizonfree.models.tabular.model import TabularModel, lists
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import random_table, world
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def test_lists_name_the_possible_successors_in_order():
     possible = np.zeros((5, 1, 5), bool)

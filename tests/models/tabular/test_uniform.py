@@ -11,8 +11,6 @@ from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import boundary, loss, random_table, world
 from tests.reference import tabular as ref
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def space_of(H, S=4, A=2):
     return Tabular(S, A, H).space

@@ -11,8 +11,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
-from tests.reference.op_by_op import evaluated, interpreted
-from tests.reference.uncompiled import seldom
+from tests.reference.op_by_op import evaluated
 
 
 def random_table(rng, S, A, m):
@@ -104,12 +103,11 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
     return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
 
 
-@interpreted
+@jax.jit
 def _in_full(model, evidence, delta):
     return model.confidence(evidence, delta)
 
 
-@seldom
 @jax.jit
 def _bounds(model, confidence, reward, policy):
     return model.bounds(confidence, reward, policy)
