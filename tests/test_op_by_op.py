@@ -67,6 +67,31 @@ def test_operations_are_those_that_are_compiled():
 COMPILED = jax.jit(many)
 
 
+def drawn(key, seed):
+    """Keys split, folded, mapped over and handed on; numbers of every kind."""
+    keys = jax.random.split(key, (3, 2))
+    folded = jax.vmap(jax.random.fold_in)(keys[0], jnp.arange(2))
+    last, _ = jax.lax.scan(lambda k, i: (jax.random.fold_in(k, i), None), keys[1, 1], jnp.arange(3))
+    own = jax.random.key(seed)
+    numbers = (
+        jax.vmap(lambda k: jax.random.uniform(k, (3,), jnp.float64))(folded),
+        jax.random.randint(last, (5,), 0, 7, jnp.int32),
+        jax.random.bernoulli(own, 0.3, (4, 2)),
+        jax.random.normal(keys[2, 0], (2,), jnp.float64),
+        jax.random.key_data(own),
+    )
+    return last, numbers
+
+
+def test_random_numbers_are_those_that_are_compiled():
+    for seed in (0, 12345, 2**31 + 5):
+        given = jax.random.key(seed), np.int64(seed)
+        (key, found), (wanted_key, wanted) = evaluated(drawn, *given), jax.jit(drawn)(*given)
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-15)
+        assert key == wanted_key
+
+
 def test_a_function_is_traced_once_for_each_kind_of_arguments():
     traced = []
 

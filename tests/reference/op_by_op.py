@@ -1,7 +1,7 @@
 """A traced function evaluated one operation after the other, by NumPy where it has the operation: nothing is fused.
 
-Loops, branches and calls are Python's. What is not written down here (random bits, eigenvalues, sorting by several
-keys) is asked of JAX, one operation at a time.
+Loops, branches and calls are Python's. What is not written down (eigenvalues, some functions) is asked of JAX, one
+operation at a time.
 """
 
 from functools import wraps
@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
+from tests.reference.draws import is_key, packed, unpacked
 from tests.reference.operations import by_numpy
 
 
@@ -37,6 +38,7 @@ def interpreted(function):
         program, shapes, rest = known[kind]
         with np.errstate(all="ignore"):
             found = _run(program, arrays)
+        found = [_as_key(x) if is_key(v.dtype) else x for x, v in zip(found, program.out_avals)]
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), found), rest)
 
     return call
@@ -54,15 +56,21 @@ def _run(program, given):
     for step in code.eqns:
         found = _step(step.primitive, [read(x) for x in step.invars], dict(step.params))
         for variable, x in zip(step.outvars, map(_here, found), strict=True):
-            assert (x.shape, x.dtype) == (variable.aval.shape, variable.aval.dtype), step
+            kind = np.uint64 if is_key(variable.aval.dtype) else variable.aval.dtype
+            assert (x.shape, x.dtype) == (variable.aval.shape, kind), step
             known[variable] = x
     return [read(x) for x in code.outvars]
 
 
 def _here(x):
-    """Keys stay JAX's, all else is NumPy's."""
-    is_key = isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return x if is_key else np.asarray(x)
+    """All is NumPy's; keys are numbers."""
+    if isinstance(x, jax.Array) and is_key(x.dtype):
+        return packed(jax.random.key_data(x))
+    return np.asarray(x)
+
+
+def _as_key(x):
+    return jax.random.wrap_key_data(unpacked(x), impl="threefry2x32")
 
 
 def _step(primitive, given, p):
@@ -70,10 +78,9 @@ def _step(primitive, given, p):
     next(steps)
     if primitive.name in FLOW:
         return FLOW[primitive.name](given, p)
-    if all(isinstance(x, np.ndarray) for x in given):
-        found = by_numpy(primitive.name, given, p)
-        if found is not None:
-            return [found]
+    found = by_numpy(primitive.name, given, p)
+    if found is not None:
+        return [found]
     found = primitive.bind(*given, **p)
     return found if primitive.multiple_results else [found]
 
