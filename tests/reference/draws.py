@@ -44,7 +44,7 @@ def threefry(k0, k1, x0, x1):
 def _numbered(keys, shape):
     """What each key says to 0, 1, 2, ...: pairs of shape [*keys, *shape]."""
     number = np.arange(np.prod(shape, dtype=int), dtype=np.uint64).reshape(shape)
-    return threefry(*_halves(keys.reshape(*keys.shape, *[1] * len(shape))), *_halves(number))
+    return threefry(*_halves(keys.reshape((*keys.shape, *[1] * len(shape)))), *_halves(number))
 
 
 def _bits(given, p):

@@ -13,8 +13,16 @@ from tests.reference.op_by_op import interpreted
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)
-sampler_of = eqx.filter_jit(Sampler.of)
-begun = eqx.filter_jit(begin)
+
+
+def on_device(function):
+    """Operation by operation, with arrays of JAX as results."""
+    return lambda *given: to_device(function(*given))
+
+
+sampler_of = on_device(interpreted(Sampler.of))
+begun = on_device(interpreted(begin))
+nothing_of = on_device(interpreted(lambda model, budget: model.nothing(ladder(budget))))
 
 
 def full_features(model):
@@ -40,7 +48,7 @@ class Setting:
     def __init__(self, problem):
         self.model, self.truth = to_device((problem.model, problem.truth))
         self.sampler = sampler_of(to_device(problem.kernel()))
-        self.nothing = self.model.nothing(ladder())
+        self.nothing = nothing_of(self.model, None)
 
     def episode(self, explorer, key, progress, gathers=False):
         """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""

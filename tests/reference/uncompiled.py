@@ -22,8 +22,9 @@ from horizonfree.problems import truth
 from horizonfree.runs import engines, explore, logged, own_plan
 from tests.reference.op_by_op import interpreted, steps
 
-FEW = 12  # episodes
-WORTH = 40_000  # operations of one kind of question: as many take as long as to compile it
+FEW = 30  # episodes
+# Operations of one kind of question: so many take as long as to compile it.
+WORTH = {"_confidence": 90_000, "_block": 60_000, "_turn": 60_000}
 
 
 def _episodes(program, given):
@@ -39,7 +40,7 @@ def _episodes(program, given):
 def seldom(compiled):
     """A compiled function: the first calls of every kind go through it operation by operation."""
     function, done, last = compiled.__wrapped__, Counter(), {}
-    one_by_one = interpreted(function)
+    one_by_one, worth = interpreted(function), WORTH.get(function.__name__, 30_000)
 
     @wraps(function)
     def call(*given, **named):
@@ -47,7 +48,7 @@ def seldom(compiled):
         if any(isinstance(x, jax.core.Tracer) for x in leaves):
             return compiled(*given, **named)
         kind = tree, tuple((np.shape(x), x.dtype) if eqx.is_array(x) else x for x in leaves)
-        if done[kind] + last.get(kind, 0) > WORTH or _episodes(function, given) > FEW:
+        if done[kind] + last.get(kind, 0) > worth or _episodes(function, given) > FEW:
             return compiled(*given, **named)
         before = next(steps)
         found = to_device(one_by_one(*given, **named))
@@ -67,6 +68,7 @@ def uncompiled() -> Iterator[None]:
         (certify, "_difference"),
         (backward, "_best"),
         (backward, "_evaluate"),
+        (backward, "_visits"),
         (engines, "_block"),
         (engines, "_sampler"),
         (explore, "_begin"),
