@@ -61,7 +61,7 @@ def seldom(compiled):
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Small questions in here are not compiled."""
+    """Small questions in here are not compiled. What was traced is kept: not for tests that change what is traced."""
     programs = (
         (certify, "_confidence"),
         (certify, "_bounds"),
