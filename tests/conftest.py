@@ -120,6 +120,15 @@ def anew() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def uncompiled() -> Iterator[None]:
+    """For files of small questions, most asked seldom: certificates, plans and short explorations."""
+    from tests.reference import uncompiled
+
+    with uncompiled.uncompiled():
+        yield
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without their figures, for tests of what is around them: drawing takes most of the time."""

@@ -10,14 +10,18 @@ import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree._x64 import x64 as x64_scope
 from horizonfree.errors import OptionError
-from horizonfree.explorers.jin2020 import Jin2020, natural_policy_gradient, needed
+from horizonfree.explorers import jin2020
+from horizonfree.explorers.jin2020 import Jin2020, needed
 from horizonfree.explorers.per_step import Frequencies, slots_first
 from horizonfree.guarantees.bets import ladder
 from horizonfree.problems.tabular import Tabular
 from tests.reference import jin2020 as literal
 from tests.reference.episodes import follow
+from tests.reference.op_by_op import evaluated, interpreted
 from tests.reference.rf_ucrl import Counts, value_iteration
 from tests.reference.tables import best_values, dense_tables, explored, random_problem
+
+natural_policy_gradient = interpreted(jin2020.natural_policy_gradient)
 
 
 def test_the_numbers_of_the_theorem():
@@ -202,7 +206,10 @@ def test_policy_gradient_loses_no_more_than_its_theorem_says(x64):
     model = to_device(problem.model)
     state = explorer.init(model)
     state = type(state)(**{**vars(state), "seen": seen})
-    policy, V = explorer.plan(model, state, model.nothing(ladder()), reward)
+    plan = interpreted(
+        lambda model, state, reward: explorer.plan(model, state, model.nothing(ladder()), reward)
+    )
+    policy, V = plan(model, state, reward)
     greedy = literal.q_of(P, reward, np.eye(3)[np.asarray(policy)])
     np.testing.assert_allclose(
         V[0], np.take_along_axis(greedy[0], np.asarray(policy)[0][:, None], 1)[:, 0], atol=1e-12
@@ -222,7 +229,8 @@ def test_only_replayed_episodes_make_its_model_and_both_planners_agree(x64):
     np.testing.assert_allclose(prob.sum(-1), 1.0, atol=1e-12)
     reward, (model, now) = hf.occupancy(problem, 2), to_device((problem.model, run.progress))
     other = Jin2020(planner="natural-policy-gradient", eta=50.0, iterations=200, budget=600)
-    found = [x.plan(model, now.state, now.evidence, reward).V[0, 0] for x in (run.explorer, other)]
+    given = model, now.state, now.evidence, reward
+    found = [evaluated(x.plan, *given).V[0, 0] for x in (run.explorer, other)]
     assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-3)
 
 

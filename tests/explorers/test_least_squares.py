@@ -6,14 +6,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import horizonfree as hf
 from horizonfree.explorers.least_squares import Fit, Sums, carry_back, norms_sq, settled, sums_of, until_step
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_data, T_literal, T_model, random_linear
+from tests.reference.op_by_op import interpreted
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
+@interpreted
 def carried(model, sums, lam):
     """Q and V of an uncertainty below its cap."""
     fit = Fit.of(sums, lam)
@@ -41,14 +46,15 @@ def test_a_weight_is_as_many_transitions_and_what_was_not_seen_adds_nothing(x64)
     model = T_model()
     nothing = Sums.nothing(model, 3)
     trajectory = Trajectory(np.int32([0, 1, 3, 3]), np.int32([0, 1, 0]), np.int32([1, UNSEEN, -1]))
-    once = nothing.learn(model, trajectory)
+    learn = interpreted(Sums.learn)
+    once = learn(nothing, model, trajectory)
     assert not np.asarray(once.gram)[1:].any()
     assert not np.asarray(once.cross)[1:].any()
     np.testing.assert_allclose(once.cross[0, :, 1], model.phi[0, 0])
-    twice, doubled = once.learn(model, trajectory), nothing.learn(model, trajectory, jnp.full(3, 2.0))
+    twice, doubled = learn(once, model, trajectory), learn(nothing, model, trajectory, np.full(3, 2.0))
     for x, y in zip(jax.tree.leaves(twice), jax.tree.leaves(doubled)):
         np.testing.assert_allclose(x, y, rtol=1e-15)
-    pooled = Sums.nothing(model, 1).learn(model, trajectory)
+    pooled = learn(Sums.nothing(model, 1), model, trajectory)
     np.testing.assert_allclose(pooled.gram[0], once.gram[0])
 
 

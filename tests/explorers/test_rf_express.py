@@ -10,7 +10,10 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.rf_express import RFExpress, misjudged
 from tests.reference import rf_ucrl as literal
 from tests.reference.episodes import follow
+from tests.reference.op_by_op import evaluated
 from tests.reference.tables import dense_tables, double_chain, explored, q_values, random_problem
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
 def test_the_thresholds_are_those_of_the_paper(x64):
@@ -43,7 +46,7 @@ def test_how_many_visits_the_rule_needs_before_it_can_stop(x64):
 def test_without_visits_the_bounds_are_H_everywhere(x64):
     model, explorer = to_device(random_problem(H=3).model), RFExpress()
     state = explorer.init(model)
-    W = explorer.errors(jax.random.key(0), model, state.seen, state.bonus, 1.0, True).X
+    W = evaluated(explorer.errors, jax.random.key(0), model, state.seen, state.bonus, 1.0, True).X
     np.testing.assert_array_equal(W, np.full((3, 3, 2), 3.0))
     assert explorer.claim(model, state).eps == 1.0
 

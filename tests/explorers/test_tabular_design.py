@@ -12,6 +12,7 @@ from horizonfree.explorers import loop
 from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import gather, random_table, world
+from tests.reference.op_by_op import evaluated
 
 
 def chain(S=6, H=9):
@@ -45,8 +46,11 @@ def test_the_policy_is_the_best_for_the_bonus_by_enumeration():
     """All 64 policies of a table with two states and three steps, of which the last does not count."""
     case = world(1, S=2, A=2, m=2, H=3, episodes=7)
     model, explorer = case.problem.model, TabularDesign()
-    state = explorer.choose(jnp.zeros(2), to_device(model), explorer.init(model), to_device(case.evidence))
-    bonus = np.asarray(explorer.bonus(model, case.evidence))
+    state = evaluated(
+        lambda model, evidence: explorer.choose(jnp.zeros(2), model, explorer.init(model), evidence),
+        *to_device((model, case.evidence)),
+    )
+    bonus = evaluated(explorer.bonus, model, case.evidence)
     n = np.asarray(case.evidence.visits)
     P = np.asarray(case.evidence.counts) / np.maximum(n, 1)[..., None]
 

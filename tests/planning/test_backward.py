@@ -18,7 +18,10 @@ from horizonfree.planning import backward as planning
 from horizonfree.planning import loops
 from tests.reference import backward_induction as reference
 from tests.reference.kernels import SIZES, both_forms, from_table, random_case
+from tests.reference.op_by_op import interpreted
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+optimal_jax = interpreted(planning.optimal_jax)
 TIGHT = {"rtol": 0, "atol": 1e-10}
 cases = st.tuples(st.sampled_from(SIZES), st.integers(0, 2**32 - 1))
 
@@ -44,7 +47,7 @@ def test_the_compiled_loops_equal_the_traced_form(case):
     for form in both_forms(kernel):
         policy, V = loops.optimal(form, reward, len(reward))
         with jax.enable_x64(True):
-            traced_policy, traced_V = jax.jit(planning.optimal_jax)(form, reward)
+            traced_policy, traced_V = optimal_jax(form, reward)
         np.testing.assert_allclose(traced_V, V, **TIGHT)
         np.testing.assert_array_equal(traced_policy, policy)
 

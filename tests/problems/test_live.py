@@ -14,7 +14,6 @@ from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.loop import absorb, begin, choose
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
-from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems import Mixture, from_gymnasium, make
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
@@ -225,7 +224,7 @@ def test_steps_that_were_not_seen_change_nothing(rule, x64):
     """The state after one step is the same, whatever stands in the places of the others."""
     problem = make("random-mixture", states=5, successors=3, horizon=4)
     model, space = to_device(problem.model), problem.space
-    first = evaluated(begin, rule, model, nothing_of(model, ladder()))
+    first = evaluated(begin, rule, model, nothing_of(model, None))
     chosen = evaluated(choose, rule, model, jax.random.key(0), first)
     j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
     for rest in ([3, 1, 2], [0, 0, 0]):

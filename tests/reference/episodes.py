@@ -9,21 +9,20 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from tests.reference.op_by_op import evaluated
+from tests.reference.op_by_op import interpreted
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)
-begun = eqx.filter_jit(begin)
 
 
-def sampler_of(kernel):
-    """What is asked once of a problem is not compiled at all."""
-    return to_device(evaluated(Sampler.of, kernel))
+def on_device(function):
+    """Operation by operation, with arrays of JAX as results."""
+    return lambda *given: to_device(function(*given))
 
 
-def nothing_of(model, bets):
-    """The evidence of a model before the first episode."""
-    return to_device(evaluated(lambda model: model.nothing(bets), model))
+sampler_of = on_device(interpreted(Sampler.of))
+begun = on_device(interpreted(begin))
+nothing_of = on_device(interpreted(lambda model, budget: model.nothing(ladder(budget))))
 
 
 def full_features(model):
@@ -49,7 +48,7 @@ class Setting:
     def __init__(self, problem):
         self.model, self.truth = to_device((problem.model, problem.truth))
         self.sampler = sampler_of(to_device(problem.kernel()))
-        self.nothing = nothing_of(self.model, ladder())
+        self.nothing = nothing_of(self.model, None)
 
     def episode(self, explorer, key, progress, gathers=False):
         """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""
@@ -68,7 +67,7 @@ def follow(problem, explorer, episodes, seed=0, gathers=False):
     """Yield (chosen state, trajectory, state after it) as NumPy, one episode after the other."""
     with jax.enable_x64(True):
         setting, key = Setting(problem), jax.random.key(seed)
-        step = eqx.filter_jit(lambda progress: setting.episode(explorer, key, progress, gathers))
+        step = interpreted(lambda progress: setting.episode(explorer, key, progress, gathers))
         progress = begun(explorer, setting.model, setting.nothing)
         for _ in range(episodes):
             state, trajectory, progress, _ = step(progress)

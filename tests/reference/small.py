@@ -7,9 +7,9 @@ import numpy as np
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
+from tests.reference.op_by_op import interpreted
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
@@ -58,10 +58,10 @@ def gather(problem, episodes, seeds, budget=None):
     with jax.enable_x64(True):
         model = to_device(problem.model)
         sampler = sampler_of(to_device(problem.kernel()))
-        policy = np.full(problem.space.sizes, 1.0 / problem.num_actions)
-        first = nothing_of(model, ladder(budget or episodes))
-        world = model, sampler, policy, first
-        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
+        policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))
+        world = model, sampler, policy, nothing_of(model, budget or episodes)
+        gathered = _gathered if episodes > FEW else _gathered_one_by_one
+        found = [to_numpy(gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
     return jax.tree.map(lambda *x: np.stack(x), *found)
 
 
@@ -73,6 +73,9 @@ def _gathered(model, sampler, policy, first, key, episodes):
         return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
     return jax.lax.fori_loop(0, episodes, step, first)
+
+
+_gathered_one_by_one, FEW = interpreted(_gathered.__wrapped__), 20
 
 
 def pick(tree, i):
@@ -102,8 +105,8 @@ def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=Tru
     probs = np.stack([np.where(problem.space.support, Q[s, a, problem.space.succ], 0.0) for Q in parts])
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        policy = np.full(problem.space.sizes, 1.0 / A)
-        first = nothing_of(model, ladder(budget or episodes))
+        policy = to_device(np.full(problem.space.sizes, 1.0 / A))
+        first = nothing_of(model, budget or episodes)
         first = model.recorded(first) if recorded else first
 
         def explore(key, probs):

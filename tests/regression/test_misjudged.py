@@ -5,13 +5,15 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
-from horizonfree.regression.oracle import prepare
+from horizonfree.regression import oracle
 from horizonfree.regression.oracle.misjudged import misjudged
 from tests.reference import claims
 from tests.reference.episodes import full_features
+from tests.reference.op_by_op import interpreted
 
 SIZES = {"states": 4, "actions": 2, "dim": 3, "horizon": 6}
 HORIZON = 6
+prepare = interpreted(oracle.prepare)
 
 
 def values(P, policy, reward):

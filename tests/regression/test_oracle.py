@@ -1,5 +1,6 @@
 """The oracle against its definition, its derivatives, enumeration, and starts that are drawn."""
 
+from functools import partial
 from itertools import product
 
 import equinox as eqx
@@ -17,6 +18,7 @@ from horizonfree.regression.oracle.compiled import ascent_here, distances, layou
 from horizonfree.regression.oracle.draws import below, child, uniform
 from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.pseudo import cap
+from tests.reference.op_by_op import evaluated
 from tests.reference.oracle import pseudo_values
 from tests.reference.oracle_draws import HARD, draw, evaluate, fork, fork_value, random_pair, warm_start
 
@@ -73,9 +75,8 @@ def test_adjoint_weights_are_the_derivatives(sizes):
         return x.problem.space.at_start(V_hat)
 
     nudge = 1e-3 * rng.uniform(size=(H, S))  # away from Vhat = 0, where the norm has no derivative
-    by_reward, by_nudge = jax.jit(jax.grad(value, argnums=(0, 1)))(reward, nudge)
+    by_reward, by_nudge = evaluated(jax.grad(value, argnums=(0, 1)), reward, nudge)
 
-    @jax.jit
     def nudged(reward, nudge):
         path = evaluate(prepared, policy, reward, x.beta)
         V_hat = jnp.zeros((H + 1, S))
@@ -87,7 +88,7 @@ def test_adjoint_weights_are_the_derivatives(sizes):
         path = eqx.tree_at(lambda p: (p.V_hat, p.raw), path, (V_hat, raw))
         return path, adjoint(prepared, path, x.beta, leak)
 
-    path, weights = nudged(reward, nudge)
+    path, weights = evaluated(nudged, reward, nudge)
     assert float(path.raw.max()) < 1
     np.testing.assert_allclose(weights.V_hat, by_nudge, atol=1e-12)
     # The last V enters no bonus but through V_{H+1} = 0, where the box slope stands in.
@@ -224,7 +225,8 @@ def test_a_batch_of_searches_is_a_loop_of_searches():
 
 def test_one_step_leaves_nothing_to_explore():
     x = draw(np.random.default_rng(10), (3, 2, 1, 2, 3))
-    found = ascend(jax.random.key(0), x.prepared, 1.0, 1.0, warm_start(x.problem))
+    search = partial(oracle.ascent, chains=3, sweeps=5)
+    found = evaluated(search, jax.random.key(0), x.prepared, 1.0, 1.0, warm_start(x.problem))
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0

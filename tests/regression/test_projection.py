@@ -2,7 +2,6 @@
 
 import clarabel
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +10,7 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device
 from horizonfree.regression.projection import least_squares, pooled
 from horizonfree.regression.ridge import Ridge
+from tests.reference.op_by_op import evaluated
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -98,9 +98,9 @@ def test_pooled_regressions_agree_on_the_parameter_that_is_nearest_to_all(batch)
     rng = np.random.default_rng(len(batch))
     valid = random_problem(rng).model.valid
     x, y, w = rng.normal(size=(9, *batch, 4)), rng.normal(size=(9, *batch)), rng.uniform(1, 5, (9, *batch))
-    ridge = Ridge.init(0.5, 4, batch).extend(*map(jnp.asarray, (x, y, w)))
-    theta = np.asarray(jax.jit(pooled)(to_device(valid), ridge))
-    centers, Sigmas = np.asarray(ridge.theta).reshape(-1, 4), np.asarray(ridge.Sigma).reshape(-1, 4, 4)
+    ridge = evaluated(lambda *rows: Ridge.init(0.5, 4, batch).extend(*rows), x, y, w)
+    theta, centers = evaluated(lambda *given: (pooled(*given), given[1].theta), to_device(valid), ridge)
+    centers, Sigmas = centers.reshape(-1, 4), ridge.Sigma.reshape(-1, 4, 4)
 
     def distance(theta):
         return sum((theta - c) @ Sigma @ (theta - c) for c, Sigma in zip(centers, Sigmas))

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from horizonfree.regression.ridge import Ridge, scan
+from tests.reference.op_by_op import evaluated, interpreted
 
 pytestmark = pytest.mark.usefixtures("x64")
+init, extend, update, norm_inv = map(interpreted, (Ridge.init, Ridge.extend, Ridge.update, Ridge.norm_inv))
 
 
 def rows(seed, T, d, batch=()):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((T, *batch, d)) / np.sqrt(d)
-    return (
-        jnp.asarray(x),
-        jnp.asarray(rng.random((T, *batch))),
-        jnp.asarray(rng.uniform(0.1, 10, (T, *batch))),
-    )
+    return x, rng.random((T, *batch)), rng.uniform(0.1, 10, (T, *batch))
 
 
 def add(ridge, row):
@@ -25,7 +23,11 @@ def add(ridge, row):
 
 
 def one_by_one(ridge, x, y, weight, **options):
-    return jax.jit(lambda *rows: scan(add, ridge, rows, **options)[0])(x, y, weight)
+    return evaluated(lambda ridge, *rows: scan(add, ridge, rows, **options)[0], ridge, x, y, weight)
+
+
+FIELDS = ("Sigma", "Sigma_inv", "b", "theta", "log_det")
+fields = interpreted(lambda ridge: {name: getattr(ridge, name) for name in FIELDS})
 
 
 def drift(ridge):
@@ -36,26 +38,25 @@ def drift(ridge):
 
 
 def assert_same(one, two, tolerance):
-    for field in ("Sigma", "Sigma_inv", "b", "theta", "log_det"):
-        np.testing.assert_allclose(
-            getattr(one, field), getattr(two, field), rtol=tolerance, atol=tolerance, err_msg=field
-        )
+    one, two = fields(one), fields(two)
+    for field in FIELDS:
+        np.testing.assert_allclose(one[field], two[field], rtol=tolerance, atol=tolerance, err_msg=field)
 
 
 def test_no_rows_is_a_multiple_of_the_identity():
-    ridge = Ridge.init(0.25, 3, (2,))
+    ridge = init(0.25, 3, (2,))
     np.testing.assert_array_equal(ridge.Sigma, np.broadcast_to(np.eye(3) / 4, (2, 3, 3)))
     np.testing.assert_allclose(ridge.Sigma_inv, np.broadcast_to(np.eye(3) * 4, (2, 3, 3)))
     np.testing.assert_array_equal(ridge.theta, np.zeros((2, 3)))
     np.testing.assert_allclose(ridge.log_det, 3 * np.log([0.25, 0.25]))
-    np.testing.assert_allclose(ridge.norm_inv(jnp.array([3.0, 0.0, 4.0])), [10.0, 10.0])
+    np.testing.assert_allclose(norm_inv(ridge, np.array([3.0, 0.0, 4.0])), [10.0, 10.0])
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_one_by_one_solve_the_normal_equations(seed):
     T, d, lam = 40, 4, 0.3
     x, y, weight = rows(seed, T, d)
-    ridge = one_by_one(Ridge.init(lam, d), x, y, weight)
+    ridge = one_by_one(init(lam, d), x, y, weight)
     A = np.vstack([np.sqrt(weight)[:, None] * x, np.sqrt(lam) * np.eye(d)])
     target = np.concatenate([np.sqrt(weight) * y, np.zeros(d)])
     np.testing.assert_allclose(ridge.theta, np.linalg.lstsq(A, target, rcond=None)[0], rtol=1e-11)
@@ -67,38 +68,38 @@ def test_rows_one_by_one_solve_the_normal_equations(seed):
 def test_one_row_without_any_refresh():
     """The rank-one formulas themselves: a single update, before Cholesky has seen it."""
     x, y, weight = rows(0, 20, 5)
-    ridge = Ridge.init(0.5, 5).extend(x[1:], y[1:], weight[1:])
-    after = ridge.update(x[0], y[0], weight[0])
+    ridge = extend(init(0.5, 5), x[1:], y[1:], weight[1:])
+    after = update(ridge, x[0], y[0], weight[0])
     np.testing.assert_allclose(after.Sigma_inv, np.linalg.inv(after.Sigma), rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(after.log_det, np.linalg.slogdet(after.Sigma)[1], rtol=1e-13)
 
 
 def test_a_weight_is_a_row_repeated_and_zero_is_no_row():
     x, y, _ = rows(1, 1, 3)
-    start = Ridge.init(1.0, 3)
-    repeated = one_by_one(start, jnp.repeat(x, 5, 0), jnp.repeat(y, 5), jnp.ones(5))
-    assert_same(start.update(x[0], y[0], jnp.array(5.0)), repeated, 1e-13)
-    assert_same(start.update(x[0], y[0], jnp.array(0.0)), start, 0.0)
+    start = init(1.0, 3)
+    repeated = one_by_one(start, np.repeat(x, 5, 0), np.repeat(y, 5), np.ones(5))
+    assert_same(update(start, x[0], y[0], np.array(5.0)), repeated, 1e-13)
+    assert_same(update(start, x[0], y[0], np.array(0.0)), start, 0.0)
 
 
 def test_one_hot_rows_count():
     """||e_i||^2 = 1/(n_i + lam), theta_i = sum of targets/(n_i + lam)."""
     lam, counts = 0.5, [0, 1, 7]
-    x = jnp.asarray(np.repeat(np.eye(3), counts, axis=0))
-    ridge = one_by_one(Ridge.init(lam, 3), x, jnp.ones(8), jnp.ones(8))
-    np.testing.assert_allclose(ridge.norm_inv(jnp.eye(3)[:, None, :])[:, 0] ** -2, np.array(counts) + lam)
+    x = np.repeat(np.eye(3), counts, axis=0)
+    ridge = one_by_one(init(lam, 3), x, np.ones(8), np.ones(8))
+    np.testing.assert_allclose(norm_inv(ridge, np.eye(3)[:, None, :])[:, 0] ** -2, np.array(counts) + lam)
     np.testing.assert_allclose(ridge.theta, np.array(counts) / (np.array(counts) + lam), atol=1e-15)
 
 
 def test_all_rows_at_once_equal_rows_one_by_one():
     x, y, weight = rows(2, 30, 4, (2, 3))
-    start = Ridge.init(0.7, 4, (2, 3))
-    assert_same(start.extend(x, y, weight), one_by_one(start, x, y, weight), 1e-11)
+    start = init(0.7, 4, (2, 3))
+    assert_same(extend(start, x, y, weight), one_by_one(start, x, y, weight), 1e-11)
 
 
 def test_where_the_refreshes_fall_does_not_matter():
     x, y, weight = rows(3, 25, 4, (2,))
-    start = Ridge.init(0.7, 4, (2,))
+    start = init(0.7, 4, (2,))
     never = one_by_one(start, x, y, weight, every=1000)
     for every in (1, 5, 7, 24, 25):
         assert_same(one_by_one(start, x, y, weight, every=every), never, 1e-12)
@@ -110,23 +111,28 @@ def test_scan_returns_the_outputs_in_order():
     def step(ridge, row):
         return ridge.update(*row), (ridge.norm_inv(row[0]), row[1])
 
-    _, (norm, target) = scan(step, Ridge.init(1.0, 3), (x, y, weight), every=5)
-    _, (expected, _) = scan(step, Ridge.init(1.0, 3), (x, y, weight))
+    def outputs(*rows, **options):
+        return scan(step, Ridge.init(1.0, 3), rows, **options)[1]
+
+    norm, target = evaluated(lambda *rows: outputs(*rows, every=5), x, y, weight)
+    expected, _ = evaluated(outputs, x, y, weight)
     np.testing.assert_array_equal(target, y)
     np.testing.assert_allclose(norm, expected, rtol=1e-12)
 
 
 def test_a_batch_is_its_members_and_vmap_over_seeds_is_a_loop():
     x, y, weight = rows(5, 12, 3, (4,))
-    lam = jnp.array([0.1, 1.0, 2.0, 30.0])
-    seeds = jax.vmap(lambda lam, x, y, w: one_by_one(Ridge.init(lam, 3), x, y, w), (0, 1, 1, 1))(
-        lam, x, y, weight
-    )
+    lam = np.array([0.1, 1.0, 2.0, 30.0])
+
+    def one(lam, *rows):
+        return scan(add, Ridge.init(lam, 3), rows)[0]
+
+    seeds = evaluated(jax.vmap(one, (0, 1, 1, 1)), lam, x, y, weight)
     for i in range(4):
-        alone = one_by_one(Ridge.init(lam[i], 3), x[:, i], y[:, i], weight[:, i])
+        alone = one_by_one(init(lam[i], 3), x[:, i], y[:, i], weight[:, i])
         assert_same(jax.tree.map(lambda leaf, i=i: leaf[i], seeds), alone, 1e-12)
-    batch = one_by_one(Ridge.init(1.0, 3, (4,)), x, y, weight)
-    alone = one_by_one(Ridge.init(1.0, 3), x[:, 1], y[:, 1], weight[:, 1])
+    batch = one_by_one(init(1.0, 3, (4,)), x, y, weight)
+    alone = one_by_one(init(1.0, 3), x[:, 1], y[:, 1], weight[:, 1])
     assert_same(jax.tree.map(lambda leaf: leaf[1], batch), alone, 1e-12)
 
 
@@ -138,7 +144,7 @@ def test_norms_only_shrink_and_the_determinant_only_grows():
         after = ridge.update(*row)
         return after, (after.norm_inv(probe), after.log_det)
 
-    norms, log_dets = scan(step, Ridge.init(0.1, 4), (x, y, weight))[1]
+    norms, log_dets = evaluated(lambda *rows: scan(step, Ridge.init(0.1, 4), rows)[1], x, y, weight)
     assert (np.diff(norms, axis=0) <= 1e-13).all()
     assert (np.diff(log_dets) > 0).all()
 
@@ -146,10 +152,10 @@ def test_norms_only_shrink_and_the_determinant_only_grows():
 def test_rescaling_features_and_ridge_changes_no_norm_and_no_prediction():
     x, y, weight = rows(8, 20, 3)
     c = 7.0
-    one = Ridge.init(0.4, 3).extend(x, y, weight)
-    two = Ridge.init(0.4 * c**2, 3).extend(c * x, y, weight)
-    np.testing.assert_allclose(two.norm_inv(c * x), one.norm_inv(x), rtol=1e-12)
-    np.testing.assert_allclose(c * x @ two.theta, x @ one.theta, rtol=1e-11)
+    one = extend(init(0.4, 3), x, y, weight)
+    two = extend(init(0.4 * c**2, 3), c * x, y, weight)
+    np.testing.assert_allclose(norm_inv(two, c * x), norm_inv(one, x), rtol=1e-12)
+    np.testing.assert_allclose(c * x @ fields(two)["theta"], x @ fields(one)["theta"], rtol=1e-11)
 
 
 def test_one_heavy_row_destroys_nothing():
@@ -160,10 +166,10 @@ def test_one_heavy_row_destroys_nothing():
     for x in rows(9, 20, 4)[0]:
         weight = 1e12 / (x @ x)
         exact = (x @ x) / (1 + weight * (x @ x))
-        ridge = Ridge.init(1.0, 4).update(x, jnp.array(0.0), weight)
-        np.testing.assert_allclose(ridge.norm_inv(x) ** 2, exact, rtol=1e-8)
-        across = jnp.array([x[1], -x[0], x[3], -x[2]])
-        np.testing.assert_allclose(ridge.norm_inv(across) ** 2, across @ across, rtol=1e-13)
+        ridge = update(init(1.0, 4), x, np.array(0.0), weight)
+        np.testing.assert_allclose(norm_inv(ridge, x) ** 2, exact, rtol=1e-8)
+        across = np.array([x[1], -x[0], x[3], -x[2]])
+        np.testing.assert_allclose(norm_inv(ridge, across) ** 2, across @ across, rtol=1e-13)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -193,9 +199,9 @@ def test_a_million_rows_of_wildly_different_weight(seed):
 
 def test_a_numerically_singular_sum_keeps_the_running_root():
     """One direction 1e18 times heavier than the rest: Cholesky fails on Sigma, the root still knows the inverse."""
-    x = jnp.array([1.0, 1.0, 1.0]) / np.sqrt(3)
-    ridge = Ridge.init(1e-6, 3).update(x, jnp.array(1.0), jnp.array(1e12)).refresh()
+    x = np.array([1.0, 1.0, 1.0]) / np.sqrt(3)
+    ridge = evaluated(Ridge.refresh, update(init(1e-6, 3), x, np.array(1.0), np.array(1e12)))
     assert np.isfinite(ridge.W).all()
     assert np.isfinite(ridge.log_det)
-    across = jnp.array([1.0, -1.0, 0.0])
-    np.testing.assert_allclose(ridge.norm_inv(across), np.sqrt(2) * 1e3, rtol=1e-6)
+    across = np.array([1.0, -1.0, 0.0])
+    np.testing.assert_allclose(norm_inv(ridge, across), np.sqrt(2) * 1e3, rtol=1e-6)

@@ -13,6 +13,8 @@ from tests.models.linear.worlds import tiny
 from tests.reference.resealed import change_checkpoint, change_run
 from tests.web.client import Client
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 
 @pytest.fixture(scope="module")
 def problem():

@@ -22,6 +22,9 @@ from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
 from tests.reference.likelihood_set import likelihood_set
+from tests.reference.op_by_op import interpreted
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
 
 DELTA = 0.1
 PROBLEMS = {
@@ -238,7 +241,10 @@ def test_the_support_function_agrees_with_a_general_solver():
 
 @x64
 def excess(case, theta):
-    return ev.excess(*to_device((case.valid, case.evidence, theta)), DELTA)
+    return _excess(*to_device((case.valid, case.evidence, theta)), DELTA)
+
+
+_excess = interpreted(ev.excess)
 
 
 def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):

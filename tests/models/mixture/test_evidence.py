@@ -12,12 +12,16 @@ from horizonfree import Mixture, simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets, ladder
-from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.likelihood import predict
 from tests.reference import small
-from tests.reference.op_by_op import evaluated
+from tests.reference.episodes import sampler_of
+from tests.reference.op_by_op import evaluated, interpreted
 from tests.reference.programs import BUSY
+
+pytestmark = pytest.mark.usefixtures("uncompiled")
+learn = interpreted(ev.learn)
 
 
 def uniform_policy(problem):
@@ -28,12 +32,15 @@ def bets(starts, weights):
     return Bets(np.array(starts, np.int32), np.array(weights))
 
 
-def replay(valid, trajectories, starts, weights):
+def nothing(valid, starts, weights):
+    return evaluated(lambda valid: ev.nothing(valid, bets(starts, weights)), valid)
+
+
+def replay(valid, trajectories, starts, weights, step=learn):
     """Evidence after each episode."""
     with jax.enable_x64(True):
         valid = to_device(valid)
-        step = jax.jit(ev.learn)
-        history = [ev.nothing(valid, bets(starts, weights))]
+        history = [nothing(valid, starts, weights)]
         for k in range(len(trajectories.a)):
             history.append(step(valid, history[-1], to_device(small.pick(trajectories, k))))
         return [to_numpy(x) for x in history]
@@ -66,13 +73,14 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
     assert len(pairs) >= 16
 
     with jax.enable_x64(True):
-        valid_, first = to_device(valid), ev.nothing(to_device(valid), bets([0, 1], [0.5, 0.5]))
+        valid_ = to_device(valid)
+        first = nothing(valid_, [0, 1], [0.5, 0.5])
 
         def both(trajectories):
             last = jax.lax.scan(lambda e, t: (ev.learn(valid_, e, t), None), first, trajectories)[0]
             return last.loss, last.table_loss
 
-        losses, table = to_numpy(jax.jit(jax.vmap(both))(to_device(Trajectory(s, a, j))))
+        losses, table = evaluated(jax.vmap(both), to_device(Trajectory(s, a, j)))
     assert np.exp(-table).sum() == pytest.approx(1, abs=1e-9)
     assert np.exp(-losses[:, 0]).sum() == pytest.approx(1, abs=1e-9)
     # the bet on the second episode alone sums to one for each first episode
@@ -122,7 +130,7 @@ def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(mon
     monkeypatch.setattr(ev, "LARGE", 0)
     problem = small.dense()
     data = simulate(problem, uniform_policy(problem), episodes=160, seed=0)
-    history = replay(problem.model.valid, data, [0], [1.0])
+    history = replay(problem.model.valid, data, [0], [1.0], step=jax.jit(ev.learn))
     is_new = np.array([not np.array_equal(x.thetas, y.thetas) for x, y in pairwise(history)])
     assert is_new[:40].all()
     assert 45 <= is_new.sum() <= 130
@@ -158,8 +166,8 @@ def test_of_many_rows_an_episode_looks_at_its_own_alone_and_learns_the_same(monk
     monkeypatch.setattr(ev, "MANY", 0)
     with jax.enable_x64(True):
         valid = to_device(problem.model.valid)
-        step = jax.jit(lambda *given: ev.learn(*given))  # compiled anew
-        now = ev.nothing(valid, bets([0, 2, 9], [0.5, 0.25, 0.25]))
+        step = interpreted(lambda *given: ev.learn(*given))  # traced anew
+        now = nothing(valid, [0, 2, 9], [0.5, 0.25, 0.25])
         for k in range(4):
             now = step(valid, now, to_device(small.pick(data, k)))
     for name in ("counts", "row_counts", "since", "impossible"):
@@ -231,9 +239,9 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
     problem = PROBLEMS[name]()
     with jax.enable_x64(True):
         valid, space = to_device((problem.model.valid, problem.space))
-        sampler, truth = Sampler.of(to_device(problem.kernel())), jnp.asarray(problem.truth)
+        sampler, truth = sampler_of(to_device(problem.kernel())), jnp.asarray(problem.truth)
         policy = jnp.asarray(uniform_policy(problem))
-        first = ev.nothing(valid, ladder(EPISODES))
+        first = to_device(evaluated(lambda valid: ev.nothing(valid, ladder(EPISODES)), valid))
 
         def leaves(key):
             def step(evidence, key):
@@ -276,9 +284,10 @@ def test_the_model_learns_as_its_evidence_does():
     expected = replay(problem.model.valid, data, [0], [1.0])[-1]
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        found, learn = model.nothing(bets([0], [1.0])), jax.jit(type(model).learn)
+        found = evaluated(lambda model: model.nothing(bets([0], [1.0])), model)
+        learns = interpreted(type(model).learn)
         for k in range(3):
-            found = learn(model, found, to_device(small.pick(data, k)))
+            found = learns(model, found, to_device(small.pick(data, k)))
         assert found.visits.sum() == 3 * problem.horizon
         np.testing.assert_allclose(model.estimate(found).prob, model.kernel(found.theta).prob)
     for x, y in zip(jax.tree.leaves(to_numpy(found)), jax.tree.leaves(expected)):

@@ -9,6 +9,7 @@ import horizonfree as hf
 from horizonfree.errors import KernelError, OptionError
 from horizonfree.models.mixture import insight
 from tests.reference import cases, small
+from tests.reference.uncompiled import uncompiled
 
 
 def kernels(d=3, S=4, A=2, seed=0):
@@ -25,7 +26,7 @@ def test_estimates_of_a_mixture_of_kernels_stay_in_the_simplex(weights):
     for seed in range(4):
         data = hf.simulate(mixture(weights), np.full((4, 6, 2), 0.5), episodes=40, seed=seed)
         inside, outside = (
-            hf.from_episodes(mixture(weights, hull), data, budget=40) for hull in (True, False)
+            hf.from_episodes(mixture(weights, hull), data, budget=500) for hull in (True, False)
         )
         assert inside.weights.sum() == pytest.approx(1)
         assert (inside.weights >= -1e-6).all()
@@ -64,6 +65,7 @@ def test_redundant_kernels_have_no_virtual_rows():
     assert not problem.model.valid.virtual.any()
 
 
+@uncompiled()
 def test_of_weights_that_cannot_be_told_apart_nothing_is_claimed():
     """Twice the same kernel, the truth is the second: between 0 and 1 is all that can be said."""
     P = kernels(1)
@@ -80,13 +82,14 @@ def test_of_weights_that_cannot_be_told_apart_nothing_is_claimed():
 def test_a_rejected_class_says_nothing_of_its_weights():
     problem = mixture((0.2, 0.3, 0.4, 0.1))
     states, actions = np.zeros((1, 5), int), np.zeros((1, 4), int)
-    run = hf.from_episodes(problem, (states, actions), budget=40)
+    run = hf.from_episodes(problem, (states, actions), budget=500)
     evidence = dataclasses.replace(run.evidence, impossible=np.asarray(1, np.int32))
     run = dataclasses.replace(run, progress=dataclasses.replace(run.progress, evidence=evidence))
     assert run.certificate().is_rejected
     np.testing.assert_allclose(run.weight_intervals, [[0, 1]] * 4, atol=1e-9)
 
 
+@uncompiled()
 def test_weights_of_any_sign_need_hull_false():
     P = np.zeros((2, 2, 1, 2))
     P[0, :, 0], P[1, :, 0] = [0.6, 0.4], [0.4, 0.6]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from horizonfree import explore, goal, make
-from horizonfree._x64 import to_device, to_numpy
+from horizonfree._x64 import to_device
 from horizonfree.guarantees import trajectories
 from horizonfree.guarantees.choice import _two_largest, least_loss
 from horizonfree.guarantees.trajectories import Steps, divergence
@@ -14,8 +14,9 @@ from horizonfree.models import certify
 from horizonfree.models.mixture import confidence, ellipsoid, likelihood, rows, tangent
 from horizonfree.models.mixture.steps import hellinger
 from tests.reference import cases, small
+from tests.reference.op_by_op import evaluated, interpreted
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = pytest.mark.usefixtures("uncompiled", "x64")
 
 
 def make_everything_much(monkeypatch):
@@ -36,21 +37,21 @@ def test_certificates_and_plans_have_the_same_numbers(monkeypatch):
     whole = certify.bounds(model, usual, reward, policy)
     counts, thetas = np.asarray(run.evidence.row_counts), np.asarray(run.evidence.thetas)
     fitted = to_device((model.valid, 3 * counts, thetas))
-    predicted = jax.jit(lambda *given: likelihood.predict(*given))(*fitted)
+    predicted = evaluated(likelihood.predict, *fitted)
 
     make_everything_much(monkeypatch)
     world = to_device((model, run.evidence, np.array(0.05)))
-    found = to_numpy(jax.jit(lambda model, *given: model.confidence(*given))(*world))
+    found = evaluated(lambda model, *given: model.confidence(*given), *world)
     assert found.bet == usual.bet
     for name in ("eps", "theta", "slacks"):
         np.testing.assert_allclose(getattr(found, name), getattr(usual, name), rtol=1e-9)
     np.testing.assert_allclose(found.divergence.kappa, usual.divergence.kappa, rtol=1e-9)
     asked = to_device((model, usual, reward, policy))
-    bounds = to_numpy(jax.jit(lambda model, *given: model.bounds(*given))(*asked))
+    bounds = evaluated(lambda model, *given: model.bounds(*given), *asked)
     for name, x in whole.gaps.items():
         np.testing.assert_allclose(bounds.gaps[name], x, rtol=1e-12)
     np.testing.assert_allclose((bounds.low, bounds.high), (whole.low, whole.high), rtol=1e-12)
-    again = jax.jit(lambda *given: likelihood.predict(*given))(*fitted)
+    again = evaluated(lambda *given: likelihood.predict(*given), *fitted)
     np.testing.assert_allclose(again, predicted, rtol=1e-12)
 
 
@@ -65,13 +66,13 @@ def test_the_same_bad_set_is_found(case, monkeypatch):
     rng, kernel = np.random.default_rng(0), case.confidences[0].kernel
     costs = 0.001 * rng.random(kernel.prob.shape[:2])
     mixed = costs * 10.0 ** rng.integers(0, 5, costs.shape)
-    usual, large, hits = jax.jit(divergence), jax.jit(lambda *given: divergence(*given)), []
+    usual, large, hits = interpreted(divergence), interpreted(lambda *given: divergence(*given)), []
     for cost, leak in ((costs, 0 * costs), (mixed, costs), (costs + np.inf, 1 + 0 * costs)):
         given = to_device((case.space, Steps(kernel, cost, leak)))
-        wanted = to_numpy(usual(*given))
+        wanted = usual(*given)
         with monkeypatch.context() as patch:
             patch.setattr(trajectories, "LARGE", 0)
-            found = to_numpy(large(*given))
+            found = large(*given)
         np.testing.assert_array_equal(found.stop, wanted.stop)
         for name in ("kappa", "hit", "eps"):
             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-12)
@@ -82,13 +83,13 @@ def test_the_same_bad_set_is_found(case, monkeypatch):
 def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, monkeypatch):
     monkeypatch.setattr(confidence, "LARGE", 0)
     balls, comparisons = (
-        jax.tree.map(lambda *x: jnp.stack(x), *(to_device(getattr(c, name)) for c in case.confidences))
+        jax.tree.map(lambda *x: np.stack(x), *(getattr(c, name) for c in case.confidences))
         for name in ("ball", "compared")
     )
     eps = np.array([float(c.eps) for c in case.confidences])
     is_begun = np.arange(len(eps)) != eps.argmin()
-    given = *to_device((case.space, case.valid, is_begun)), balls, comparisons
-    losses = np.asarray(jax.jit(lambda *given: confidence.losses_in(*given))(*given))
+    given = to_device((case.space, case.valid, is_begun, balls, comparisons))
+    losses = evaluated(confidence.losses_in, *given)
     assert losses.argmin() == np.where(is_begun, eps, np.inf).argmin()
     is_computed = np.isfinite(losses)
     np.testing.assert_allclose(losses[is_computed], eps[is_computed], rtol=1e-12)
@@ -96,11 +97,14 @@ def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, 
 
 
 def test_the_least_loss_is_no_more_than_the_loss_and_not_much_less(case):
-    lows = []
+    def least(space, valid, ball, compared):
+        h2 = hellinger(space, valid, ball)
+        return least_loss(space, compared.step, compared.divergence, h2, valid.choices)
+
+    least, lows = interpreted(least), []
     for c in case.confidences:
         space, valid, ball, compared = to_device((case.space, case.valid, c.ball, c.compared))
-        h2 = hellinger(space, valid, ball)
-        low = float(least_loss(space, compared.step, compared.divergence, h2, valid.choices))
+        low = float(least(space, valid, ball, compared))
         assert low <= float(c.eps) + 1e-12
         lows.append(low / float(c.eps))
     assert max(lows) > 0.8

@@ -3,22 +3,20 @@
 import itertools
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from horizonfree.models.tabular import radius
 from tests.reference import tabular as ref
-from tests.reference.op_by_op import evaluated
-from tests.reference.programs import BUSY
+from tests.reference.op_by_op import evaluated, interpreted
 
 pytestmark = pytest.mark.usefixtures("x64")
-balls = jax.jit(radius.balls, static_argnums=3)
-excess_of_many = jax.jit(radius.excess, static_argnums=4, compiler_options=BUSY)
-log_bet = jax.jit(radius.log_bet)
-log_kt = jax.jit(radius.log_kt)
-at_frequencies = jax.jit(radius.at_frequencies)
+balls = interpreted(radius.balls)
+excess_of_many = interpreted(radius.excess)
+log_bet = interpreted(radius.log_bet)
+log_kt = interpreted(radius.log_kt)
+at_frequencies = interpreted(radius.at_frequencies)
 
 
 def rows(rng, number, n=6, largest=4.5):

@@ -40,12 +40,12 @@ def literal(case):
 def test_the_bounds_agree_with_the_literal_recursion(case):
     rng = np.random.default_rng(1)
     H, S, A = case.problem.space.sizes
-    slow = literal(case)
+    slow, both = literal(case), (case.confidence, case.in_full())
     for i in range(3):
         reward = random_reward(rng, H, S, A)
         policy = best_plan(case.confidence.kernel, reward).policy if i == 0 else random_policy(rng, H, S, A)
         found = slow.bounds(reward, as_weights(policy, A), 0)
-        for confidence in (case.confidence, case.in_full()):
+        for confidence in both:
             quick = bounds_of(case, reward, policy, confidence)
             assert {name: quick[name] for name in found} == pytest.approx(found, rel=1e-9, abs=1e-9)
 

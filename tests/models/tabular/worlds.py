@@ -11,6 +11,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
+from tests.reference.op_by_op import evaluated
 
 
 def random_table(rng, S, A, m):
@@ -115,8 +116,8 @@ def _bounds(model, confidence, reward, policy):
 @x64
 def bounds_of(case, reward, policy, confidence=None, is_new=False):
     """The bounds of a policy for a reward as numbers by name; is_new: not by what was compiled before."""
-    function = jax.jit(lambda *x: _bounds.__wrapped__(*x)) if is_new else _bounds
-    found = to_numpy(function(case.problem.model, confidence or case.confidence, reward, policy))
+    given = case.problem.model, confidence or case.confidence, reward, policy
+    found = evaluated(lambda *x: _bounds.__wrapped__(*x), *given) if is_new else to_numpy(_bounds(*given))
     numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
     return {name: float(x) for name, x in numbers.items()}
 

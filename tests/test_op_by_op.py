@@ -1,0 +1,105 @@
+"""What goes through NumPy operation by operation is what is compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.reference.op_by_op import evaluated, interpreted
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def many(x, M, i, k):
+    """Places inside and outside, windows, batches; sums along axes; triangles; orders."""
+    rows = jax.vmap(lambda row, j: row[j])(M, i)
+    L = jnp.linalg.cholesky(M @ M.T + jnp.eye(4))
+    solve = jax.scipy.linalg.solve_triangular
+    return {
+        "gather": (
+            x[i],
+            x.at[i].get(mode="fill", fill_value=7.0),
+            x.at[i].get(mode="clip"),
+            M[:, i],
+            M[i, i],
+        ),
+        "windows": (
+            jax.lax.dynamic_slice(M, (k, k), (2, 3)),
+            jax.lax.dynamic_update_slice(M, M[:2, :2], (k, 1)),
+        ),
+        "scatter": (
+            x.at[i].add(2.0),
+            x.at[i].max(0.5),
+            x.at[i].min(0.1),
+            x.at[i].mul(3.0),
+            M.at[:, i].set(1.0),
+        ),
+        "dropped": (x.at[i].add(1.0, mode="drop"), M.at[i, 2].set(5.0), M.at[i].add(M)),
+        "batches": (rows, jax.vmap(lambda row, j: row.at[j].add(1.0))(M, i)),
+        "along": (
+            jnp.cumsum(M, 1),
+            jnp.cumprod(M, 0),
+            jax.lax.cummax(x, reverse=True),
+            M[::-1],
+            jnp.pad(x, 2),
+        ),
+        "first": (M.argmax(1), M.argmin(0), jnp.where(M > 0, M, jnp.nan).argmax(0)),
+        "order": (jnp.sort(M, 0), jnp.argsort(x), jnp.lexsort((x, i))),
+        "triangles": (
+            solve(L, M, lower=True),
+            solve(L, M.T, trans=1, lower=True),
+            jax.vmap(jnp.linalg.inv)(M[None]),
+        ),
+        "powers": (jnp.abs(M) ** x, jnp.log1p(jnp.abs(M)), jnp.expm1(M), jnp.clip(M, -0.5, x)),
+    }
+
+
+def test_operations_are_those_that_are_compiled():
+    rng = np.random.default_rng(0)
+    for k in (-1, 0, 9):
+        given = rng.normal(size=4), rng.normal(size=(4, 4)), np.array([1, -1, 9, 1]), np.asarray(k)
+        found, wanted = evaluated(many, *given), COMPILED(*given)
+        for name in wanted:
+            for x, y in zip(found[name], wanted[name], strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+COMPILED = jax.jit(many)
+
+
+def drawn(key, seed):
+    """Keys split, folded, mapped over and handed on; numbers of every kind."""
+    keys = jax.random.split(key, (3, 2))
+    folded = jax.vmap(jax.random.fold_in)(keys[0], jnp.arange(2))
+    last, _ = jax.lax.scan(lambda k, i: (jax.random.fold_in(k, i), None), keys[1, 1], jnp.arange(3))
+    own = jax.random.key(seed)
+    numbers = (
+        jax.vmap(lambda k: jax.random.uniform(k, (3,), jnp.float64))(folded),
+        jax.random.randint(last, (5,), 0, 7, jnp.int32),
+        jax.random.bernoulli(own, 0.3, (4, 2)),
+        jax.random.normal(keys[2, 0], (2,), jnp.float64),
+        jax.random.key_data(own),
+    )
+    return last, numbers
+
+
+def test_random_numbers_are_those_that_are_compiled():
+    for seed in (0, 12345, 2**31 + 5):
+        given = jax.random.key(seed), np.int64(seed)
+        (key, found), (wanted_key, wanted) = evaluated(drawn, *given), jax.jit(drawn)(*given)
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-15)
+        assert key == wanted_key
+
+
+def test_a_function_is_traced_once_for_each_kind_of_arguments():
+    traced = []
+
+    def twice(x, n):
+        traced.append(n)
+        return n * x
+
+    call = interpreted(twice)
+    assert [int(call(np.int32(x), n)) for x, n in ((1, 2), (5, 2), (5, 3))] == [2, 10, 15]
+    assert call(np.ones(3), 2).tolist() == [2, 2, 2]
+    assert traced == [2, 3, 2]
