@@ -5,6 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import horizonfree as hf
+from horizonfree._x64 import to_device
+from horizonfree.models import certify
 from tests.reference.op_by_op import evaluated, interpreted
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -103,3 +106,30 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments():
     assert [int(call(np.int32(x), n)) for x, n in ((1, 2), (5, 2), (5, 3))] == [2, 10, 15]
     assert call(np.ones(3), 2).tolist() == [2, 2, 2]
     assert traced == [2, 3, 2]
+
+
+WORLDS = {
+    "mixture": lambda: hf.make("zoned-grid", size=3, zones=2, horizon=4),
+    "table": lambda: hf.make("zoned-grid", size=3, zones=2, horizon=4).seen_as("tabular"),
+    "linear": lambda: hf.make("linear-lock"),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_certificates_and_bounds_of_every_class_are_compiled_what_they_are_op_by_op(name):
+    """Many tests of models look at them op by op (reference/uncompiled.py); people are given the compiled ones."""
+    problem = WORLDS[name]()
+    run = hf.explore(problem, "uniform", episodes=25, progress=False)
+    model = run.core.model
+    given = to_device((model, model.shortened(run.evidence), np.array(0.05)))
+    compiled = certify.confidence(model, run.evidence)
+    same(interpreted(certify._confidence.__wrapped__)(*given), compiled)
+    reward = np.zeros(problem.space.sizes)
+    reward[-1, -1] = 1.0
+    asked = model, compiled, reward, np.zeros(problem.space.sizes[:2], np.int32)
+    same(interpreted(certify._bounds.__wrapped__)(*to_device(asked)), certify.bounds(*asked))
+
+
+def same(found, wanted):
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
