@@ -15,12 +15,14 @@ from jaxtyping import Float, Int, Shaped, UInt32
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.oracle.climb_loop import Room, Tables
+from horizonfree.regression.oracle.climb_loop import Room, Tables, padded
 from horizonfree.regression.oracle.objective import Factors
 from horizonfree.regression.oracle.reply import Needed, Question, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
 from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.vectors import ROWS, TILE
+from horizonfree.regression.oracle.vectors import TILE
+
+_up = padded.py_func  # from Python
 
 
 class Layout(NamedTuple):
@@ -151,11 +153,6 @@ def _room(layout: Layout, m: int, chains: int) -> Room:
         np.zeros(chains),
         np.zeros(H),
     )
-
-
-def _up(m: int) -> int:
-    """The next multiple of ROWS."""
-    return -(-m // ROWS) * ROWS
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:
