@@ -72,7 +72,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-MAPS = 28_000  # pieces of memory, most of them programs (3 GB): Linux gives a process 65,530
+MAPS = 16_000  # pieces of memory, most of them programs: 2 to 3 GB
 
 
 def is_full() -> bool:
