@@ -18,13 +18,7 @@ COMPILED = {
     "horizonfree.models.mixture.design_loop",
     "horizonfree.models.mixture.hinge_loop",
     "horizonfree.models.mixture.states_loop",
-    "horizonfree.regression.oracle.climb_loop",
-    "horizonfree.regression.oracle.draws",
-    "horizonfree.regression.oracle.pairs",
     "horizonfree.regression.oracle.penalised_loop",
-    "horizonfree.regression.oracle.search_loop",
-    "horizonfree.regression.oracle.tiles",
-    "horizonfree.regression.oracle.vectors",
 }
 # What people call with whatever they have, and what checks it: errors of ours say more than a type checker.
 PUBLIC = set(

@@ -37,17 +37,21 @@ ARRAY = "<an array>"  # stands where one does
 MOST_FILES = 256
 SEAL = 32  # bytes
 NEVER = 1e9  # seconds
-# A certificate, whose time goes into gathers and factors, is compiled in six tenths of the time and then as fast; a
-# block of episodes would be a fifth slower. Of few numbers it is compiled in a third of it (10 ms, then, not 6).
+# A certificate, whose time goes into gathers and factors, is compiled in six tenths of the time and then as fast, and so
+# is a turn between two choices of the host; a block of episodes would be a fifth slower. A certificate of few numbers is
+# compiled in a third of the time (10 ms, then, not 6).
 SOON = {"xla_cpu_use_fusion_emitters": False}
 AT_ONCE = SOON | {"xla_backend_optimization_level": 0}
 FEW = 2**16
 
 
-def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool = False) -> Callable[_P, _R]:
+def program(
+    function: Callable[_P, _R], *, takes: bool = False, soon: bool = False, is_seldom: bool = False
+) -> Callable[_P, _R]:
     """The function, compiled for the types and shapes of its arrays; everything else among its arguments is static.
 
     takes: it may write over the arrays of all arguments but the first, which nobody can use afterwards.
+    soon: on a processor it is compiled without what brings it nothing (SOON).
     is_seldom: called now and then, so that a processor compiles it as fast as may be (SOON, AT_ONCE).
     """
     donate: Any = "all-except-first" if takes else "none"
@@ -67,9 +71,11 @@ def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool 
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        leaves, tree = jax.tree.flatten((args, kwargs)) if is_seldom or _folder() else ([], None)
+        if not is_seldom and not _folder():
+            return (in_haste(False) if soon else compiled)(*args, **kwargs)
+        leaves, tree = jax.tree.flatten((args, kwargs))
         arrays = [x for x in leaves if eqx.is_array(x)]
-        if tree is None or any(isinstance(x, jax.core.Tracer) for x in arrays):
+        if any(isinstance(x, jax.core.Tracer) for x in arrays):
             return compiled(*args, **kwargs)
         is_small = is_seldom and sum(x.size for x in arrays) <= FEW
         if not _folder():
@@ -78,7 +84,7 @@ def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool 
         shapes = tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in arrays)
         if (tree, rest, shapes) not in known:
             kept = sum(eqx.is_array(x) for x in jax.tree.leaves(args[:1])) if takes else len(arrays)
-            options = _haste(is_small) if is_seldom else {}
+            options = _haste(is_small) if soon or is_seldom else {}
             asked = _Asked(jax.tree.unflatten(tree, rest), arrays, shapes, kept, options)
             known[tree, rest, shapes] = _found(function, asked)
         result: _R = known[tree, rest, shapes](arrays)
@@ -88,7 +94,7 @@ def program(function: Callable[_P, _R], *, takes: bool = False, is_seldom: bool 
 
 
 def _haste(is_small: bool) -> dict[str, Any]:
-    """Options of XLA for what is called seldom, of few numbers or of many."""
+    """Options of XLA for what is compiled soon; of few numbers, at once."""
     if jax.default_backend() != "cpu":
         return {}
     return AT_ONCE if is_small else SOON

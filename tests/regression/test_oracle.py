@@ -15,7 +15,6 @@ from horizonfree.mdp.space import occupied_states
 from horizonfree.regression import oracle
 from horizonfree.regression.oracle import objective
 from horizonfree.regression.oracle.compiled import ascent_here, distances, layout
-from horizonfree.regression.oracle.draws import below, child, uniform
 from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.pseudo import cap
 from tests.reference.op_by_op import evaluated
@@ -230,19 +229,6 @@ def test_one_step_leaves_nothing_to_explore():
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_loops_draw_the_numbers_of_jax(seed):
-    key = jax.random.key(seed)
-    words = tuple(np.uint64(x) for x in jax.random.key_data(key))
-    split = np.asarray(jax.random.key_data(jax.random.split(key, 5)))
-    np.testing.assert_array_equal([child(words, i) for i in range(5)], split)
-    drawn = np.asarray(jax.random.uniform(key, (3, 4), jnp.float64)).ravel()
-    np.testing.assert_array_equal([uniform(words, i) for i in range(12)], drawn)
-    for A in (1, 3, 1000):
-        drawn = np.asarray(jax.random.randint(key, (30,), 0, A, jnp.int32))
-        np.testing.assert_array_equal([below(words, i, A) for i in range(30)], drawn)
 
 
 # (S, A, H, d, n): full factors; triangles of one block; of two, with five actions; and with states never reached

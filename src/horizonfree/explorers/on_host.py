@@ -29,6 +29,7 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.design import known_of
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.regression.oracle import native
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import factors
 from horizonfree.regression.oracle.reply import Needed, Question, Reply
@@ -107,7 +108,7 @@ def _is_due(progress: Progress) -> bool:
 _Given = tuple[Mould, list[Array], Mould, Any, Any, Int[Array, "2"], int]
 
 
-@partial(program, takes=True)
+@partial(program, takes=True, soon=True)
 def _turn(given: _Given, so_far: list[Array]) -> _Turn:
     """Put the choice, if there is one, play until the next is due, or as many as `how` says, and ask for it."""
     form, fixed, mould, kept, choice, how, size = given
@@ -160,7 +161,7 @@ def chooser(explorer: Explorer, model: Model) -> Host | None:
         return None
     succ = model.space.succ
     if isinstance(explorer, HFUCRLRFE) and explorer.oracle == "ascent" and succ.shape[2] <= ENUMERATE:
-        return _ascents(explorer, model)
+        return _ascents(explorer, model) if native.is_built() else None
     if (
         isinstance(explorer, Information)
         and not model.space.is_dense

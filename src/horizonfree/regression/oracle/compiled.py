@@ -2,7 +2,7 @@
 
 Once per problem (`layout`): the states in the order of their distance from the start, of which step h needs the first
 few, and the distinct feature matrices among their pairs (s,a). Once per call (`ascent_here`): the factors of the
-distinct matrices, computed in JAX by the formulas of objective.py, are laid out and handed to search_loop.py.
+distinct matrices, computed in JAX by the formulas of objective.py, are handed to loops in C (loops/search.c, native.py).
 
 At a step and in a state where no episode can be, the policy stays what it was, and V and Vhat are zero.
 """
@@ -10,28 +10,27 @@ At a step and in a state where no episode can be, the policy stays what it was, 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped, UInt32
+from jaxtyping import Float, Int, Int32, Int64, Shaped, UInt32
 
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Space, start_distribution
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.oracle.climb_loop import Room, Tables, padded
+from horizonfree.regression.oracle import native
+from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import Factors
 from horizonfree.regression.oracle.reply import Needed, Question, Reply
 from horizonfree.regression.oracle.result import OracleResult, Point
-from horizonfree.regression.oracle.search_loop import search
-from horizonfree.regression.oracle.vectors import TILE
 
-_up = padded.py_func  # from Python
+TILE = 8  # states that the loops look at side by side
 
 
 class Layout(NamedTuple):
     """What the loops know of a problem: N states that can be reached, in T tiles, and G distinct feature matrices."""
 
-    reach: Int[np.ndarray, " H"]
-    state: Int[np.ndarray, " N"]
-    succ: UInt32[np.ndarray, " slots"]  # [A T n TILE]: 2 s, where pairs of numbers begin
-    kind: Int[np.ndarray, "padded A"]
+    reach: Int64[np.ndarray, " H"]
+    state: Int64[np.ndarray, " N"]
+    succ: UInt32[np.ndarray, "A T n tile"]  # 2 s, where pairs of numbers begin
+    kind: Int32[np.ndarray, "padded A"]
     initial: Float[np.ndarray, " N"]
     phi: Float[np.ndarray, "G n d"]
 
@@ -41,13 +40,14 @@ def layout(model: MixtureModel) -> Layout:
     space, phi = model.space, np.asarray(model.phi)
     H, S, A = space.sizes
     n, d = phi.shape[2:]
+    assert n <= ENUMERATE, n
     distance = distances(space)
     state = np.argsort(distance, kind="stable")[: np.count_nonzero(distance < H)]
     N = len(state)
     number = np.full(S, N)
     number[state] = np.arange(N)
     padded = np.concatenate([state, np.full(-N % TILE, state[0])])  # repeats, which are computed and left
-    succ = _tiled(2 * number[np.asarray(space.succ)[padded]]).astype(np.uint32).ravel()
+    succ = _tiled(2 * number[np.asarray(space.succ)[padded]]).astype(np.uint32)
     distinct, kind = np.unique(phi[padded].reshape(-1, n * d), axis=0, return_inverse=True)
     start = space.start if space.initial is None else np.asarray(space.initial)
     initial = start_distribution(start, S)
@@ -55,7 +55,7 @@ def layout(model: MixtureModel) -> Layout:
         np.searchsorted(distance[state], np.arange(H), side="right"),
         state,
         succ,
-        kind.reshape(-1, A),
+        kind.reshape(-1, A).astype(np.int32),
         initial[state],
         distinct.reshape(-1, n, d),
     )
@@ -92,67 +92,19 @@ def ascent_here(
 
 def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) -> Reply:
     """The same in few arrays."""
-    policy, target = np.array(question.policy), np.array(question.target)  # which become the answer
-    values = np.zeros((2, policy.shape[0] + 1, policy.shape[1]))
-    m = question.factors.F_tilde.shape[1]
-    step, used, numbers = search(
-        (np.uint64(question.words[0]), np.uint64(question.words[1])),
-        _tables(layout, policy.shape[1], m),
-        Needed(*(leaf(np.asarray(x)) for x in question.factors)),
-        _room(layout, m, chains),
-        float(question.radii[0]),
-        float(question.radii[1]),
-        sweeps,
-        policy,
-        int(question.step),
-        target,
-        values,
+    policy, target = np.array(question.policy, np.int32), np.array(question.target)  # which become the answer
+    (H, S), (A, T, n, _), d = policy.shape, layout.succ.shape, layout.phi.shape[2]
+    factors = Needed(*(np.ascontiguousarray(x, np.float64) for x in question.factors))
+    m = factors.F_tilde.shape[1]
+    is_triangle = m == n < d  # by objective._factor nothing is below the diagonal
+    sizes = (H, S, A, len(layout.state), T, len(layout.phi), n, m, is_triangle)
+    values = np.zeros((2, H + 1, S))
+    counts, numbers = native.search(
+        native.Problem.of(sizes, layout[:-1]),
+        native.Question.of(question.words, question.radii, (chains, sweeps), factors),
+        native.Answer.of(question.step, policy, target, values),
     )
-    counts = leaf(np.array([step, used], np.int32))
-    return Reply(leaf(policy), leaf(target), counts, leaf(values), leaf(np.array(numbers)))
-
-
-def _tables(layout: Layout, S: int, m: int) -> Tables:
-    """What is known of a problem, and room for the factors of rank m."""
-    (G, n, d), (padded, A) = layout.phi.shape, layout.kind.shape
-    return Tables(
-        layout.reach,
-        layout.state,
-        S,
-        A,
-        m,
-        n,
-        layout.succ,
-        layout.kind,
-        layout.initial,
-        p=np.empty(A * padded * n),
-        F=np.empty(A * padded * m * n),
-        F_hat=np.empty(A * padded * m * n),
-        box=np.empty(A * padded),
-        p1=np.empty(G * n),
-        slope1=np.empty(G * n),
-        rows1=np.zeros(G * _up(m) * _up(n) * 2),
-        columns1=np.zeros(G * n * _up(m) * 2),
-        is_triangle=m == n < d,  # by objective._factor nothing is below the diagonal
-    )
-
-
-def _room(layout: Layout, m: int, chains: int) -> Room:
-    """For a call."""
-    (N,), (H,), A, n = layout.state.shape, layout.reach.shape, layout.kind.shape[1], layout.phi.shape[1]
-    P = N + TILE - N % TILE
-    return Room(
-        np.zeros((5, max(_up(n), A, _up(m)) * TILE)),
-        np.zeros((m + 1) * TILE),
-        np.zeros(2 * (H + 1) * P),
-        np.zeros(2 * (H + 1) * P),
-        np.zeros(H * P),
-        np.zeros((chains + 3, H * P), np.int32),
-        np.zeros((chains + 3, N), np.bool_),
-        np.zeros(chains, np.int64),
-        np.zeros(chains),
-        np.zeros(H),
-    )
+    return Reply(leaf(policy), leaf(target), leaf(counts), leaf(values), leaf(numbers))
 
 
 def _tiled(x: Shaped[np.ndarray, "padded A *rest"]) -> Shaped[np.ndarray, "A T *rest tile"]:
