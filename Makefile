@@ -7,10 +7,10 @@ STAMP := .venv/.installed
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/regression/oracle/loops/*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q uv
-	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev]'
+	$(BIN)/uv pip install -q --compile-bytecode --reinstall-package horizonfree -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
 tour: $(STAMP)  ## the main job: explore, plan, certify, draw

@@ -1,6 +1,7 @@
 """Compiles the loops that are written in C, for the processors that there are, where there is a compiler for it."""
 
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -14,9 +15,17 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SOURCES = ("src/horizonfree/regression/oracle/loops/search.c",)
 # By what `level_here` says of a processor: any, one with vectors of four numbers, of eight.
 LEVELS: tuple[tuple[str, ...], ...] = ((), ("-march=x86-64-v3",), ("-march=x86-64-v4",))
+if platform.machine() not in ("x86_64", "AMD64"):
+    LEVELS = LEVELS[:1]
 FLAGS = (
     *("-std=gnu11", "-O3", "-shared", "-fPIC", "-fno-semantic-interposition", "-fopenmp-simd"),
-    *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-ffinite-math-only", "-ffp-contract=fast"),
+    *(
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-fno-signed-zeros",
+        "-ffinite-math-only",
+        "-ffp-contract=fast",
+    ),
 )
 
 
@@ -24,6 +33,7 @@ class LoopsBuildHook(BuildHookInterface):
     """Libraries beside their sources: NAME-LEVEL.so."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and say what was made; Hatch calls it for editable installations, too."""
         compiler = _compiler()
         made = [x for source in SOURCES for x in _compiled(compiler, Path(self.root) / source)]
         if len(made) < len(SOURCES):
@@ -35,8 +45,9 @@ class LoopsBuildHook(BuildHookInterface):
 
 
 def _compiler() -> list[str]:
-    """The user's (CC), or the system's."""
-    return shlex.split(os.environ.get("CC", "")) or [x for x in ("cc", "gcc", "clang") if shutil.which(x)][:1]
+    """The user's (CC), or the system's; empty where there is none."""
+    asked = shlex.split(os.environ.get("CC", ""))
+    return next((x for x in (asked, ["cc"], ["gcc"], ["clang"]) if x and shutil.which(x[0])), [])
 
 
 def _compiled(compiler: list[str], source: Path) -> list[Path]:

@@ -37,9 +37,8 @@ ARRAY = "<an array>"  # stands where one does
 MOST_FILES = 256
 SEAL = 32  # bytes
 NEVER = 1e9  # seconds
-# A certificate, whose time goes into gathers and factors, is compiled in six tenths of the time and then as fast, and so
-# is a turn between two choices of the host; a block of episodes would be a fifth slower. A certificate of few numbers is
-# compiled in a third of the time (10 ms, then, not 6).
+# Episodes and certificates, whose time goes into gathers and factors, are compiled in six tenths of the time and are
+# then as fast but for a twentieth. A certificate of few numbers is compiled in a third of it (10 ms, then, not 6).
 SOON = {"xla_cpu_use_fusion_emitters": False}
 AT_ONCE = SOON | {"xla_backend_optimization_level": 0}
 FEW = 2**16

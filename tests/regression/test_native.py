@@ -36,7 +36,8 @@ def test_they_were_built():
 def test_they_have_the_constants_of_the_definition():
     text = "".join(path.read_text() for path in native.FOLDER.glob("*.h"))
     found = {name: float(value) for name, value in re.findall(r"#define (\w+) (-?[\d.e-]+)", text)}
-    assert found.pop("NOTHING") < 0 and found.pop("ROWS") * 2 == compiled.TILE
+    assert found.pop("NOTHING") < 0
+    assert found.pop("ROWS") * 2 == compiled.TILE
     expected = {"LEAK": LEAK, "RISE": RISE, "MOVES": MOVES, "TIE": TIE}
     assert found == expected | {"TILE": compiled.TILE, "MOST": ENUMERATE}
 
@@ -126,12 +127,15 @@ def test_an_old_library_does_not_outlive_its_source(build, tmp_path, capfd):
     source = tmp_path / "loop.c"
     source.write_text("int level_here(void) { return 0; }\n")
     made = build._compiled(build._compiler(), source)
-    assert made and {x.name for x in made} <= {"loop-0.so", "loop-1.so", "loop-2.so"}
+    assert made
+    assert {x.name for x in made} <= {"loop-0.so", "loop-1.so", "loop-2.so"}
     assert ctypes.CDLL(str(made[0])).level_here() == 0
-    assert build._compiled([], source) == [] and not list(tmp_path.glob("*.so"))
+    assert build._compiled([], source) == []
+    assert not list(tmp_path.glob("*.so"))
     build._compiled(build._compiler(), source)
     source.write_text("int level_here(void) { return }\n")
-    assert build._compiled(build._compiler(), source) == [] and not list(tmp_path.glob("*.so"))
+    assert build._compiled(build._compiler(), source) == []
+    assert not list(tmp_path.glob("*.so"))
     assert "error" in capfd.readouterr().err
 
 
@@ -140,11 +144,14 @@ def test_without_a_compiler_the_installation_goes_on_and_says_so(build, monkeypa
     monkeypatch.setattr(build, "_compiled", lambda *_: [])
     app = SimpleNamespace(display_warning=warned.append)
     build.LoopsBuildHook.initialize(SimpleNamespace(root=str(ROOT), app=app), "standard", data)
-    assert data == {"artifacts": []} and "JAX" in warned[0]
+    assert data == {"artifacts": []}
+    assert "JAX" in warned[0]
 
 
 def test_the_compiler_has_nothing_to_remark(build, tmp_path):
     command = [*build._compiler(), *build.FLAGS, "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
     source = native.FOLDER / "search.c"
-    done = subprocess.run([*command, str(source), "-o", str(tmp_path / "x.so")], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, str(source), "-o", str(tmp_path / "x.so")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ _absorb = program(absorb)
 _World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
 
 
-@partial(program, takes=True)
+@partial(program, takes=True, soon=True)
 def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
     """`simulate_block`, which may write over the evidence."""
     explorer, model, sampler, truth, key, episode, state = world

@@ -2,7 +2,7 @@
 
 Once per problem (`layout`): the states in the order of their distance from the start, of which step h needs the first
 few, and the distinct feature matrices among their pairs (s,a). Once per call (`ascent_here`): the factors of the
-distinct matrices, computed in JAX by the formulas of objective.py, are handed to loops in C (loops/search.c, native.py).
+distinct matrices, computed in JAX by the formulas of objective.py, are handed to loops in C (native.py, loops/).
 
 At a step and in a state where no episode can be, the policy stays what it was, and V and Vhat are zero.
 """
@@ -94,8 +94,8 @@ def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) 
     """The same in few arrays."""
     policy, target = np.array(question.policy, np.int32), np.array(question.target)  # which become the answer
     (H, S), (A, T, n, _), d = policy.shape, layout.succ.shape, layout.phi.shape[2]
-    factors = Needed(*(np.ascontiguousarray(x, np.float64) for x in question.factors))
-    m = factors.F_tilde.shape[1]
+    factors = [np.ascontiguousarray(x, np.float64) for x in question.factors]
+    m = question.factors.F_tilde.shape[1]
     is_triangle = m == n < d  # by objective._factor nothing is below the diagonal
     sizes = (H, S, A, len(layout.state), T, len(layout.phi), n, m, is_triangle)
     values = np.zeros((2, H + 1, S))

@@ -29,7 +29,7 @@ class _Struct(ctypes.Structure):
 
     def keeping(self, arrays: Sequence[np.ndarray]) -> Any:
         """With the arrays in the fields for them, in their order."""
-        places = [name for name, kind in self._fields_ if kind is _ARRAY]
+        places = [field[0] for field in self._fields_ if field[1] is _ARRAY]
         for name, array in zip(places, arrays, strict=True):
             assert array.flags.c_contiguous, name
             setattr(self, name, array.ctypes.data)
