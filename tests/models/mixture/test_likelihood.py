@@ -12,6 +12,7 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.models.mixture import likelihood
 from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, predict, pseudo_counts
 from tests.reference import small
+from tests.reference.op_by_op import evaluated
 
 VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
 _fit, _predict = jax.jit(maximum_likelihood), jax.jit(predict)
@@ -190,3 +191,31 @@ def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(mo
         found = to_numpy(likelihood._best_step(*map(jnp.asarray, (c, x, t))))
     assert found[0] == t[int(np.argmin(change))] == {2.0: 1, 0.9: 1, 0.6: 0.5, 0.2: 0.25, 0.05: 0.0625}[least]
     assert found[1] == pytest.approx(min(change), rel=1e-12)
+
+
+def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of_it():
+    """Of a Newton step sum c x = sum c x^2: any changes x, scaled so. The worst take a quarter from all but few rows."""
+    rng, gains = np.random.default_rng(3), []
+    while len(gains) < 2000:
+        size = rng.integers(2, 30)
+        c, x = rng.gamma(0.3, size=size), rng.uniform(-1, rng.choice([0.3, 1, 30]), size)
+        x[rng.uniform(size=size) < 0.3] = -1.0
+        x *= (c * x).sum() / (c * x**2).sum()
+        if likelihood.QUARTER >= -x.min() > 0:
+            change = [-(c * np.log1p(t * x)).sum() for t in (0.5, 1.0)]
+            assert change[1] <= change[0] < 0
+            gains.append((change[0] - change[1]) / (c * x**2).sum())
+    assert min(gains) > 0.03  # as the proof says
+
+
+@pytest.mark.parametrize("name", sorted(VALID))
+def test_with_many_rows_steps_are_the_same(monkeypatch, x64, name):
+    valid, rng = to_device(VALID[name]), np.random.default_rng(4)
+    for scale in (0, 3, 300):
+        counts = jnp.asarray(rng.poisson(scale, len(valid.rows)) * np.asarray(valid.positive), jnp.int32)
+        start = jnp.tile(valid.center, (2, 1))
+        found = []
+        for many in (0, 10**9):
+            monkeypatch.setattr(likelihood, "MANY", many)
+            found.append(np.asarray(evaluated(likelihood.predict, valid, counts, start)))
+        np.testing.assert_allclose(*found, rtol=0, atol=1e-13)

@@ -30,6 +30,7 @@ BARRIERS = (
 )
 MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
 SOLVED = 1e-6  # a share by which a solution of a linear system may miss
+QUARTER = 0.25  # of a probability: a Newton step that takes less is the best of its line
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
@@ -108,7 +109,11 @@ def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[A
 def _newton(
     at: Coordinates, c: Float[Array, " R"], y: Float[Array, " q"]
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
-    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
+    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
+
+    With many rows a whole step that takes from no row more than a share m = QUARTER of its p is not compared with half
+    of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is -0.03 D in all.
+    """
     p = jnp.where(c > 0, at.p(y), 1.0)
     w = c / p
     grad = -(at.z @ w)
@@ -116,7 +121,15 @@ def _newton(
     dy = solve(Hessian, -grad)
     x = dy @ at.z / p  # relative change of each probability
     longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
-    t, change = _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
+
+    def searched() -> tuple[Array, Array]:
+        return _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
+
+    if x.shape[0] <= MANY:
+        t, change = searched()
+    else:
+        whole = jnp.array(1.0), jnp.array(-1.0)
+        t, change = jax.lax.cond(x.min() >= -QUARTER, lambda: whole, searched)
     y_next = y + t * dy
     is_better = (change < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
     return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
