@@ -194,7 +194,7 @@ def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(mo
 
 
 def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of_it():
-    """Of a Newton step sum c x = sum c x^2: any changes x, scaled so. The worst take a quarter from all but few rows."""
+    """Of a Newton step sum c x = sum c x^2: any changes x, scaled so."""
     rng, gains = np.random.default_rng(3), []
     while len(gains) < 2000:
         size = rng.integers(2, 30)
