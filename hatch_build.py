@@ -51,13 +51,14 @@ def _compiler() -> list[str]:
 
 
 def _compiled(compiler: list[str], source: Path) -> list[Path]:
-    """One for each level that the compiler knows; none that is older stays."""
+    """One for each level that the compiler knows. An older one is there until then, and never longer."""
     made = []
     for level, flags in enumerate(LEVELS):
         target = source.with_name(f"{source.stem}-{level}.so")
-        target.unlink(missing_ok=True)
-        partial = target.with_suffix(".partial")
+        partial = target.with_suffix(f".{os.getpid()}.partial")
         command = [*compiler, *FLAGS, *flags, str(source), "-lm", "-o", str(partial)]
         if compiler and subprocess.run(command, stdout=subprocess.DEVNULL, stderr=sys.stderr).returncode == 0:
             made.append(partial.replace(target))
+        else:
+            target.unlink(missing_ok=True)
     return made
