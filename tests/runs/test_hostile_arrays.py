@@ -169,6 +169,11 @@ STATES: list[tuple[str, str, Any, str]] = [
     *(("goal-cycling", "aims", x, f"{x}; it is finite, and not negative") for x in (-1, -(2**31))),
     *(("ucrl-rfe", "episode", x, f"{x}; there are 4 episodes") for x in (-1, 5, 2**31 - 1)),
     *(
+        ("hf-ucrl-rfe++", "last.found.point.step", x, f"{x}; steps are 0 to 2")
+        for x in (-1, 3, 2**31 - 1, -(2**31))
+    ),
+    *(("hf-ucrl-rfe++", "last.found.point.policy", x, f"{x}; actions are 0 to 1") for x in (-1, 2)),
+    *(
         ("ucrl-rfe", name, np.nan, "nan; it is finite")
         for name in ("value", "f", "ridge.Sigma", "ridge.W", "ridge.b")
     ),
@@ -180,8 +185,8 @@ def of_explorers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs like `stored`, of several explorers."""
     folder = tmp_path_factory.mktemp("explorers")
     problem = hf.load(without_recipe(folder / "information")).problem
-    for name in ("uniform", "goal-cycling", "ucrl-rfe"):
-        given = {"budget": 20} if name == "ucrl-rfe" else {}
+    for name in ("uniform", "goal-cycling", "ucrl-rfe", "hf-ucrl-rfe++"):
+        given = {"budget": 20} if "ucrl" in name else {}
         hf.explore(problem, name, episodes=4, out=folder / name, save_episodes=2, **given)
     return folder
 

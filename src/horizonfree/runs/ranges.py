@@ -1,9 +1,9 @@
 """Numbers that no exploration leaves behind: refused where a state is read from a file.
 
 Of the evidence: the number of its episodes, counts that are not negative, numbers that are finite. Of an explorer's own
-state, by the names in it: a `policy` names actions that exist, or has probabilities; an `episode` is one of those that
-were explored. Whatever else is in it is finite and not negative in whole numbers, unless a state before the first
-episode is not so either.
+state, by the names in it: a `policy` names actions that exist, or has probabilities; a `step` is one of the steps of the
+policy beside it; an `episode` is one of those that were explored. Whatever else is in it is finite and not negative in
+whole numbers, unless a state before the first episode is not so either.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,14 @@ def check_progress(
         is_unkept = (x == np.inf) if x.ndim == axes else False  # a loss that was not kept is infinite
         words = "a count is not negative" if x.dtype.kind in "iu" else "evidence is finite"
         _refuse(name, x, _is_odd(x) & ~np.asarray(is_unkept), words)
-    for name, x in arrays_of(progress.state, "state.").items():
+    arrays = arrays_of(progress.state, "state.")
+    for name, x in arrays.items():
         kind = name.split(".")[-1]
         if kind == "policy":
             _check_policy(name, x, num_actions)
+        elif kind == "step":
+            steps = arrays[name.removesuffix("step") + "policy"].shape[axes]
+            _refuse(name, x, (x < 0) | (x >= steps), f"steps are 0 to {steps - 1}")
         elif kind == "episode":
             _refuse(name, x, (x < 0) | (x > episodes), f"there are {episodes} episodes")
         elif _is_odd(x).any() and not _is_odd(arrays_of(fresh().state, "state.")[name]).any():

@@ -92,7 +92,10 @@ def ascent_here(
 
 def reply_here(question: Question, layout: Layout, *, chains: int, sweeps: int) -> Reply:
     """The same in few arrays."""
-    policy, target = np.array(question.policy, np.int32), np.array(question.target)  # which become the answer
+    policy, target = (
+        np.array(question.policy, np.int32, order="C"),
+        np.array(question.target),
+    )  # become the answer
     (H, S), (A, T, n, _), d = policy.shape, layout.succ.shape, layout.phi.shape[2]
     factors = [np.ascontiguousarray(x, np.float64) for x in question.factors]
     m = question.factors.F_tilde.shape[1]
