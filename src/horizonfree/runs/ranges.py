@@ -1,9 +1,9 @@
 """Numbers that no exploration leaves behind: refused where a state is read from a file.
 
 Of the evidence: the number of its episodes, counts that are not negative, numbers that are finite. Of an explorer's own
-state, by the names in it: a `policy` names actions that exist, or has probabilities; a `step` is one of the steps of the
-policy beside it; an `episode` is one of those that were explored. Whatever else is in it is finite and not negative in
-whole numbers, unless a state before the first episode is not so either.
+state, by the names in it: a `policy` names actions that exist, or has probabilities; a `step` is one of the policy
+beside it; an `episode` is one of those that were explored. Whatever else is in it is finite and not negative in whole
+numbers, unless a state before the first episode is not so either.
 """
 
 from collections.abc import Callable
