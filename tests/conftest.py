@@ -49,7 +49,6 @@ gc.set_threshold(100_000, 20, 20)
 
 # Files that take longest begin first, in this order, so that no worker is left alone with one of them at the end. By
 # itself xdist begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
-# While one worker has Numba compile the search of HF-UCRL-RFE++ (test_batch), the other has work that needs none.
 LONG = (
     *("test_batch", "test_faults", "test_killed", "test_engines", "test_playground", "test_explanations"),
     *("test_hf_ucrl_rfe", "test_conformance", "test_adversaries", "test_docs", "test_cli.py", "test_page"),
