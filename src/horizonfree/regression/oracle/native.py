@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 FOLDER = Path(__file__).parent / "loops"
 _SIZE, _NUMBER, _ARRAY = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+_NUMBERS = "value raw upper radius search_value U".split()  # of an answer, as in reply.Reply
 
 
 class Key(ctypes.Structure):
@@ -75,7 +76,7 @@ class Answer(_Struct):
     _fields_ = [
         *[(name, _SIZE) for name in "step sweeps".split()],
         *[(name, _ARRAY) for name in "policy target values".split()],
-        *[(name, _NUMBER) for name in "value raw upper radius search_value U".split()],
+        *[(name, _NUMBER) for name in _NUMBERS],
     ]
 
     @classmethod
@@ -91,7 +92,7 @@ def search(
     """Writes the answer; returns its counts and numbers in the order of reply.Reply."""
     if library().search(ctypes.byref(problem), ctypes.byref(question), ctypes.byref(answer)):
         raise MemoryError("not enough memory to search for a policy and a reward")
-    numbers = [getattr(answer, name) for name in "value raw upper radius search_value U".split()]
+    numbers = [getattr(answer, name) for name in _NUMBERS]
     return np.array([answer.step, answer.sweeps], np.int32), np.array(numbers)
 
 

@@ -7,7 +7,7 @@
 
 #include "climb.h"
 
-/* What processors this was compiled for: 2 those with vectors of eight numbers, 1 of four, 0 all. */
+/* What the processor here can run: 2 for vectors of eight numbers, 1 of four, 0 for what all can. */
 int level_here(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
