@@ -1,6 +1,5 @@
 """Tests. Calls into the library are checked against its annotations, shapes included; conftest.py turns it on."""
 
-from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,8 @@ import jaxtyping
 import numpy as np
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
+
+from tests.checked import checked
 
 SOURCE = Path(__file__).parent.parent / "src"
 # By Numba, which wants functions as they are.
@@ -37,24 +38,12 @@ THEORY = {
 }
 # A whole number will do where a number is asked for.
 _checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
-# Of functions inside of others, which are made anew whenever these are called.
-_checks: dict[Hashable, Any] = {}
 
 
 def check(thing: Any) -> Any:
-    """The type checker of the tests. Public functions are left to their own checks, whose words other tests read.
-
-    What it is given has the arguments and annotations of a function and does nothing: its checks can be used again.
-    """
-    if getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY:
-        return thing
-    is_plain = all(isinstance(x, Hashable) for x in thing.__annotations__.values())
-    if "<locals>" not in thing.__qualname__ or thing.__defaults__ or thing.__kwdefaults__ or not is_plain:
-        return _checked(thing)
-    asked = thing.__module__, thing.__qualname__, thing.__code__.co_varnames, *thing.__annotations__.items()
-    if asked not in _checks:
-        _checks[asked] = _checked(thing)
-    return _checks[asked]
+    """The type checker of the tests. Public functions are left to their own checks, whose words other tests read."""
+    is_own = getattr(thing, "__name__", "") in PUBLIC or thing.__module__ in THEORY
+    return thing if is_own else _checked(thing)
 
 
 def check_shapes() -> None:
@@ -63,5 +52,6 @@ def check_shapes() -> None:
     Tests may hand NumPy's arrays to what is traced, as JAX does itself: mypy keeps the two apart in the library.
     """
     jaxtyping.Array = jax.Array | np.ndarray
+    jaxtyping.jaxtyped = checked
     names = {".".join(x.relative_to(SOURCE).with_suffix("").parts) for x in SOURCE.rglob("*.py")}
     install_import_hook(sorted(x for x in names - COMPILED if not x.endswith("__init__")), "tests.check")

@@ -2,17 +2,22 @@
 
 import gc
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import jax
 import jaxtyping
 import pytest
+from jax._src.lib import _jax
 
 from tests import check_shapes
+from tests.reference.uncompiled import another_file, another_test, uncompiled
 
 check_shapes()
 # Files that hand in what nobody should: the library's own refusals are read there, not the type checker's.
@@ -43,6 +48,23 @@ for _name, _value in (
     jax.config.update(_name, _value)
     os.environ[_name.upper()] = str(_value)
 
+# Runs are written so that no crash loses them, for which a disk takes its time; a folder in memory takes none.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+
+
+def is_usable(folder: Path) -> bool:
+    """Whether there is such a folder, with room for what tests write, in which programs may run."""
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        return False
+    return shutil.disk_usage(folder).free > ROOM and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+
+
+if is_usable(MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# Of every operation that is traced JAX would note which lines of Python asked for it, a tenth of the time; and tell XLA.
+_jax.Traceback.enabled = False
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 # Tracing makes objects by the million, hardly any of them in cycles: these are looked for less often.
 gc.set_threshold(100_000, 20, 20)
@@ -66,6 +88,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Of more than two workers one begins with the files that wait."""
+    from tests.scheduling import Scheduling
+
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     """Modules stay: nobody need look through them for garbage."""
     gc.freeze()
@@ -85,9 +115,22 @@ def is_full() -> bool:
         return True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Nothing is compiled for what is asked seldom, but where a test or its file has the marker `compiled`.
+
+    With COMPILED in the environment, as `make test-all` has it, everything is.
+    """
+    another_test()
+    is_compiled = "COMPILED" in os.environ or item.get_closest_marker("compiled")
+    with nullcontext() if is_compiled else uncompiled():
+        return (yield)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_programs() -> Iterator[None]:
     """Hundreds of compiled programs in one process take gigabytes, and in the end crash it."""
+    another_file()
     yield
     if is_full():
         jax.clear_caches()
@@ -117,15 +160,6 @@ def anew() -> Iterator[None]:
     jax.clear_caches()
     yield
     jax.clear_caches()
-
-
-@pytest.fixture(scope="module")
-def uncompiled() -> Iterator[None]:
-    """For files of small questions, most asked seldom: certificates, plans and short explorations."""
-    from tests.reference import uncompiled
-
-    with uncompiled.uncompiled():
-        yield
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from horizonfree._arrays import (
     put,
     repeat,
     static,
+    taken,
 )
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import norms
@@ -89,6 +90,15 @@ def test_places_are_set_and_added_to_and_the_given_array_stays():
     added = both(lambda x: add(x, where, np.ones(2)), x)
     np.testing.assert_allclose(added - x, np.array([2, 0, 1])[:, None] * np.ones(2))
     np.testing.assert_array_equal(x, before)
+
+
+def test_what_is_taken_is_what_is_there(x64):
+    x, s, a = np.arange(12.0).reshape(4, 3), np.array([0, 3, 1]), np.array([2, 0, 1])
+    for at, expected in ((s, x[s]), ((s, a), x[s, a]), (2, x[2]), (a[:, None], x[a[:, None]])):
+        np.testing.assert_array_equal(taken(x, at), expected)
+        traced = jax.tree.map(jnp.asarray, at)
+        np.testing.assert_array_equal(taken(jnp.asarray(x), traced), expected)
+        np.testing.assert_array_equal(jax.jit(lambda at: taken(x, at))(traced), expected)
 
 
 def test_functions_are_repeated_and_mapped():

@@ -4,13 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax._src import pjit
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.models import certify
 from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.uncompiled import another_file, another_test, uncompiled
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.compiled]
 
 
 def many(x, M, i, k):
@@ -38,6 +40,13 @@ def many(x, M, i, k):
             M.at[:, i].set(1.0),
         ),
         "dropped": (x.at[i].add(1.0, mode="drop"), M.at[i, 2].set(5.0), M.at[i].add(M)),
+        "one": (
+            x.at[k].set(2.0, mode="drop"),
+            M.at[k].add(x, mode="drop"),
+            M[k],
+            M[0, k],
+            M.at[1, k].max(3.0),
+        ),
         "batches": (rows, jax.vmap(lambda row, j: row.at[j].add(1.0))(M, i)),
         "along": (
             jnp.cumsum(M, 1),
@@ -52,6 +61,28 @@ def many(x, M, i, k):
             solve(L, M, lower=True),
             solve(L, M.T, trans=1, lower=True),
             jax.vmap(jnp.linalg.inv)(M[None]),
+        ),
+        "products": (
+            M @ x,
+            x @ x,
+            M.T @ M[:, :2],
+            jnp.einsum("ij,kj->ik", M, M),
+            jnp.einsum("ij,ik->ijk", M, M),
+            jnp.tensordot(M, M),
+        ),
+        "whole": (
+            i // 2,
+            i % 3,
+            jax.lax.div(i, -2),
+            *jnp.split(M, 2),
+            jnp.stack([x, x], 1),
+            i.sum(),
+            i.max(),
+        ),
+        "searched": (
+            jnp.searchsorted(jnp.sort(x), M),
+            jnp.tile(M, (2, 1)),
+            jax.lax.shift_right_logical(i, 1),
         ),
         "powers": (jnp.abs(M) ** x, jnp.log1p(jnp.abs(M)), jnp.expm1(M), jnp.clip(M, -0.5, x)),
     }
@@ -106,6 +137,37 @@ def test_a_function_is_traced_once_for_each_kind_of_arguments():
     assert [int(call(np.int32(x), n)) for x, n in ((1, 2), (5, 2), (5, 3))] == [2, 10, 15]
     assert call(np.ones(3), 2).tolist() == [2, 2, 2]
     assert traced == [2, 3, 2]
+
+
+def test_what_is_asked_seldom_is_not_compiled_and_what_is_long_or_was_asked_often_is(monkeypatch):
+    compiled, compile_ = [], pjit._pjit_call_impl_python
+    monkeypatch.setattr(
+        pjit,
+        "_pjit_call_impl_python",
+        lambda *x, name, **rest: compiled.append(name) or compile_(*x, name=name, **rest),
+    )
+
+    @jax.jit
+    def small(x):
+        return 2 * x + 1
+
+    @jax.jit
+    def long(n):
+        return jax.lax.fori_loop(0, n, lambda i, x: x + i, 0)
+
+    with uncompiled():
+        for _ in range(1000):
+            assert small(np.arange(3)).tolist() == [1, 3, 5]
+        assert [int(long(n)) for n in (10, 30_000)] == [45, 449985000]
+        assert compiled == []  # in a test what was evaluated once is evaluated again
+        another_test()
+        assert small(np.arange(3)).tolist() == [1, 3, 5]
+        assert int(long(10)) == 45
+        assert compiled == ["small", "long"]
+        another_file()
+        assert small(np.arange(3)).tolist() == [1, 3, 5]
+        assert int(long(30_000)) == 449985000
+        assert compiled == ["small", "long", "long"]
 
 
 WORLDS = {

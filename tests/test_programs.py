@@ -14,6 +14,7 @@ import pytest
 
 from horizonfree import _programs
 
+pytestmark = pytest.mark.compiled  # about programs
 TRACES: list[int] = []
 X = np.eye(3) + 0.1
 

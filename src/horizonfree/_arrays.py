@@ -155,6 +155,14 @@ def each(function: Callable[[Any], Any], x: Array) -> Any:
     return np.stack([function(y) for y in x])
 
 
+def taken(x: Any, at: Any) -> Any:
+    """x[at], of places none of which is below zero or beyond the end: JAX need not look for such."""
+    xp = library(x, *at) if isinstance(at, tuple) else library(x, at)
+    if xp is np:
+        return x[at]
+    return xp.asarray(x).at[at].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
 def put(x: Any, where: Any, values: Any) -> Any:
     """x with these values at a place."""
     if library(x, values) is not np:

@@ -19,8 +19,6 @@ from tests.reference.episodes import full_features, play, sampler_of
 from tests.reference.op_by_op import evaluated
 from tests.reference.oracle import pseudo_values
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
 
 

@@ -18,8 +18,6 @@ from horizonfree.guarantees.bets import ladder
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 K, M = 12, 2
 OPTIONS = {"lazy": 0.0, "chains": 1, "sweeps": 2, "moment_orders": M, "scale": 1.0}
 

@@ -3,7 +3,7 @@
 import inspect
 import pkgutil
 import sys
-from functools import cache, partial
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -31,6 +31,7 @@ from tests.reference.small import dense
 from tests.reference.tables import best_values, dense_tables
 from tests.runs.test_store import assert_same
 
+pytestmark = pytest.mark.compiled  # every explorer, as people have it
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
 SMALL = {
     "chains": 1,
@@ -47,10 +48,6 @@ AUDITED = {"truth_ratio", "balls_violated"}  # of the records
 START = np.array([0.5, 0.0, 0.3, 0.2])
 
 everyone = pytest.mark.parametrize("name", EXPLORERS)
-uncompiled = {"chen2022", "francis", "hf-ucrl-rfe++"}  # slow without compilation
-everyone_op_by_op = pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=pytest.mark.slow if x in uncompiled else ()) for x in EXPLORERS]
-)
 
 
 @cache
@@ -133,21 +130,20 @@ def another(explorer, model, sampler, key, now):
 
 @pytest.fixture(scope="module")
 def one_more(run_of):
-    """What follows the run of an explorer, op by op; or compiled, where that is slow and one need not know."""
+    """What follows the run of an explorer, op by op."""
     found = {}
 
-    def more(name, is_compiled=False):
-        if (name, is_compiled) not in found:
+    def more(name):
+        if name not in found:
             where, now = setting(name), to_device(run_of(name).progress)
-            how = eqx.filter_jit(another) if is_compiled else partial(evaluated, another)
             given = small(name), where.model, where.sampler, jax.random.key(SEED), now
-            found[name, is_compiled] = to_numpy(how(*given))
-        return found[name, is_compiled]
+            found[name] = to_numpy(evaluated(another, *given))
+        return found[name]
 
     return more
 
 
-@everyone_op_by_op
+@everyone
 def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
     """One more episode; batch/test_batch.py maps them over keys.
 
@@ -332,7 +328,7 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
 @everyone
 def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, one_more, x64):
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
-    _, info = one_more(name, is_compiled=name in uncompiled)
+    _, info = one_more(name)
     truth, ratios = world(name).truth, []
     said = evaluated(audit, info.balls, truth)
     for ball in info.balls:

@@ -19,7 +19,6 @@ from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.op_by_op import evaluated
 from tests.reference.oracle import pseudo_values
-from tests.reference.uncompiled import uncompiled
 
 episode_rows, regress = jax.jit(moments.episode_rows, static_argnums=3), jax.jit(moments.regress)
 PROBLEMS = {
@@ -153,7 +152,6 @@ def test_theta_k_is_at_most_sqrt_two_times_as_far_from_both_centres_as_the_truth
     assert (rows["ball_ratio"][1:] <= np.sqrt(2) * rows["truth_ratio"][:-1] + 1e-9).all()
 
 
-@uncompiled()
 def test_the_smallest_value_so_far_is_kept_and_ties_go_to_the_latest(grid_run, eager_run):
     state, value = grid_run.progress.state, grid_run.records["V_hat"]
     assert float(state.best.found.value) <= value.min() + 1e-12
@@ -180,7 +178,6 @@ def test_log_dets_never_fall_and_lazy_calls_follow_them(grid_run, eager_run):
     np.testing.assert_array_equal(eager_run.records["oracle_calls"], np.arange(1, 9))
 
 
-@uncompiled()
 def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
     claim = grid_run.certificate(method="paper")
     assert "no guarantee" in claim.words

@@ -10,7 +10,6 @@ from horizonfree.models.mixture.design import design
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.op_by_op import evaluated
-from tests.reference.uncompiled import uncompiled
 
 
 def test_the_design_promises_as_much_as_the_best_of_all_policies():
@@ -58,6 +57,5 @@ def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_ra
 
 
 def test_better_designs_give_smaller_certificates(runs):
-    with uncompiled():
-        eps = {name: run.certificate().eps for name, run in runs.items()}
+    eps = {name: run.certificate().eps for name, run in runs.items()}
     assert eps["information"] < eps["uniform"]

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import horizonfree as hf
 from horizonfree.explorers.least_squares import Fit, Sums, carry_back, norms_sq, settled, sums_of, until_step
@@ -14,8 +13,6 @@ from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_data, T_literal, T_model, random_linear
 from tests.reference.op_by_op import interpreted
-
-pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
 @interpreted

@@ -12,8 +12,6 @@ from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
 from tests.reference.linear_models import T_data, T_literal, T_model, attains, random_linear
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 V_1 = [0.554520193488, 0.450833368036, 0.399809388029, 0.469480226810]
 
 

@@ -13,8 +13,6 @@ from tests.reference.episodes import follow
 from tests.reference.op_by_op import evaluated
 from tests.reference.tables import dense_tables, double_chain, explored, q_values, random_problem
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def test_the_thresholds_are_those_of_the_paper(x64):
     for (S, A, H), n, delta, expected in (

@@ -25,8 +25,6 @@ from tests.reference.tables import (
     random_problem,
 )
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 # As one program each: outside of one, every call of a loop is traced anew.
 errors, plan = eqx.filter_jit(RFUCRL.errors), eqx.filter_jit(RFUCRL.plan)
 

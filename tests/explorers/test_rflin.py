@@ -17,8 +17,6 @@ from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
 from tests.reference.linear_models import T_data, T_model, attains, random_linear
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 SQUARES = [0.338509316770, 0.164596273292, 0.229813664596, 0.142857142857]
 SQUARES += [0.164596273292, 0.164596273292, 0.142857142857, 0.229813664596]
 

@@ -12,8 +12,6 @@ from tests.reference import sstp as literal
 from tests.reference.episodes import follow
 from tests.reference.tables import random_problem
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def test_it_says_that_it_is_a_reconstruction():
     assert EXPLORERS["sstp"].is_reconstruction

@@ -78,6 +78,7 @@ def test_a_policy_is_kept_for_a_while():
     assert len(changed) > 0.9 * len(chosen)
 
 
+@pytest.mark.compiled  # the bits of two programs
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one(support, monkeypatch, anew):
     """Every bit of a run, whether the loop knows until when a policy stands or not, and however a run is cut."""

@@ -18,8 +18,6 @@ from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, full_slots, seeds
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def mixture():
     return hf.make("random-mixture", states=4, actions=2, dim=3, horizon=4)

@@ -17,8 +17,6 @@ from tests.reference.episodes import follow
 from tests.reference.linear_models import T_data, T_literal, T_model, attains, random_linear
 from tests.reference.op_by_op import evaluated
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 HALF = [0.766853343835, 0.682829483529, 0.650807669821, 0.690127337926]
 POOLED = [0.650268256054, 0.588665393156, 0.548467798361, 0.591440680412]
 

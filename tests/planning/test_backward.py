@@ -20,7 +20,6 @@ from tests.reference import backward_induction as reference
 from tests.reference.kernels import SIZES, both_forms, from_table, random_case
 from tests.reference.op_by_op import interpreted
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
 optimal_jax = interpreted(planning.optimal_jax)
 TIGHT = {"rtol": 0, "atol": 1e-10}
 cases = st.tuples(st.sampled_from(SIZES), st.integers(0, 2**32 - 1))

@@ -8,6 +8,7 @@ import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from horizonfree.report.history import moments
 
+pytestmark = pytest.mark.compiled  # a certificate that is asked for twice has the same bits
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
 P = RNG.dirichlet(np.ones(S), (2, S, A))

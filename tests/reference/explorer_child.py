@@ -46,7 +46,7 @@ def explore_many(problem: Any, task: dict[str, Any], **how: Any) -> None:
     from horizonfree.batch import job
 
     job.MOST_MEMBERS[False] = 1
-    how |= {name: task[name] for name in ("episodes", "checkpoints")}
+    how |= {name: task[name] for name in ("episodes", "checkpoints", "curves")}
     hf.explore_many(problem, task["explorer"], progress=False, **how)
 
 

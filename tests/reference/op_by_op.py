@@ -1,27 +1,32 @@
 """A traced function evaluated one operation after the other, by NumPy where it has the operation: nothing is fused.
 
-Loops, branches and calls are Python's. What is not written down (eigenvalues, some functions) is asked of JAX, one
-operation at a time.
+A program becomes the text of a Python function, one call a line; loops, branches and calls are Python's. What is not
+written down (eigenvalues, some functions) is asked of JAX, one operation at a time.
 """
 
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
-from itertools import count
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import equinox as eqx
 import jax
 import numpy as np
 from jax.extend.core import Literal
 
-from tests.reference.draws import is_key, packed, unpacked
+from tests.reference.draws import is_key, kind, packed, unpacked
+from tests.reference.flow import FLOW, Steps, TooMany
 from tests.reference.operations import by_numpy
+
+SMALL = 10_000  # numbers: a constant of so many is kept
+MANY = 1000  # numbers: to compute as many takes as long as to begin an operation
 
 
 def evaluated(function, *given):
     """What a function of trees returns, as filter_jit would return it."""
     return interpreted(function)(*given)
-
-
-steps = count()  # of all programs so far
 
 
 def interpreted(function):
@@ -36,102 +41,190 @@ def interpreted(function):
         if kind not in known:
             known[kind] = eqx.filter_make_jaxpr(function)(*given, **named)
         program, shapes, rest = known[kind]
-        with np.errstate(all="ignore"):
-            found = _run(program, arrays)
-        found = [_as_key(x) if is_key(v.dtype) else x for x, v in zip(found, program.out_avals)]
+        found = run(program, arrays)
+        found = [as_key(x) if is_key(v.dtype) else np.asarray(x) for x, v in zip(found, program.out_avals)]
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), found), rest)
 
     return call
 
 
-def _run(program, given):
-    """The results of a closed program."""
-    code = program.jaxpr
-    known = dict(zip(code.constvars, map(_here, program.consts)))
-    known |= dict(zip(code.invars, map(_here, given), strict=True))
-
-    def read(x):
-        return _here(x.val) if isinstance(x, Literal) else known[x]
-
-    for step in code.eqns:
-        found = _step(step.primitive, [read(x) for x in step.invars], dict(step.params))
-        for variable, x in zip(step.outvars, map(_here, found), strict=True):
-            kind = np.uint64 if is_key(variable.aval.dtype) else variable.aval.dtype
-            assert (x.shape, x.dtype) == (variable.aval.shape, kind), step
-            known[variable] = x
-    return [read(x) for x in code.outvars]
+def run(program, given):
+    """The results of a closed program: NumPy's, keys as numbers."""
+    with np.errstate(all="ignore"):
+        arrays = [here(x).astype(kind(v), copy=False) for x, v in zip(given, program.in_avals, strict=True)]
+        return written(program)(*arrays)
 
 
-def _here(x):
+def here(x):
     """All is NumPy's; keys are numbers."""
     if isinstance(x, jax.Array) and is_key(x.dtype):
         return packed(jax.random.key_data(x))
-    return np.asarray(x)
+    return np.asarray(x)[()]
 
 
-def _as_key(x):
+def as_key(x):
     return jax.random.wrap_key_data(unpacked(x), impl="threefry2x32")
 
 
-def _step(primitive, given, p):
-    """The results of one operation with parameters p."""
-    next(steps)
-    if primitive.name in FLOW:
-        return FLOW[primitive.name](given, p)
-    found = by_numpy(primitive.name, given, p)
-    if found is not None:
-        return [found]
-    found = primitive.bind(*given, **p)
-    return found if primitive.multiple_results else [found]
+_written: WeakKeyDictionary = WeakKeyDictionary()
 
 
-def _scan(given, p):
-    a, b = p["num_consts"], p["num_consts"] + p["num_carry"]
-    fixed, carry, rows = given[:a], given[a:b], []
-    for i in range(p["length"])[:: -1 if p["reverse"] else 1]:
-        found = _run(p["jaxpr"], [*fixed, *carry, *(x[i] for x in given[b:])])
-        carry, row = found[: b - a], found[b - a :]
-        rows.append(row)
-    if not rows:
-        return [*carry, *(np.empty((0, *x.shape), x.dtype) for x in p["jaxpr"].out_avals[b - a :])]
-    ordered = rows[:: -1 if p["reverse"] else 1]
-    return [*carry, *map(np.stack, zip(*ordered))]
+def written(program) -> Callable[..., list]:
+    """A closed program as a Python function; what nobody asks for is left out, what is constant is known before."""
+    if program not in _written:
+        _written[program] = _Text(program).function()
+    return _written[program]
 
 
-def _while(given, p):
-    """A mapped loop goes on for as long as any of its lanes does; the others keep what they have."""
-    a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
-    now = given[b:]
-    while (goes_on := _run(p["cond_jaxpr"], [*given[:a], *now])[0]).any():
-        later = _run(p["body_jaxpr"], [*given[a:b], *now])
-        if not goes_on.all():
-            later = [
-                np.where(np.expand_dims(goes_on, tuple(range(goes_on.ndim, x.ndim))), y, x)
-                for x, y in zip(now, later)
-            ]
-        now = later
-    return now
+class _Text:
+    """A function that is being written: its lines, what they speak of, and what its variables are called."""
+
+    def __init__(self, program):
+        self.code = program.jaxpr
+        self.lines, self.space, self.names, self.fixed = [], {}, {}, {}
+        self.steps = 0
+        for variable, x in zip(self.code.constvars, program.consts):
+            self.fixed[variable] = here(x)
+        for i, variable in enumerate(self.code.invars):
+            self.names[variable] = f"x{i}"
+
+    def function(self):
+        given = ", ".join(self.names.values())
+        for step in _needed(self.code):
+            self._write(step)
+        found = ", ".join(map(self._name, self.code.outvars))
+        text = "\n    ".join(
+            [f"def function({given}):", f"Steps.done += {self.steps}", *self.lines, f"return [{found}]"]
+        )
+        self.space["Steps"] = Steps
+        exec(compile(text, "<traced>", "exec"), self.space)
+        return self.space["function"]
+
+    def _write(self, step):
+        call, is_one = _operation(step)
+        known = [self._constant(x) for x in step.invars]
+        size = sum(variable.aval.size for variable in step.outvars)
+        if is_one and size <= SMALL and call.__name__ != "ask" and all(x is not None for x in known):
+            with np.errstate(all="ignore"):
+                self.fixed[step.outvars[0]] = _looked_at(call(*known), step.outvars[0])
+            return
+        self.steps += weight(step)
+        name = f"f{len(self.lines)}"
+        self.space[name] = _at_first(self.space, name, call, step.outvars, is_one)
+        given = ", ".join(map(self._name, step.invars))
+        for variable in step.outvars:
+            self.names[variable] = f"v{len(self.names)}"
+        found = ", ".join(self.names[x] for x in step.outvars)
+        self.lines.append(f"{found}{'' if is_one else ','} = {name}({given})")
+
+    def _constant(self, x):
+        return np.asarray(x.val, kind(x.aval))[()] if isinstance(x, Literal) else self.fixed.get(x)
+
+    def _name(self, x):
+        """Constants have theirs when first spoken of."""
+        known = None if not isinstance(x, Literal) and x in self.names else self._constant(x)
+        if known is None:
+            return self.names[x]
+        name = f"k{len(self.space)}"
+        self.space[name] = known
+        if not isinstance(x, Literal):
+            self.names[x] = name
+        return name
 
 
-def _platform(given, p):
-    """The branch of a processor; that of all others is called None."""
-    of = p["platforms"]
-    return [np.int32(next(i for i, names in enumerate(of) if names is None or "cpu" in names))]
+def weight(step):
+    """As how many operations one counts."""
+    return 1 + max(x.aval.size for x in (*step.invars, *step.outvars)) // MANY
 
 
-def _sort(given, p):
-    """All in the order of the first few."""
-    order = np.lexsort(given[: p["num_keys"]][::-1], p["dimension"])
-    return [np.take_along_axis(x, order, p["dimension"]) for x in given]
+def _needed(code):
+    """The steps that a result depends on, in their order."""
+    wanted, kept = {x for x in code.outvars if not isinstance(x, Literal)}, []
+    for step in reversed(code.eqns):
+        if step.effects or not wanted.isdisjoint(step.outvars):
+            wanted.update(x for x in step.invars if not isinstance(x, Literal))
+            kept.append(step)
+    return kept[::-1]
 
 
-FLOW = {
-    "cond": lambda given, p: _run(p["branches"][int(given[0])], given[1:]),
-    "custom_jvp_call": lambda given, p: _run(p["call_jaxpr"], given),
-    "jit": lambda given, p: _run(p["jaxpr"], given),
-    "optimization_barrier": lambda given, p: given,
-    "platform_index": _platform,
-    "scan": _scan,
-    "sort": _sort,
-    "while": _while,
-}
+def _at_first(space, name, call, variables, is_one):
+    """The operation, its results looked at when it is called for the first time."""
+
+    def first(*given):
+        found = call(*given)
+        for variable, x in zip(variables, [found] if is_one else found, strict=True):
+            _looked_at(x, variable)
+        space[name] = call
+        return found
+
+    return first
+
+
+def _looked_at(x, variable):
+    assert (x.shape, x.dtype) == (variable.aval.shape, kind(variable.aval)), (variable.aval, x.shape, x.dtype)
+    return x
+
+
+def _operation(step):
+    """A function of arrays, and whether it returns one of them or a list."""
+    name, p = step.primitive.name, step.params
+    if name in FLOW:
+        return FLOW[name](p, _later), False
+    ask, is_one = _asked(step), not step.primitive.multiple_results
+    call = by_numpy(name, p, list(map(_plain, step.invars)), _plain(step.outvars[0]), ask)
+    return (ask, is_one) if call is None else (call, is_one)
+
+
+class _Plain(NamedTuple):
+    """The shape and type of numbers here."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def _plain(variable):
+    return _Plain(variable.aval.shape, kind(variable.aval))
+
+
+def _asked(step):
+    """The operation as JAX has it."""
+
+    def ask(*given):
+        if step is Steps.alone:
+            raise TooMany
+        arrays = [as_key(x) if is_key(v.aval.dtype) else x for x, v in zip(given, step.invars)]
+        with _asking():
+            found = step.primitive.bind(*arrays, **step.params)
+        return [here(x) for x in found] if step.primitive.multiple_results else here(found)
+
+    return ask
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    before, Steps.is_asking = Steps.is_asking, True
+    try:
+        yield
+    finally:
+        Steps.is_asking = before
+
+
+def _later(program):
+    """A program that is written when it is first called."""
+    ready = None
+
+    def call(*given):
+        nonlocal ready
+        if ready is None:
+            ready = written(program)
+        return ready(*given)
+
+    return call

@@ -1,218 +1,326 @@
-"""Operations of JAX by NumPy, with the parameters that traced programs give them; for op_by_op.py."""
+"""Operations of JAX by NumPy, with the parameters that traced programs give them; for op_by_op.py.
+
+Each is a function of parameters p, of the kinds `of` that it is given and `out` that it returns, and of `ask`, which
+does the same in JAX. It returns a function of arrays, or None where NumPy would do something else.
+"""
 
 import numpy as np
-from jax.lax import GatherScatterMode
 from scipy.special import gammaln
 
 from tests.reference.draws import DRAWS
+from tests.reference.windows import CHANGED, gather, scatter
 
 PLAIN = dict(add=np.add, sub=np.subtract, mul=np.multiply, max=np.maximum, min=np.minimum, neg=np.negative)
 PLAIN |= dict(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
 PLAIN |= dict(
     exp=np.exp, log=np.log, sqrt=np.sqrt, abs=np.abs, sign=np.sign, is_finite=np.isfinite, rem=np.fmod
 )
-PLAIN |= dict(log1p=np.log1p, expm1=np.expm1, floor=np.floor, ceil=np.ceil, square=np.square, copy=np.copy)
-PLAIN |= dict(lgamma=gammaln, shift_left=np.left_shift, xor=np.bitwise_xor)
+PLAIN |= dict(log1p=np.log1p, expm1=np.expm1, floor=np.floor, ceil=np.ceil, square=np.square)
+PLAIN |= dict(lgamma=gammaln, shift_left=np.left_shift, xor=np.bitwise_xor, nextafter=np.nextafter)
 PLAIN |= {"add_any": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.bitwise_not}
-OVER_AXES = dict(reduce_prod=np.prod)
-OVER_AXES |= dict(
-    reduce_sum=np.sum, reduce_max=np.max, reduce_min=np.min, reduce_or=np.any, reduce_and=np.all
-)
+OVER_AXES = dict(reduce_sum=np.add, reduce_prod=np.multiply, reduce_max=np.maximum, reduce_min=np.minimum)
+OF_TRUTHS = dict(reduce_or=np.logical_or, reduce_and=np.logical_and)
+SMALL = 4096  # numbers: as many are spread by a copy
 
 
-def by_numpy(name, given, p):
-    """None where NumPy would do something else."""
+def by_numpy(name, p, of, out, ask):
+    """The operation of that name; None where there is none."""
     if name in PLAIN:
-        return PLAIN[name](*given)
-    if name in OVER_AXES:
-        return OVER_AXES[name](given[0], axis=p["axes"]).astype(given[0].dtype)
-    if name in SHAPED:
-        return SHAPED[name](given, p)
-    x = given[0] if given else None
-    if name == "div" and x.dtype.kind == "f":
-        return x / given[1]
-    if name == "convert_element_type" and (x.dtype.kind != "f" or p["new_dtype"].kind == "f"):
-        return x.astype(p["new_dtype"])
-    if name == "select_n":
-        return np.where(x, given[2], given[1]) if x.dtype == bool else np.choose(x, given[1:])
-    if name == "convert_element_type" and np.abs(x).max(initial=0) < 2**31:
-        return x.astype(p["new_dtype"])
-    if name == "shift_right_logical" and x.dtype.kind == "u":
-        return x >> given[1]
-    if name == "bitcast_convert_type" and x.dtype.itemsize == p["new_dtype"].itemsize:
-        return x.view(p["new_dtype"])
+        return PLAIN[name]
+    if name in OVER_AXES or (name in OF_TRUTHS and of[0].dtype == bool):
+        return _reduced((OVER_AXES | OF_TRUTHS)[name], p, of[0])
     if name in DRAWS:
-        return DRAWS[name](given, p)
+        return DRAWS[name](p)
     if name in CHANGED:
-        return _scatter(given, p, CHANGED[name])
-    return None
+        return scatter(p, of, CHANGED[name])
+    return OTHERS[name](p, of, out, ask) if name in OTHERS else None
 
 
-def _spread(given, p):
-    kept = np.ones(len(p["shape"]), int)
-    kept[list(p["broadcast_dimensions"])] = given[0].shape
-    return np.broadcast_to(given[0].reshape(kept), p["shape"])
+def _reduced(function, p, x):
+    axes, dtype = tuple(p["axes"]), x.dtype
+    if x.size == 0 and function not in (np.add, np.multiply):
+        return None
+    return lambda x: function.reduce(x, axis=axes, dtype=dtype)
 
 
-def _part(given, p):
-    strides = p["strides"] or [1] * given[0].ndim
-    return given[0][tuple(map(slice, p["start_indices"], p["limit_indices"], strides))]
+def _same(p, of, out, ask):
+    return lambda x: x
 
 
-def _counted(given, p):
+def _divided(p, of, out, ask):
+    """Whole numbers toward zero."""
+    if of[0].dtype.kind == "f":
+        return np.divide
+
+    def divided(x, y):
+        if (y == 0).any():
+            return ask(x, y)
+        return (x // y + ((x % y != 0) & ((x < 0) != (y < 0)))).astype(x.dtype)
+
+    return divided
+
+
+def _converted(p, of, out, ask):
+    """Of fractions to whole numbers, those that are in the range of both."""
+    dtype = p["new_dtype"]
+    if of[0].dtype == dtype:
+        return lambda x: x
+    if of[0].dtype.kind != "f" or dtype.kind == "f":
+        return lambda x: x.astype(dtype)
+    return lambda x: x.astype(dtype) if np.abs(x).max(initial=0) < 2**31 else ask(x)
+
+
+def _selected(p, of, out, ask):
+    if of[0].dtype == bool:
+        return lambda which, no, yes: np.where(which, yes, no)[()]
+    return lambda which, *cases: np.choose(which, cases)
+
+
+def _shifted(p, of, out, ask):
+    x = of[0].dtype
+    if x.kind == "u":
+        return np.right_shift
+    plain = np.dtype(f"u{x.itemsize}")
+    return lambda x, y: (x.view(plain) >> y.view(plain)).view(x.dtype)
+
+
+def _in_order(is_strict):
+    """Of all numbers, minus zero before zero; of what is no number JAX has an order of its own."""
+
+    def compare(p, of, out, ask):
+        if of[0].dtype.kind != "f":
+            return np.less if is_strict else np.less_equal
+
+        def compared(x, y):
+            if np.isnan(x).any() or np.isnan(y).any():
+                return ask(x, y)
+            sign_x, sign_y = np.signbit(x), np.signbit(y)
+            return (x < y) | ((x == y) & ((sign_x > sign_y) if is_strict else (sign_x >= sign_y)))
+
+        return compared
+
+    return compare
+
+
+def _read_as(p, of, out, ask):
+    dtype = p["new_dtype"]
+    return (lambda x: x.view(dtype)) if of[0].dtype.itemsize == dtype.itemsize else None
+
+
+def _spread(p, of, out, ask):
+    shape, many = out.shape, out.size > SMALL
+    kept = np.ones(len(shape), int)
+    kept[list(p["broadcast_dimensions"])] = of[0].shape
+    kept = tuple(kept.tolist())
+    if kept == shape:
+        return lambda x: x.reshape(shape)
+    if many:
+        return lambda x: np.broadcast_to(x.reshape(kept), shape)
+
+    def spread(x):
+        found = np.empty(shape, x.dtype)
+        found[...] = x.reshape(kept)
+        return found
+
+    return spread
+
+
+def _part(p, of, out, ask):
+    at = tuple(map(slice, p["start_indices"], p["limit_indices"], p["strides"] or [1] * of[0].ndim))
+    return lambda x: x[at]
+
+
+def _counted(p, of, out, ask):
     size = [1] * len(p["shape"])
     size[p["dimension"]] = -1
-    return np.broadcast_to(np.arange(p["shape"][p["dimension"]], dtype=p["dtype"]).reshape(size), p["shape"])
+    rows = np.arange(p["shape"][p["dimension"]], dtype=p["dtype"]).reshape(size)
+    found = np.broadcast_to(rows, p["shape"])
+    return lambda: found
 
 
-def _dot(given, p):
+def _dot(p, of, out, ask):
     """Axes in the order of dot_general: batches, what is left of the first, what is left of the second."""
-    (summed, batches), (x, y) = p["dimension_numbers"], given
-    first, second = list(range(x.ndim)), [x.ndim + i for i in range(y.ndim)]
-    for i, j in (*zip(*summed), *zip(*batches)):
-        second[j] = first[i]
-    alike = [first[i] for i in batches[0]]
-    out = alike + [i for i in first if i not in second] + [j for j in second if j not in first]
-    return np.einsum(x, first, y, second, out)
-
-
-def _clipped(given, p):
-    """Where a slice begins: as near as it fits."""
-    return [max(0, min(int(i), n - m)) for i, n, m in zip(given[1:], given[0].shape, p["slice_sizes"])]
-
-
-def _taken(given, p):
-    return given[0][tuple(slice(i, i + m) for i, m in zip(_clipped(given, p), p["slice_sizes"]))]
-
-
-def _put(given, p):
-    x, new, *at = given
-    found = x.copy()
-    begin = _clipped([x, *at], {"slice_sizes": new.shape})
-    found[tuple(slice(i, i + m) for i, m in zip(begin, new.shape))] = new
-    return found
-
-
-def _places(shape, indices, along, sizes, batched, mode):
-    """Of every window its entries, an index for each axis, [*windows, *sizes]; and which windows are inside."""
-    windows = indices.shape[:-1]
-    begin = np.zeros((*windows, len(shape)), np.int64)
-    begin[..., list(along)] = indices
-    for axis, of in batched:
-        begin[..., axis] = np.arange(windows[of]).reshape([-1 if i == of else 1 for i in range(len(windows))])
-    last = np.array(shape) - sizes
-    is_inside = ((begin >= 0) & (begin <= last)).all(-1)
-    spread = np.clip(begin, 0, last).reshape(*windows, *[1] * len(shape), len(shape))
-    steps = np.meshgrid(*map(np.arange, sizes), indexing="ij", sparse=True)
-    at = tuple(spread[..., i] + step for i, step in enumerate(steps))
-    return at, is_inside if mode == GatherScatterMode.FILL_OR_DROP else np.ones(windows, bool)
-
-
-def _gather(given, p):
-    """Windows of the first at places that the second says."""
-    (x, indices), d, mode = given, p["dimension_numbers"], p["mode"]
-    batched = list(zip(d.operand_batching_dims, d.start_indices_batching_dims))
-    if x.size == 0 or indices.dtype.kind not in "iu":
+    (summed, batches), (x, y) = p["dimension_numbers"], of
+    if out.dtype.kind not in "fiu":
         return None
-    at, is_inside = _places(x.shape, indices, d.start_index_map, np.array(p["slice_sizes"]), batched, mode)
-    found, windows = x[at], indices.ndim - 1
-    if not is_inside.all():
-        if p["fill_value"] is None and x.dtype.kind != "f":
-            return None
-        fill = np.asarray(np.nan if p["fill_value"] is None else p["fill_value"], x.dtype)
-        found = np.where(is_inside.reshape(*is_inside.shape, *[1] * x.ndim), found, fill)
-    gone = *d.collapsed_slice_dims, *d.operand_batching_dims
-    found = found.squeeze(tuple(windows + i for i in gone))
-    return np.moveaxis(found, range(windows, found.ndim), d.offset_dims)
+    left = [[i for i in range(v.ndim) if i not in (*summed[k], *batches[k])] for k, v in enumerate(of)]
+    first, second = (*batches[0], *left[0], *summed[0]), (*batches[1], *summed[1], *left[1])
+    B, M, K = (tuple(x.shape[i] for i in at) for at in (batches[0], left[0], summed[0]))
+    N, n = tuple(y.shape[i] for i in left[1]), np.prod
+    rows, columns = (*B, n(M, dtype=int), n(K, dtype=int)), (*B, n(K, dtype=int), n(N, dtype=int))
+    shape, dtype = out.shape, out.dtype
+    is_plain = not B and x.ndim <= 2 and y.ndim <= 2 and tuple(map(tuple, summed)) == ((x.ndim - 1,), (0,))
+    if is_plain and x.dtype == y.dtype == dtype:
+        return np.dot
+
+    def dot(x, y):
+        left, right = x.transpose(first).reshape(rows), y.transpose(second).reshape(columns)
+        return (left.astype(dtype, copy=False) @ right.astype(dtype, copy=False)).reshape(shape)
+
+    return dot
 
 
-def _scatter(given, p, change):
-    """The first, changed by windows of the last at places that the second says."""
-    (x, indices, new), d, mode = given, p["dimension_numbers"], p["mode"]
-    batched = list(zip(d.operand_batching_dims, d.scatter_indices_batching_dims))
-    whole = np.moveaxis(new, d.update_window_dims, range(new.ndim - len(d.update_window_dims), new.ndim))
-    windows = indices.ndim - 1
-    missing = *d.inserted_window_dims, *d.operand_batching_dims
-    whole = np.expand_dims(whole, tuple(windows + i for i in missing))
-    sizes = np.array(whole.shape[windows:], int)
-    if x.size == 0:
-        return x
-    at, is_inside = _places(x.shape, indices, d.scatter_dims_to_operand_dims, sizes, batched, mode)
-    is_in = np.broadcast_to(is_inside.reshape(*is_inside.shape, *[1] * x.ndim), whole.shape)
-    found = x.copy()
-    change(found, tuple(np.broadcast_to(i, whole.shape)[is_in] for i in at), whole[is_in])
-    return found
+def _clipped(at, most):
+    """Where a slice begins: as near as it fits."""
+    return [max(0, min(int(i), n)) for i, n in zip(at, most)]
 
 
-CHANGED = {"scatter": np.ndarray.__setitem__, "scatter-add": np.add.at, "scatter-mul": np.multiply.at}
-CHANGED |= {"scatter-max": np.maximum.at, "scatter-min": np.minimum.at}
+def _taken(p, of, out, ask):
+    sizes = p["slice_sizes"]
+    most = [n - m for n, m in zip(of[0].shape, sizes)]
+    return lambda x, *at: x[tuple(slice(i, i + m) for i, m in zip(_clipped(at, most), sizes))]
 
 
-def _padded(given, p):
-    (x, fill), ends = given, [row[:2] for row in p["padding_config"]]
+def _put(p, of, out, ask):
+    sizes = of[1].shape
+    most = [n - m for n, m in zip(of[0].shape, sizes)]
+
+    def put(x, new, *at):
+        found = np.array(x)
+        found[tuple(slice(i, i + m) for i, m in zip(_clipped(at, most), sizes))] = new
+        return found
+
+    return put
+
+
+def _padded(p, of, out, ask):
+    ends = [row[:2] for row in p["padding_config"]]
     if any(low < 0 or high < 0 or inner for low, high, inner in p["padding_config"]):
         return None
-    return np.pad(x, ends, constant_values=fill)
+    return lambda x, fill: np.pad(x, ends, constant_values=fill)
 
 
 def _cumulative(function):
-    def along(given, p):
-        x, axis = given[0], p["axis"]
+    def along(p, of, out, ask):
+        axis, dtype = p["axis"], of[0].dtype
         if p["reverse"]:
-            return np.flip(function.accumulate(np.flip(x, axis), axis, x.dtype), axis)
-        return function.accumulate(x, axis, x.dtype)
+            return lambda x: np.flip(function.accumulate(np.flip(x, axis), axis, dtype), axis)
+        return lambda x: function.accumulate(x, axis, dtype)
 
     return along
 
 
 def _first(function):
     """argmax and argmin; what is not a number counts as either, as JAX has it."""
-    return lambda given, p: function(given[0], p["axes"][0]).astype(p["index_dtype"])
+
+    def found(p, of, out, ask):
+        axis, dtype = p["axes"][0], p["index_dtype"]
+        return lambda x: function(x, axis).astype(dtype)
+
+    return found
 
 
-def _factor(given, p):
+def _factor(p, of, out, ask):
     """Lower triangles."""
-    try:
-        return np.linalg.cholesky(given[0])
-    except np.linalg.LinAlgError:
-        return None
+
+    def factor(x):
+        try:
+            return np.linalg.cholesky(x)
+        except np.linalg.LinAlgError:
+            return ask(x)
+
+    return factor
 
 
-def _solved(given, p):
+def _solved(p, of, out, ask):
     """Of triangles and right sides: x with op(A) x = b, or x op(A) = b."""
-    A, b = np.tril(given[0]) if p["lower"] else np.triu(given[0]), given[1]
-    if p["unit_diagonal"] or (np.diagonal(A, axis1=-2, axis2=-1) == 0).any():
+    triangle, on_left = np.tril if p["lower"] else np.triu, p["left_side"]
+    is_turned = p["transpose_a"] == on_left
+    if p["unit_diagonal"]:
         return None
-    turned = np.swapaxes(A, -1, -2) if p["transpose_a"] == p["left_side"] else A
-    if p["left_side"]:
-        return np.linalg.solve(turned, b)
-    return np.swapaxes(np.linalg.solve(turned, np.swapaxes(b, -1, -2)), -1, -2)
+
+    def solved(A, b):
+        kept = triangle(A)
+        if (np.diagonal(kept, axis1=-2, axis2=-1) == 0).any():
+            return ask(A, b)
+        turned = np.swapaxes(kept, -1, -2) if is_turned else kept
+        if on_left:
+            return np.linalg.solve(turned, b)
+        return np.swapaxes(np.linalg.solve(turned, np.swapaxes(b, -1, -2)), -1, -2)
+
+    return solved
 
 
-SHAPED = {
+def _power(p, of, out, ask):
+    y = p["y"]
+    return lambda x: x**y
+
+
+def _powers(p, of, out, ask):
+    dtype = of[0].dtype
+    return lambda x, y: x ** y.astype(dtype)
+
+
+def _pieces(p, of, out, ask):
+    at, axis = np.cumsum(p["sizes"])[:-1], p["axis"]
+    return lambda x: np.split(x, at, axis)
+
+
+def _reshaped(p, of, out, ask):
+    shape = out.shape
+    return lambda x: x.reshape(shape)
+
+
+def _turned(p, of, out, ask):
+    order = p["permutation"]
+    return lambda x: x.transpose(order)
+
+
+def _reversed(p, of, out, ask):
+    at = tuple(slice(None, None, -1 if i in p["dimensions"] else None) for i in range(of[0].ndim))
+    return lambda x: x[at]
+
+
+def _joined(p, of, out, ask):
+    axis = p["dimension"]
+    return lambda *given: np.concatenate(given, axis)
+
+
+def _stacked(p, of, out, ask):
+    axis = p["axis"]
+    return lambda *given: np.stack(given, axis)
+
+
+def _tiled(p, of, out, ask):
+    times = p["reps"]
+    return lambda x: np.tile(x, times)
+
+
+OTHERS = {
     "argmax": _first(np.argmax),
     "argmin": _first(np.argmin),
+    "bitcast_convert_type": _read_as,
     "broadcast_in_dim": _spread,
     "cholesky": _factor,
-    "clamp": lambda given, p: np.minimum(np.maximum(given[1], given[0]), given[2]),
-    "concatenate": lambda given, p: np.concatenate(given, p["dimension"]),
+    "clamp": lambda *_: lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "concatenate": _joined,
+    "convert_element_type": _converted,
+    "copy": _same,
+    "copy_p": _same,
     "cummax": _cumulative(np.maximum),
     "cummin": _cumulative(np.minimum),
     "cumprod": _cumulative(np.multiply),
     "cumsum": _cumulative(np.add),
+    "div": _divided,
     "dot_general": _dot,
     "dynamic_slice": _taken,
     "dynamic_update_slice": _put,
-    "gather": _gather,
-    "integer_pow": lambda given, p: given[0] ** p["y"],
+    "gather": gather,
+    "integer_pow": _power,
     "iota": _counted,
+    "le_to": _in_order(is_strict=False),
+    "lt_to": _in_order(is_strict=True),
     "pad": _padded,
-    "pow": lambda given, p: given[0] ** given[1].astype(given[0].dtype),
-    "reshape": lambda given, p: given[0].reshape(p["new_sizes"]),
-    "rev": lambda given, p: np.flip(given[0], p["dimensions"]),
+    "pow": _powers,
+    "reshape": _reshaped,
+    "rev": _reversed,
+    "select_n": _selected,
+    "shift_right_logical": _shifted,
     "slice": _part,
-    "squeeze": lambda given, p: np.squeeze(given[0], p["dimensions"]),
-    "stack": lambda given, p: np.stack(given, p["axis"]),
-    "transpose": lambda given, p: np.transpose(given[0], p["permutation"]),
+    "split": _pieces,
+    "squeeze": _reshaped,
+    "stack": _stacked,
+    "tile": _tiled,
+    "transpose": _turned,
     "triangular_solve": _solved,
 }

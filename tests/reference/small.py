@@ -9,7 +9,6 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.mdp.rollout import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
-from tests.reference.op_by_op import interpreted
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
@@ -60,8 +59,7 @@ def gather(problem, episodes, seeds, budget=None):
         sampler = sampler_of(to_device(problem.kernel()))
         policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))
         world = model, sampler, policy, nothing_of(model, budget or episodes)
-        gathered = _gathered if episodes > FEW else _gathered_one_by_one
-        found = [to_numpy(gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
+        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
     return jax.tree.map(lambda *x: np.stack(x), *found)
 
 
@@ -73,9 +71,6 @@ def _gathered(model, sampler, policy, first, key, episodes):
         return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
     return jax.lax.fori_loop(0, episodes, step, first)
-
-
-_gathered_one_by_one, FEW = interpreted(_gathered.__wrapped__), 20
 
 
 def pick(tree, i):

@@ -1,84 +1,137 @@
-"""Programs of the library that small questions do not have compiled, for as long as they are asked seldom.
+"""Programs that are not compiled for as long as they are asked seldom.
 
-To compile a certificate takes as long as to go through its operations one by one (op_by_op.py) several times; a block
-of episodes, as long as a dozen of them.
+To compile one takes as long as to go through its operations one by one (op_by_op.py) several times; a block of
+episodes, as long as a dozen of them. So whatever JAX would compile is first evaluated so; what turns out to be long, or
+was asked often in the tests before, is compiled after all, until the file ends: each begins anew, so that what it finds
+does not depend on those before it. Within a test what was evaluated once is evaluated again, since bits are the same
+only where the same is done. Where a test compares bits of two programs or processes, or asks the same again and again,
+it has the marker `compiled`, or its file has.
 """
 
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache, wraps
+from contextlib import contextmanager
+from functools import cache
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
-import equinox as eqx
 import jax
-import numpy as np
+from jax._src import pjit
+from jax._src.lib import xla_client
+from jax.extend.core import jaxprs_in_params
 
-from horizonfree._x64 import to_device
-from horizonfree.explorers import on_host
-from horizonfree.models import certify
-from horizonfree.planning import backward
-from horizonfree.problems import truth
-from horizonfree.runs import engines, explore, logged, own_plan
-from tests.reference.op_by_op import interpreted, steps
+from tests.reference.draws import is_key
+from tests.reference.flow import Steps, TooMany
+from tests.reference.op_by_op import as_key, run, weight
 
-FEW = 30  # episodes
-# Operations of one kind of question: so many take as long as to compile it.
-WORTH = {"_confidence": 90_000, "_block": 60_000, "_turn": 60_000}
+WORTH = 400  # so many operations take as long as to compile one,
+CALL = 40  # to hand over what is given and what is found, as long as so many,
+PROGRAM = 10  # and to compile a program of nothing as long as to compile so many.
 
 
-def _episodes(program, given):
-    """How many a program plays or learns from; elsewhere none."""
-    if program is engines._block.__wrapped__:
-        return int(given[2])
-    if program is on_host._turn.__wrapped__:
-        return int(given[0][5][0])
-    return len(given[2].a) if program is logged._replay.__wrapped__ else 0
+class _Kind:
+    """One kind of question: how many operations are worth it, how many it has had, and how many the last time.
+
+    is_compiled: None until a test asks for it.
+    """
+
+    def __init__(self, program):
+        parts = {}
+        takes = _least(program.jaxpr, parts)
+        self.worth = WORTH * (PROGRAM + sum(size for size, _ in parts.values()))
+        self.done, self.last, self.is_compiled = 0, CALL + takes, None
+
+    def settle(self):
+        """Compiled from now on."""
+        _forget_calls()
+        self.is_compiled = True
 
 
-@cache
-def seldom(compiled):
-    """A compiled function: the first calls of every kind go through it operation by operation."""
-    function, done, last = compiled.__wrapped__, Counter(), {}
-    one_by_one, worth = interpreted(function), WORTH.get(function.__name__, 30_000)
+def _least(code, parts):
+    """Operations that a program takes if its loops end at once, but for those of known length.
 
-    @wraps(function)
-    def call(*given, **named):
-        leaves, tree = jax.tree.flatten((given, named))
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
-            return compiled(*given, **named)
-        kind = tree, tuple((np.shape(x), x.dtype) if eqx.is_array(x) else x for x in leaves)
-        if done[kind] + last.get(kind, 0) > worth or _episodes(function, given) > FEW:
-            return compiled(*given, **named)
-        before = next(steps)
-        found = to_device(one_by_one(*given, **named))
-        last[kind] = next(steps) - before
-        done[kind] += last[kind]
-        return found
+    parts: how many are written in each part of it, and how many these take.
+    """
+    if id(code) not in parts:
+        parts[id(code)] = len(code.eqns), 0
+        takes = 0
+        for step in code.eqns:
+            inner = [_least(x, parts) for x in jaxprs_in_params(step.params)]
+            within = min(inner, default=0) if step.primitive.name == "cond" else sum(inner)
+            takes += weight(step) + within * step.params.get("length", 1)
+        parts[id(code)] = len(code.eqns), takes
+    return parts[id(code)][1]
+
+
+_kinds: WeakKeyDictionary = WeakKeyDictionary()
+
+
+def another_file():
+    """Every kind is as good as new; what was compiled is still there."""
+    for kind in _kinds.values():
+        kind.done, kind.is_compiled = 0, None
+    _forget_calls()
+
+
+def another_test():
+    """What was not compiled may be."""
+    for kind in _kinds.values():
+        kind.is_compiled = kind.is_compiled or None
+
+
+def _forget_calls():
+    """JAX forgets which functions it can call without Python, and which it cannot."""
+    pjit._cpp_pjit_cache_fun_only.clear()
+    pjit._cpp_pjit_cache_explicit_attributes.clear()
+
+
+def _seldom(compiled):
+    """In place of the function of JAX that compiles a program and runs it: results, and nothing compiled."""
+
+    def call(*given, jaxpr, **rest):
+        if Steps.is_asking or jaxpr.effects or jax.default_backend() != "cpu":
+            return compiled(*given, jaxpr=jaxpr, **rest)
+        if jaxpr not in _kinds:
+            _kinds[jaxpr] = _Kind(jaxpr)
+        kind, before = _kinds[jaxpr], Steps.done
+        if kind.is_compiled is None and kind.done + kind.last > kind.worth:
+            kind.settle()
+        if kind.is_compiled:
+            return compiled(*given, jaxpr=jaxpr, **rest)
+        if kind.is_compiled is None:
+            Steps.limit = before + kind.worth
+        Steps.alone = jaxpr.jaxpr.eqns[0] if len(jaxpr.jaxpr.eqns) == 1 else None
+        try:
+            found = run(jaxpr, given)
+        except TooMany:
+            kind.settle()
+            return compiled(*given, jaxpr=jaxpr, **rest)
+        finally:
+            Steps.limit, Steps.alone = float("inf"), None
+        kind.last, kind.is_compiled = CALL + Steps.done - before, False
+        kind.done += kind.last
+        return [_there(x, v) for x, v in zip(found, jaxpr.out_avals)], None, None, []
 
     return call
 
 
+def _there(x, variable):
+    """JAX's."""
+    if is_key(variable.dtype):
+        return as_key(x)
+    device, place = _device()
+    return xla_client.batched_device_put(
+        variable, place, [x], [device], committed=False, force_copy=True, enable_x64=True
+    )
+
+
+@cache
+def _device():
+    device = jax.devices("cpu")[0]
+    return device, jax.sharding.SingleDeviceSharding(device)
+
+
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Small questions in here are not compiled. What was traced is kept: not for tests that change what is traced."""
-    programs = (
-        (certify, "_confidence"),
-        (certify, "_bounds"),
-        (certify, "_difference"),
-        (backward, "_best"),
-        (backward, "_evaluate"),
-        (backward, "_visits"),
-        (engines, "_block"),
-        (engines, "_sampler"),
-        (explore, "_begin"),
-        (logged, "_replay"),
-        (on_host, "_turn"),
-        (own_plan, "_plan"),
-        (own_plan, "_estimate"),
-        (truth, "episodes_of"),
-    )
-    with ExitStack() as changed:
-        for module, name in programs:
-            changed.enter_context(patch.object(module, name, seldom(getattr(module, name))))
+    """What is asked seldom is not compiled in here."""
+    with patch.object(pjit, "_pjit_call_impl_python", _seldom(pjit._pjit_call_impl_python)):
         yield

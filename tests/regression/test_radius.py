@@ -9,7 +9,6 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.regression import radius
 from horizonfree.regression.radius import Sizes
-from tests.reference.uncompiled import uncompiled
 
 
 @pytest.mark.parametrize(
@@ -212,7 +211,6 @@ def test_a_scale_that_makes_no_radius_is_refused(name, value):
         radius.check_options("scaled", **{"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value})
 
 
-@uncompiled()
 def test_the_largest_scales_leave_every_row_finite():
     run = hf.explore(
         hf.make("river-swim", states=4, horizon=4),

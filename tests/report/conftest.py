@@ -1,10 +1,12 @@
 """One explored grid for all reports, its page and its figures."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from horizonfree import report
+from horizonfree.runs import robustness
 from horizonfree.runs.run import Run
 
 from .worlds import grid
@@ -18,13 +20,22 @@ def run() -> Run:
     return grid()
 
 
-@pytest.fixture(scope="session")
-def text(run: Run, tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(scope="package")
+def text(run: Run, _few_radii: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of its report."""
     return report.write_report(run, tmp_path_factory.mktemp("report") / "r.html").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
-def figures(run: Run) -> "dict[str, Figure]":
+@pytest.fixture(scope="package")
+def figures(run: Run, _few_radii: None) -> "dict[str, Figure]":
     """To be looked at only."""
     return report.figures(run)
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _few_radii() -> Iterator[None]:
+    """Of how wrong the class may be: a curve of few points, since a page takes longest over it."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(robustness, "GRID", (0.0, 1e-3, 1e-1))
+        changed.setattr(robustness, "HALVINGS", 2)
+        yield

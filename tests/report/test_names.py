@@ -12,10 +12,10 @@ import pytest
 
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
-from horizonfree.report import page
+from horizonfree.report import draw, page, theme
 from horizonfree.report.contest import draw_contest
 from horizonfree.report.facts import Facts, facts
-from horizonfree.report.figures import pictures, write_pictures
+from horizonfree.report.figures import Picture, pictures, write_pictures
 from horizonfree.report.theme import written
 from horizonfree.runs.run import Run
 
@@ -79,13 +79,22 @@ def called(*actions: str, name: str = "river") -> Facts:
     )
 
 
+def plans(facts: Facts) -> dict[str, Picture]:
+    """Figures with the names of actions."""
+    with theme.style():
+        drawn = {f"plan-{i + 1}": draw.plan(facts.problem, x) for i, x in enumerate(facts.examples)}
+    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in drawn.items()}
+
+
 @pytest.fixture(scope="module")
 def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The page about a world in which everything has one name."""
+    """The page about a world in which everything has one name; of its figures only those of plans speak of it."""
+    usual = pictures(found())
 
     @cache
     def written(name: str) -> str:
-        path = page.write_page(called(name, name, name=name), tmp_path_factory.mktemp("named") / "r.html")
+        facts = called(name, name, name=name)
+        path = page.write_page(facts, tmp_path_factory.mktemp("named") / "r.html", usual | plans(facts))
         return path.read_text(encoding="utf-8")
 
     return written
@@ -141,7 +150,7 @@ def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, page_of: Cal
 
 @pytest.mark.parametrize("names", [["$a$", "$"], ["_x", ""], ["\ud800", "a$b"], ["\0", "\x1b"]], ids=ascii)
 def test_figures_are_written_in_both_formats(names: list[str], tmp_path: Path) -> None:
-    for path in write_pictures(pictures(called(*names)), tmp_path):
+    for path in write_pictures(plans(called(*names)), tmp_path):
         if path.suffix == ".svg":
             assert texts(path.read_text(encoding="utf-8"))
         else:

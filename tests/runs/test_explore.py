@@ -20,6 +20,8 @@ from horizonfree.runs import drive, engines
 from horizonfree.runs.until import Until
 from tests.runs.test_store import assert_same
 
+pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
+
 
 @pytest.fixture(scope="module")
 def problem() -> hf.Problem:

@@ -19,6 +19,7 @@ import horizonfree as hf
 from horizonfree.errors import RunError
 from tests.runs.test_store import assert_same
 
+pytestmark = pytest.mark.compiled  # the bits of other processes
 CHILD = Path(__file__).parents[1] / "reference" / "explorer_child.py"
 KILLS = 50
 EPISODES = 100

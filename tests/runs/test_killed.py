@@ -22,7 +22,8 @@ from horizonfree.runs import sealed
 from tests.runs.test_faults import Child
 from tests.runs.test_store import assert_same
 
-BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20]}
+pytestmark = pytest.mark.compiled  # the bits of other processes
+BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20], "curves": ["excess"]}
 RUN = {"explorer": "uniform", "episodes": 150}
 
 
@@ -51,10 +52,14 @@ def killed(
     """
     moments, folders = random.Random(0), [tmp_path / "0"]
     while True:
+        before = arrays(folders[-1])
         pid = child.begin(folders[-1], **task)
         if kills > 0:
-            if kills % 4:  # most kills while it explores, one in four while it starts
+            if kills % 4:  # most kills once it has written something, one in four while it starts
                 child.line("began")
+                end = time.monotonic() + 30
+                while arrays(folders[-1]) == before and time.monotonic() < end:
+                    time.sleep(0.001)
             time.sleep(moments.uniform(0.0, longest))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -67,6 +72,15 @@ def killed(
             folders.append(tmp_path / str(len(folders)))
         else:
             return folders
+
+
+def arrays(folder: Path) -> set[tuple[str, int]]:
+    """The files of arrays in a folder, and when they were written."""
+    found = set()
+    for path in folder.glob("*.npz"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add((path.name, path.stat().st_mtime_ns))
+    return found
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(40, marks=pytest.mark.slow)])

@@ -123,6 +123,7 @@ def without_record(run: hf.Run) -> hf.Run:
     return dataclasses.replace(run, progress=eqx.tree_at(lambda x: x.evidence.record, run.progress, None))
 
 
+@pytest.mark.compiled  # the bits of two programs
 @pytest.mark.parametrize("is_wide", [False, True])
 @pytest.mark.parametrize("name", ["information", "uniform", "hf-ucrl-rfe++"])
 def test_many_at_once_have_the_numbers_that_each_has_alone(

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf
 from horizonfree.guarantees.gap import gap as gap
 from horizonfree.mdp.space import Kernel, Space
@@ -108,11 +109,11 @@ def divergence(space: Space, step: Steps) -> Divergence:
 
     def stopped(stop: Array) -> Divergence:
         kappa = largest_sum(space, step, jnp.where(stop, 0.0, step.cost), stop)
-        hit = jax.lax.cond(
-            (stop | (step.leak > 0)).any() if is_large else True,
-            lambda: largest_hit(space, step, stop),
-            lambda: jnp.zeros(()),
-        )
+        if is_large:
+            can_hit = (stop | (step.leak > 0)).any()
+            hit = jax.lax.cond(can_hit, lambda: largest_hit(space, step, stop), lambda: jnp.zeros(()))
+        else:
+            hit = largest_hit(space, step, stop)
         eps = gap(2 * hit, kappa, kappa)
         return Divergence(kappa, hit, stop, jnp.where(jnp.isnan(eps), jnp.inf, eps))
 
@@ -127,7 +128,7 @@ def divergence(space: Space, step: Steps) -> Divergence:
         return jax.lax.scan(better, no_divergence(space), jnp.arange(len(sets)))[0]
     found = jax.vmap(stopped)(sets)
     best = smallest(found.eps)
-    least: Divergence = jax.tree.map(lambda x: x[best], found)
+    least: Divergence = jax.tree.map(lambda x: taken(x, best), found)
     return least
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from horizonfree._arrays import Array, Leaf, leaf, library, node, static
+from horizonfree._arrays import Array, Leaf, leaf, library, node, static, taken
 from horizonfree._inputs import numbers, whole
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.errors import KernelError, ShapeError
@@ -107,7 +107,7 @@ class Kernel:
         xp = library(self.prob, V)
         V = values(V, self.num_states, xp)
         expected: Array
-        expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
+        expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * taken(V, self.succ)).sum(-1)
         return expected
 
     def dense(self) -> Float[np.ndarray, "S A S"]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from horizonfree._arrays import taken
 from horizonfree._inputs import finite_rewards, numbers, real
 from horizonfree._x64 import scope, x64
 from horizonfree.errors import RewardError, ShapeError
@@ -28,7 +29,8 @@ from horizonfree.planning.induction import nearly_best as nearly_best
 
 _T = TypeVar("_T")
 optimal_jax, evaluate_jax = best_policy, policy_values
-FEW = 16  # terms up to which sums and maxima are written out for XLA
+FEW = 16  # terms up to which sums and maxima are written out for XLA,
+MUCH = 2**9  # where there are so many of them: else that would only take longer to compile
 SMALL_WORK = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
 
 
@@ -59,11 +61,11 @@ def totals_jax(
 
 
 def expect_jax(kernel: Kernel, V: Float[Array, " S"]) -> Float[Array, "S A"]:
-    """`Kernel.expect`, written out where successors are few; traceable."""
+    """`Kernel.expect`, written out where successors are few and pairs many; traceable."""
     n = kernel.prob.shape[-1]
-    if kernel.is_dense or n > FEW:
+    if kernel.is_dense or n > FEW or kernel.prob.size <= MUCH:
         return kernel.expect(V)
-    return reduce(jnp.add, (kernel.prob[..., j] * V[kernel.succ[..., j]] for j in range(n)))
+    return reduce(jnp.add, (kernel.prob[..., j] * taken(V, kernel.succ[..., j]) for j in range(n)))
 
 
 def settled(x: _T) -> _T:
@@ -73,8 +75,10 @@ def settled(x: _T) -> _T:
 
 
 def largest_jax(Q: Float[Array, "S A"]) -> Float[Array, " S"]:
-    """The maximum over actions, written out where they are few; traceable. Q should be `settled`."""
-    return reduce(jnp.maximum, (Q[:, a] for a in range(Q.shape[1]))) if Q.shape[1] <= FEW else Q.max(-1)
+    """The maximum over actions, written out where they are few and states many; traceable. Q should be `settled`."""
+    if Q.shape[1] > FEW or Q.size <= MUCH:
+        return Q.max(-1)
+    return reduce(jnp.maximum, (Q[:, a] for a in range(Q.shape[1])))
 
 
 def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:

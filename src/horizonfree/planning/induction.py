@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from horizonfree._arrays import Array, backward, library
+from horizonfree._arrays import Array, backward, library, taken
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.mdp.space import Kernel, Space
 
@@ -76,7 +76,7 @@ def policy_values(
     def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         r, pi = inputs
         if pi.ndim == 1:  # one row per state: A times cheaper than all actions
-            V = r[s, pi] + own_rows(kernel, pi).expect(V)[:, 0]
+            V = taken(r, (s, pi)) + own_rows(kernel, pi).expect(V)[:, 0]
         else:
             V = (pi * (r + kernel.expect(V))).sum(axis=-1)
         return V, V
@@ -90,9 +90,8 @@ def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
     """The kernel that is left when state s always takes action pi(s)."""
     xp = library(kernel.prob, pi)
     s = xp.arange(kernel.num_states)
-    return Kernel(
-        xp.asarray(kernel.succ)[s, pi][:, None], xp.asarray(kernel.prob)[s, pi][:, None], kernel.is_dense
-    )
+    succ, prob = (taken(xp.asarray(x), (s, pi))[:, None] for x in (kernel.succ, kernel.prob))
+    return Kernel(succ, prob, kernel.is_dense)
 
 
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:

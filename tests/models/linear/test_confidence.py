@@ -19,8 +19,6 @@ from horizonfree.models.linear import features
 from tests.models.linear.worlds import tiny
 from tests.reference import linear as reference
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(scope="module")
 def problem():

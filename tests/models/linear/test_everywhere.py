@@ -13,7 +13,7 @@ from tests.models.linear.worlds import tiny
 from tests.reference.resealed import change_checkpoint, change_run
 from tests.web.client import Client
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
+pytestmark = pytest.mark.compiled  # the bits of two programs, and of what is gone on with
 
 
 @pytest.fixture(scope="module")

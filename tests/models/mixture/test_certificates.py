@@ -6,8 +6,6 @@ import pytest
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 PARTS = ("uniform", "interval", "tangent")
 
 

@@ -15,8 +15,6 @@ from horizonfree.planning.backward import best_plan
 from tests.reference import small
 from tests.reference.episodes import full_features
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def gathered(problem, episodes, seed=0):
     return small.pick(small.gather(problem, episodes, [seed]), 0)

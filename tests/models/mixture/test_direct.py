@@ -24,8 +24,6 @@ from tests.reference.backward_induction import optimal
 from tests.reference.likelihood_set import likelihood_set
 from tests.reference.op_by_op import interpreted
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 DELTA = 0.1
 PROBLEMS = {
     "line": lambda: small.dense(weights=(0.4, 0.6)),

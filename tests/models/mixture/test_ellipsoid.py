@@ -12,8 +12,6 @@ from horizonfree.models.mixture.ellipsoid import psi_inverse_below
 from horizonfree.models.norms import opnorm
 from tests.reference import cases
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):

@@ -20,7 +20,6 @@ from tests.reference.episodes import sampler_of
 from tests.reference.op_by_op import evaluated, interpreted
 from tests.reference.programs import BUSY
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
 learn = interpreted(ev.learn)
 
 

@@ -15,8 +15,6 @@ from tests.reference import certificates as ref
 from tests.reference import hinge as literal
 from tests.reference import small
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 SEEDS = st.integers(0, 10**6)
 
 

@@ -9,7 +9,6 @@ import horizonfree as hf
 from horizonfree.errors import KernelError, OptionError
 from horizonfree.models.mixture import insight
 from tests.reference import cases, small
-from tests.reference.uncompiled import uncompiled
 
 
 def kernels(d=3, S=4, A=2, seed=0):
@@ -65,7 +64,6 @@ def test_redundant_kernels_have_no_virtual_rows():
     assert not problem.model.valid.virtual.any()
 
 
-@uncompiled()
 def test_of_weights_that_cannot_be_told_apart_nothing_is_claimed():
     """Twice the same kernel, the truth is the second: between 0 and 1 is all that can be said."""
     P = kernels(1)
@@ -89,7 +87,6 @@ def test_a_rejected_class_says_nothing_of_its_weights():
     np.testing.assert_allclose(run.weight_intervals, [[0, 1]] * 4, atol=1e-9)
 
 
-@uncompiled()
 def test_weights_of_any_sign_need_hull_false():
     P = np.zeros((2, 2, 1, 2))
     P[0, :, 0], P[1, :, 0] = [0.6, 0.4], [0.4, 0.6]

@@ -16,7 +16,7 @@ from horizonfree.models.mixture.steps import hellinger
 from tests.reference import cases, small
 from tests.reference.op_by_op import evaluated, interpreted
 
-pytestmark = pytest.mark.usefixtures("uncompiled", "x64")
+pytestmark = pytest.mark.usefixtures("x64")
 
 
 def make_everything_much(monkeypatch):

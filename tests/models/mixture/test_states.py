@@ -14,8 +14,6 @@ from horizonfree.models.said import given
 from horizonfree.planning.backward import best_plan
 from tests.reference import cases, small
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 NUMBERS = ("value", "low", "high")
 
 

@@ -11,8 +11,6 @@ from horizonfree.models.mixture.steps import THRESHOLDS
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 compare, hellinger, left_out, steps, divergence = map(
     jax.jit, (traced.compare, traced.hellinger, traced.left_out, traced.steps, trajectories.divergence)
 )

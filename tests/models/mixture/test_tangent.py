@@ -10,8 +10,6 @@ from tests.reference import cases, small
 from tests.reference import certificates as ref
 from tests.reference.backward_induction import evaluate
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):

@@ -17,8 +17,6 @@ from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
 from tests.reference.programs import BUSY
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
 TIMES = (4, 15, 60, 300)  # episodes
 

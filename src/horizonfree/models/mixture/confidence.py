@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.choice import largest_loss, least_loss
 from horizonfree.guarantees.trajectories import LARGE, Divergence, Steps, smallest
@@ -26,6 +27,7 @@ from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
 from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
+from horizonfree.planning.backward import MUCH
 
 WRITTEN_OUT = 64  # products up to which sums over successors and directions are written out for XLA
 EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
@@ -155,7 +157,7 @@ def confidence(
     # gaps above 1 say nothing: then the bet that knows the rows best
     widths = jax.lax.map(lambda ball: (ball.width * valid.free).mean(), balls)
     best = smallest(jnp.where(is_begun, jnp.where(losses < 1, losses, 1 + widths), jnp.inf))
-    eps, ball, compared = jax.tree.map(lambda x: x[best], (losses, balls, comparisons))
+    eps, ball, compared = jax.tree.map(lambda x: taken(x, best), (losses, balls, comparisons))
     return MixtureConfidence(
         kernel=space.kernel(phi @ ball.theta),
         eps=eps,
@@ -167,7 +169,7 @@ def confidence(
         bet=best,
         slacks=slacks,
         starts=evidence.starts,
-        num_seen=_num_seen(ball.z, evidence.since[best]),
+        num_seen=_num_seen(ball.z, taken(evidence.since, best)),
         episodes=evidence.episodes,
         impossible=evidence.impossible,
         num_free=valid.num_free,
@@ -192,7 +194,7 @@ def losses_in(
         return least_loss(space, compared.step, compared.divergence, h2, valid.choices) > least
 
     def one(least: Array, j: Array) -> tuple[Array, Array]:
-        ball, compared = jax.tree.map(lambda x: x[j], (balls, comparisons))
+        ball, compared = jax.tree.map(lambda x: taken(x, j), (balls, comparisons))
         is_asked = is_begun[j]
         if space.succ.size > LARGE:
             is_second = is_asked & (least < jnp.inf)
@@ -218,9 +220,9 @@ def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Co
     def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
         if space.is_dense:
             return length(jnp.einsum("sanq,n->saq", z, V))
-        if not 0 < n * q <= WRITTEN_OUT:
-            return length((z * V[space.succ][..., None]).sum(2))
-        at_slot = [V[space.succ[..., j]] for j in range(n)]
+        if not 0 < n * q <= WRITTEN_OUT or space.succ.size <= MUCH:
+            return length((z * taken(V, space.succ)[..., None]).sum(2))
+        at_slot = [taken(V, space.succ[..., j]) for j in range(n)]
         return jnp.sqrt(sum(sum(z[:, :, j, i] * at_slot[j] for j in range(n)) ** 2 for i in range(q)))
 
     h2 = hellinger(space, valid, ball)

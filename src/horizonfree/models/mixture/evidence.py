@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from horizonfree._arrays import Leaf, library
+from horizonfree._arrays import Leaf, library, taken
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.models.mixture.likelihood import HALF, log_loss, predict
@@ -188,19 +188,19 @@ def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Seen:
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
-    row = jnp.where(is_slot, valid.row_of[s, a, jnp.where(is_slot, j, 0)], R)
+    row = jnp.where(is_slot, taken(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
     if R > MANY:
-        p = jnp.where(row[:, None] < R, valid.rows[jnp.minimum(row, R - 1)] @ evidence.thetas.T, 0.0)
+        p = jnp.where(row[:, None] < R, taken(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
     else:
-        p = jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))])[row]
-    is_possible = (p > 0).all(-1) & jnp.append(valid.positive, False)[row]
+        p = taken(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
+    is_possible = (p > 0).all(-1) & taken(jnp.append(valid.positive, False), row)
     return _Seen(s, a, j, row, p, is_slot, is_possible)
 
 
 def _by_table(valid: ValidSet, evidence: Evidence, seen: _Seen) -> Float[Array, " H"]:
     """What the table of frequencies of the episodes before gave each transition."""
-    before = evidence.counts[seen.s, seen.a]
-    slots = (valid.row_of[seen.s, seen.a] < valid.rows.shape[0]).sum(-1)
+    before = taken(evidence.counts, (seen.s, seen.a))
+    slots = (taken(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
     at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
     return (at_slot + HALF) / (before.sum(-1) + HALF * slots)
 

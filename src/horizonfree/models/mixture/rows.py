@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from horizonfree._arrays import library
+from horizonfree._arrays import library, taken
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import UNROLLED, length
 
@@ -49,7 +49,7 @@ def coordinates(valid: ValidSet) -> Coordinates:
 def at_slots(x: Float[Array, "R *q"], row_of: Array) -> Float[Array, "S A n *q"]:
     """Each slot's entry of an array over rows; zero for padding; NumPy in, NumPy out, or traced."""
     xp = library(x)
-    return xp.concatenate([x, xp.zeros_like(x[:1])])[row_of]
+    return taken(xp.concatenate([x, xp.zeros_like(x[:1])]), row_of)
 
 
 def gram(z: Float[Array, "q R"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:

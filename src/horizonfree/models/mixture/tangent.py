@@ -18,7 +18,7 @@ A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Writ
 
 from typing import Any
 
-from horizonfree._arrays import Array, Leaf, backward, in_tiles, library, mapped, node
+from horizonfree._arrays import Array, Leaf, backward, in_tiles, library, mapped, node, taken
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.lift import Lift
@@ -265,7 +265,7 @@ def nothing(S: int, q: int, xp: Any) -> Values:
 def chosen(x: Float[Array, "S A *k"], pi: Choice) -> Float[Array, "S *k"]:
     """What is said of the actions that a policy takes."""
     xp = library(x, pi)
-    return x[xp.arange(len(pi)), pi] if pi.ndim == 1 else xp.einsum("sa,sa...->s...", pi, x)
+    return taken(x, (xp.arange(len(pi)), pi)) if pi.ndim == 1 else xp.einsum("sa,sa...->s...", pi, x)
 
 
 def _interval(at: Values) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
@@ -75,7 +76,7 @@ def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
     """Which steps were seen, and are possible; traceable."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < space.succ.shape[2])
-    return is_slot & space.support[s, a, jnp.where(is_slot, j, 0)]
+    return is_slot & taken(space.support, (s, a, jnp.where(is_slot, j, 0)))
 
 
 class Seen(eqx.Module):

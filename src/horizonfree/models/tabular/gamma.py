@@ -65,7 +65,8 @@ def _tail(z: Float[Array, "*n"], N: Float[Array, "*n"]) -> tuple[Array, Array, A
 
 def _series(coefficients: tuple[float, ...], y: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """c_0 + c_1/y^2 + c_2/y^4 + .. ."""
-    total = jnp.zeros_like(y)
-    for c in reversed(coefficients):
-        total = total / y**2 + c
+    *others, last = coefficients
+    total, w = jnp.full_like(y, last), 1 / y**2
+    for c in reversed(others):
+        total = total * w + c
     return total

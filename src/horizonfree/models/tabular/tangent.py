@@ -17,7 +17,7 @@ Written for NumPy and for JAX alike.
 
 import numpy as np
 
-from horizonfree._arrays import Array, Leaf, add, backward, leaf, library, mapped, node
+from horizonfree._arrays import Array, Leaf, add, backward, leaf, library, mapped, node, taken
 from horizonfree._shapes import Float, Int
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.lift import Lift
@@ -112,7 +112,7 @@ class World:
         """Everything about the successors; caps: the largest totals from this step on, and after it."""
         xp = library(self.chi, after.V)
         succ, prob, is_unknown = self.balls.succ, self.balls.prob, self.balls.is_unknown
-        at = mapped(lambda x: x[succ], after)
+        at = mapped(lambda x: taken(x, succ), after)
         c = (self.mean * at.V).sum(-1)
         g = mean_of(prob, at.J)
         if len(self.pairs):

@@ -21,8 +21,6 @@ from tests.reference import cases, small
 from tests.reference import robust as ref
 from tests.reference.op_by_op import evaluated
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 ZETA = 0.02
 
 
