@@ -1,29 +1,37 @@
 """Every call into the library, checked against its annotations, shapes included.
 
 In place of `jaxtyping.jaxtyped`, which binds each call to a signature and looks at its arguments twice, and of a
-function inside of another makes its checks anew whenever the other is called.
+function inside of another makes its checks anew whenever the other is called. Most calls are like others before them:
+annotations speak of types and shapes alone, so that what was found of these need not be looked at again.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import is_dataclass
 from functools import partial, wraps
 from types import CodeType
 from typing import Any, NamedTuple
 
+import jax
 import jaxtyping
+import numpy as np
 from jaxtyping._decorator import _destring_annotation, _make_fn_with_signature
 from jaxtyping._storage import pop_shape_memo, push_shape_memo, shape_str
 
 
 class _Checks(NamedTuple):
-    """What looks at the arguments of a function and at what it returns; and its signature, where shapes speak of it."""
+    """What looks at the arguments of a function and at what it returns; its signature, where shapes speak of it.
+
+    right: the kinds of arguments that are, and of arguments with results.
+    """
 
     given: Callable[..., None]
     found: Callable[[Any], Any] | None
     signature: inspect.Signature | None
+    right: set[Hashable]
 
 
+_arrays: dict[type, bool] = {}  # which types are
 _checks: dict[tuple[str, str, CodeType], _Checks] = {}
 
 
@@ -46,18 +54,50 @@ def checked(thing: Any = None, *, typechecker: Any) -> Any:
             return thing(*args, **kwargs)
         if checks is None:
             checks = _checks[which] = _made(thing, typechecker)
-        given, found, signature = checks
-        memos = push_shape_memo(_bound(signature, args, kwargs))
-        try:
-            _look(given, memos, *args, **kwargs)
-            result = thing(*args, **kwargs)
-            if found is not None:
-                _look(found, memos, result)
+        if checks.signature is not None:
+            return _looked_at(thing, checks, args, kwargs)
+        kind = tuple(map(_kind, args)), tuple([(name, _kind(x)) for name, x in kwargs.items()])
+        if kind not in checks.right:
+            result = _looked_at(thing, checks, args, kwargs)
+            checks.right.update([kind, (kind, _kind(result))])
             return result
-        finally:
-            pop_shape_memo()
+        result = thing(*args, **kwargs)
+        whole = kind, _kind(result)
+        if checks.found is not None and whole not in checks.right:
+            _looked_at(lambda *_, **__: result, checks, args, kwargs)
+            checks.right.add(whole)
+        return result
 
     return call
+
+
+def _kind(x: Any) -> Hashable:
+    """All that annotations can speak of: types, shapes, words. Nothing is like lists and tables of several kinds."""
+    kind = type(x)
+    if kind is tuple:
+        return kind, *map(_kind, x)
+    if kind is list or kind is dict:  # of which one entry is looked at, any
+        inside = set(map(_kind, x)) if kind is list else {(type(key), _kind(x[key])) for key in x}
+        return (kind, *inside) if len(inside) <= 1 else object()
+    if kind is str:
+        return x
+    is_array = _arrays.get(kind)
+    if is_array is None:
+        is_array = _arrays[kind] = isinstance(x, jax.Array | np.ndarray)
+    return (kind, x.shape, x.dtype) if is_array else kind
+
+
+def _looked_at(thing: Any, checks: _Checks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a call returns, its arguments looked at before and its result after."""
+    memos = push_shape_memo(_bound(checks.signature, args, kwargs))
+    try:
+        _look(checks.given, memos, *args, **kwargs)
+        result = thing(*args, **kwargs)
+        if checks.found is not None:
+            _look(checks.found, memos, result)
+        return result
+    finally:
+        pop_shape_memo()
 
 
 def _look(check: Callable[..., Any], memos: Any, /, *args: Any, **kwargs: Any) -> None:
@@ -93,4 +133,4 @@ def _made(function: Any, typechecker: Any) -> _Checks:
         one = inspect.Parameter("result", inspect.Parameter.POSITIONAL_ONLY, annotation=returned)
         found = typechecker(_make_fn_with_signature(*named, inspect.Signature([one]), output=False))
     speaks = "{" in str([*kinds.values(), returned])
-    return _Checks(given, found, asked if speaks else None)
+    return _Checks(given, found, asked if speaks else None, set())

@@ -92,3 +92,25 @@ def test_traced_numbers_may_be_of_either_library():
     assert same(jnp.ones(2)).shape == same(np.ones(2)).shape == (2,)
     with pytest.raises(TypeCheckError):
         same([1.0, 2.0])
+
+
+def test_what_was_right_once_lets_nothing_else_through():
+    @of
+    def first(
+        rows: list[Float[np.ndarray, " n"]], which: str, *, scale: float = 1.0
+    ) -> Float[np.ndarray, " n"]:
+        return rows[0] if which == "first" else rows[0][1:]
+
+    two, three = np.ones(2), np.ones(3)
+    for _ in range(2):  # the first time and later
+        assert first([two, two], "first").shape == (2,)
+        assert first([three], "first", scale=2).shape == (3,)
+        for given in [([two], "last"), ([three], "last"), (two, "first"), ([two], 1), (["2"], "first")]:
+            with pytest.raises(TypeCheckError, match="first"):
+                first(*given)
+        with pytest.raises(TypeCheckError, match="first"):
+            first([two], "first", scale="2")
+    with pytest.raises(
+        TypeCheckError, match="first"
+    ):  # one entry is looked at: in a hundred calls, not always the same
+        [first([two, "2"], "first") for _ in range(100)]
