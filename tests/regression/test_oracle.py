@@ -142,6 +142,7 @@ def test_exhaustive_refuses_what_it_cannot_finish():
         oracle.exhaustive(*x.inputs, beta=1.0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 2, 3), (4, 2, 4, 3, 4), (HARD, 4)])
 def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
     """At least 99 % of the maximum in at least 95 % of the draws.
@@ -235,6 +236,7 @@ def test_one_step_leaves_nothing_to_explore():
 LOOPS = [(4, 2, 4, 3, 4), (20, 2, 4, 6, 4), (20, 5, 4, 7, 6), (12, 2, 3, 2, 2)]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("sizes", [*LOOPS, DRAWN, (HARD, 4)])
 def test_the_loops_find_what_the_ascent_finds(sizes):
     """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search."""
