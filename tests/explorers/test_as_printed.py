@@ -42,6 +42,7 @@ def hard():
     return hf.make("hard-instance", dim=2, horizon=3)
 
 
+@pytest.mark.compiled
 def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
     """theta_k in the nested U_k, pi_k, r_k: no point of a fine grid of U_k, and no pair, has a larger value."""
     model, K, M = hard.model, 150, 2
