@@ -58,9 +58,11 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
     phi, e = full_features(model), np.asarray(model.valid.affine)[:, 0]
     grid = np.asarray(model.valid.center) + np.linspace(-3, 3, 401)[:, None] * e
     grid = np.array([theta for theta in grid if model.valid.contains(theta, 1e-12)])
-    policies = [np.full((3, 3), a) for a in range(2)]  # only the first action of x_1 matters
-    rewards = [np.arange(3)[:, None] == h for h in (1, 2)]
+    policies = np.array([np.full((3, 3), a) for a in range(2)])[
+        :, None
+    ]  # only the first action of x_1 matters
     sets = [(np.arange(8)[:, None] >> np.arange(3) & 1)[i] for i in range(1, 8)]
+    rewards = np.array([(np.arange(3)[:, None] == h) * target for h in (1, 2) for target in sets])
     allowed = np.ones(len(grid), bool)
     values = []
     for k, state in enumerate(_steps(hard, explorer, K), 1):
@@ -77,11 +79,8 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
         inside = grid[allowed][::20]
         assert len(inside) > 1
         largest = max(
-            pseudo_values(phi, x, *Sigmas, beta, policy, step * target)[1][0, model.space.start]
+            pseudo_values(phi, x, *Sigmas, beta, policies, rewards)[1][..., 0, model.space.start].max()
             for x in [*inside, theta]
-            for policy in policies
-            for step in rewards
-            for target in sets
         )
         assert float(state.last.found.value) == pytest.approx(largest, abs=1e-9)
         values.append(largest)
