@@ -33,12 +33,11 @@ def true_pseudo_values(phi, theta, theta_star, Sigma_tilde, beta, policy, reward
     H, S = reward.shape
     V, V_bar = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        for s in range(S):
-            x = phi[s, policy[h, s]]
-            phi_V = V[h + 1] @ x
-            V[h, s] = min(max(reward[h, s] + phi_V @ theta, 0), 1)
-            u = min(1, beta * np.sqrt(phi_V @ np.linalg.solve(Sigma_tilde, phi_V)))
-            V_bar[h, s] = min(1, u + V_bar[h + 1] @ (x @ theta_star))
+        x = phi[np.arange(S), policy[h]]
+        phi_V = np.einsum("snd,n->sd", x, V[h + 1])
+        V[h] = np.clip(reward[h] + phi_V @ theta, 0, 1)
+        u = np.minimum(1, beta * _norm(Sigma_tilde, phi_V))
+        V_bar[h] = np.minimum(1, u + x @ theta_star @ V_bar[h + 1])
     return V_bar
 
 
@@ -47,6 +46,5 @@ def policy_value(P, policy, reward):
     H, S = reward.shape
     V = np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        for s in range(S):
-            V[h, s] = reward[h, s] + P[s, policy[h, s]] @ V[h + 1]
+        V[h] = reward[h] + P[np.arange(S), policy[h]] @ V[h + 1]
     return V

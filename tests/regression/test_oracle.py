@@ -247,8 +247,8 @@ def test_the_loops_find_what_the_ascent_finds(sizes):
         problem, beta_search = x.problem, x.beta * (0.5 if i % 2 else 1.0)
         (policy, _), drawn = random_pair(rng, problem), rng.uniform(size=problem.num_states) < 0.5
         warm = oracle.Point(policy.astype(np.int32), np.array(problem.horizon - 1, np.int32), drawn)
-        key = jax.random.key(i)
-        expected = to_numpy(ascend(key, x.prepared, x.beta, beta_search, warm))
+        key, prepared = jax.random.key(i), x.prepared
+        expected = to_numpy(ascend(key, prepared, x.beta, beta_search, warm))
         plan = layout(problem.model)
         tables = to_numpy(factors(*to_device((plan.phi, *x.inputs[1:]))))
         words = np.asarray(jax.random.key_data(key))
@@ -265,5 +265,5 @@ def test_the_loops_find_what_the_ascent_finds(sizes):
         np.testing.assert_allclose(found.V_hat[:-1][occupied], expected.V_hat[:-1][occupied], atol=1e-12)
         for name in ("value", "raw", "upper", "radius", "search_value", "sweeps"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-10), name
-        at_start = problem.space.at_start(relaxed(x.prepared, x.beta)[1][0])
+        at_start = problem.space.at_start(relaxed(prepared, x.beta)[1][0])
         assert U == pytest.approx(float(at_start), rel=1e-10)
