@@ -142,7 +142,7 @@ def one_more(run_of):
     return more
 
 
-@pytest.mark.compiled
+@pytest.mark.compiled  # as people have it
 @everyone
 def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
     """One more episode; batch/test_batch.py maps them over keys.
@@ -161,7 +161,7 @@ def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
         np.testing.assert_allclose(x, run.records[key][-1], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.compiled
+@pytest.mark.compiled  # the bits of two runs
 @everyone
 def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
     whole, problem = run_of(name), world(name)
@@ -174,7 +174,7 @@ def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
     assert back.problem.space.start is None
 
 
-@pytest.mark.compiled
+@pytest.mark.compiled  # the bits of two runs
 @everyone
 def test_a_resumed_run_equals_an_uninterrupted_one(name, run_of):
     """And the same seed gives the same episodes, hence the same state, to the last bit."""
@@ -277,7 +277,7 @@ def test_an_explorer_that_is_lazy_says_when_it_is_due():
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
 
-@pytest.mark.compiled
+@pytest.mark.compiled  # compared with its operations
 @everyone
 def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
     """A PlugIn plans in the kernel of its own parameter, what keeps visits of every step in a kernel of every step.
