@@ -42,6 +42,7 @@ def hard():
     return hf.make("hard-instance", dim=2, horizon=3)
 
 
+@pytest.mark.compiled
 def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
     """theta_k in the nested U_k, pi_k, r_k: no point of a fine grid of U_k, and no pair, has a larger value."""
     model, K, M = hard.model, 150, 2
@@ -57,16 +58,17 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
     phi, e = full_features(model), np.asarray(model.valid.affine)[:, 0]
     grid = np.asarray(model.valid.center) + np.linspace(-3, 3, 401)[:, None] * e
     grid = np.array([theta for theta in grid if model.valid.contains(theta, 1e-12)])
-    policies = [np.full((3, 3), a) for a in range(2)]  # only the first action of x_1 matters
-    rewards = [np.arange(3)[:, None] == h for h in (1, 2)]
+    policies = np.array([[np.full((3, 3), a)] for a in range(2)])  # only the first action of x_1 matters
     sets = [(np.arange(8)[:, None] >> np.arange(3) & 1)[i] for i in range(1, 8)]
+    rewards = np.array([(np.arange(3)[:, None] == h) * target for h in (1, 2) for target in sets])
     allowed = np.ones(len(grid), bool)
     values = []
     for k, state in enumerate(_steps(hard, explorer, K), 1):
-        ridge, beta, beta_k = state.ridge, float(explorer.beta(model, K)), float(explorer.beta(model, k))
+        Sigmas, bs = np.asarray(state.ridge.Sigma), np.asarray(state.ridge.b)
+        beta, beta_k = float(explorer.beta(model, K)), float(explorer.beta(model, k))
         for family in (TILDE, HAT):
-            for m in range(M):
-                away, Sigma = grid - np.asarray(ridge.theta[family, m]), np.asarray(ridge.Sigma[family, m])
+            for Sigma, b in zip(Sigmas[family], bs[family], strict=True):
+                away = grid - np.linalg.solve(Sigma, b)
                 allowed &= np.einsum("xi,ij,xj->x", away, Sigma, away) <= beta_k**2
         if k not in (1, 4, K):
             continue
@@ -76,11 +78,8 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
         inside = grid[allowed][::20]
         assert len(inside) > 1
         largest = max(
-            pseudo_values(phi, x, *Sigmas, beta, policy, step * target)[1][0, model.space.start]
+            pseudo_values(phi, x, *Sigmas, beta, policies, rewards)[1][..., 0, model.space.start].max()
             for x in [*inside, theta]
-            for policy in policies
-            for step in rewards
-            for target in sets
         )
         assert float(state.last.found.value) == pytest.approx(largest, abs=1e-9)
         values.append(largest)

@@ -31,7 +31,6 @@ from tests.reference.small import dense
 from tests.reference.tables import best_values, dense_tables
 from tests.runs.test_store import assert_same
 
-pytestmark = pytest.mark.compiled  # every explorer, as people have it
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")
 SMALL = {
     "chains": 1,
@@ -143,6 +142,7 @@ def one_more(run_of):
     return more
 
 
+@pytest.mark.compiled  # as people have it
 @everyone
 def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
     """One more episode; batch/test_batch.py maps them over keys.
@@ -161,10 +161,9 @@ def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
         np.testing.assert_allclose(x, run.records[key][-1], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.compiled  # the bits of two runs
 @everyone
-def test_through_a_folder_the_bits_are_the_same_and_a_value_is_the_mean_over_the_start(
-    name, run_of, tmp_path
-):
+def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
     whole, problem = run_of(name), world(name)
     hf.explore(problem, small(name), episodes=EPISODES - 2, seed=SEED, out=tmp_path / "a")
     again = hf.load(tmp_path / "a").resume(episodes=2)
@@ -174,12 +173,8 @@ def test_through_a_folder_the_bits_are_the_same_and_a_value_is_the_mean_over_the
     np.testing.assert_array_equal(back.problem.start, START)
     assert back.problem.space.start is None
 
-    plan = whole.plan(reward(), model="explorer")
-    if hasattr(whole.explorer, "theta_hat"):
-        kernel = problem.model.kernel(whole.theta_hat)
-        assert plan.value == pytest.approx(START @ optimal(kernel, reward()).V[0], abs=1e-12)
 
-
+@pytest.mark.compiled  # the bits of two runs
 @everyone
 def test_a_resumed_run_equals_an_uninterrupted_one(name, run_of):
     """And the same seed gives the same episodes, hence the same state, to the last bit."""
@@ -282,6 +277,7 @@ def test_an_explorer_that_is_lazy_says_when_it_is_due():
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
 
+@pytest.mark.compiled  # compared with its operations
 @everyone
 def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
     """A PlugIn plans in the kernel of its own parameter, what keeps visits of every step in a kernel of every step.
@@ -323,6 +319,9 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
     asked = run.plan(reward, model="explorer")
     np.testing.assert_array_equal(asked.policy, policy)
     assert asked.value == pytest.approx(float(START @ V[0]), abs=1e-12)
+    if hasattr(run.explorer, "theta_hat"):
+        best = optimal(model.kernel(run.theta_hat), reward).V
+        assert asked.value == pytest.approx(START @ best[0], abs=1e-12)
 
 
 @everyone

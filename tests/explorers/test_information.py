@@ -42,6 +42,7 @@ def runs():
     }
 
 
+@pytest.mark.compiled
 def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_random(runs):
     """K T / q is at least 1 for the best design; here about 1.0 against 3 and more: no seed comes near the limits."""
     found = {}

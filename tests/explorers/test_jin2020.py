@@ -147,6 +147,7 @@ def values_of(P, reward, policy):
     return V[:, :-1]
 
 
+@pytest.mark.compiled
 def test_every_significant_state_is_covered():
     """max over policies of P_h(s,a) <= 2SAH mu_h(s,a), mu of all S H N0 policies; where none can go it need not be."""
     P = np.zeros((4, 2, 4))

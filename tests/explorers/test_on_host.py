@@ -17,18 +17,23 @@ pytestmark = pytest.mark.usefixtures("x64")
 EPISODES = 40
 
 
-def explored(problem, seed, explorer="hf-ucrl-rfe++"):
-    return hf.explore(problem, explorer, episodes=EPISODES, seed=seed, progress=False)
+def explored(problem, seed, explorer, **options):
+    return hf.explore(problem, explorer, episodes=EPISODES, seed=seed, progress=False, **options)
+
+
+def searched(problem, seed):
+    """In a few moves; of longer searches regression/test_oracle.py says the same."""
+    return explored(problem, seed, "hf-ucrl-rfe++", sweeps=8)
 
 
 def test_a_run_has_the_numbers_of_compiled_blocks(monkeypatch):
     """On a grid that H steps do not cross: some states are never reached."""
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=5)
     assert not problem.space.reachable.all()
-    here = [explored(problem, seed) for seed in range(3)]
+    here = [searched(problem, seed) for seed in range(3)]
     monkeypatch.setattr(engines, "chooser", lambda explorer, model: None)
     for seed, run in enumerate(here):
-        blocks = explored(problem, seed)
+        blocks = searched(problem, seed)
         assert 1 < run.records["oracle_calls"][-1] < EPISODES
         np.testing.assert_array_equal(run.evidence.counts, blocks.evidence.counts)
         assert run.records.keys() == blocks.records.keys()

@@ -133,6 +133,7 @@ def test_it_claims_with_the_papers_constants_and_nothing_where_steps_are_pooled(
         assert run.certificate().eps < 1
 
 
+@pytest.mark.compiled
 def test_it_reaches_the_ends_of_the_double_chain():
     problem = double_chain()
     run = hf.explore(problem, "rf-express", episodes=3000, progress=False)

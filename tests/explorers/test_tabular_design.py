@@ -100,6 +100,7 @@ def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.compiled
 def test_it_certifies_far_earlier_than_random_actions():
     found = {}
     for name, explorer in {"design": TabularDesign(), "random": "uniform"}.items():

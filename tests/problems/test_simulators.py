@@ -8,7 +8,6 @@ import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from horizonfree.report.history import moments
 
-pytestmark = pytest.mark.compiled  # a certificate that is asked for twice has the same bits
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
 P = RNG.dirichlet(np.ones(S), (2, S, A))
@@ -63,8 +62,9 @@ def truth() -> hf.Problem:
     return hf.Mixture.from_kernels(P, horizon=H, weights=[0.3, 0.7])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def runs(truth: hf.Problem) -> dict[int, hf.Run]:
+    """Made anew for each test: a certificate that was asked for in another need not have the same bits."""
     seen = hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1)
     known = {N: hf.from_simulators(drawn(N), horizon=H) for N in (10**4, 10**6)}
     return {N: hf.from_episodes(problem, seen, budget=1500) for N, problem in known.items()}

@@ -1,26 +1,31 @@
-"""Vhat of HF-UCRL-RFE++ (arXiv 2303.10165, section 4), written out state by state. Slow on purpose."""
+"""Vhat of HF-UCRL-RFE++ (arXiv 2303.10165, section 4), written out step by step."""
 
 import numpy as np
 
 
 def pseudo_values(phi, theta, Sigma_tilde, Sigma_hat, beta, policy, reward):
-    """V [H+1, S], Vhat [H+1, S] and Vhat before its cap [H, S], for full features phi [S, A, S, d] and reward [H, S].
+    """V [..., H+1, S], Vhat [..., H+1, S] and Vhat before its cap [..., H, S], for full features phi [S, A, S, d].
 
-    Covariances are given, not their inverses: norms are taken by solving.
+    Of one policy and reward [H, S], or of many: axes before these are broadcast. Covariances are given, not their
+    inverses: norms are taken by solving.
     """
-    H, S = reward.shape
-    V, V_hat, raw = np.zeros((H + 1, S)), np.zeros((H + 1, S)), np.zeros((H, S))
+    policy, reward = np.broadcast_arrays(policy, reward)
+    *batch, H, S = reward.shape
+    V, V_hat, raw = (np.zeros((*batch, steps, S)) for steps in (H + 1, H + 1, H))
     for h in reversed(range(H)):
-        for s in range(S):
-            x = phi[s, policy[h, s]]  # [S, d]
-            phi_V = sum(x[s_next] * V[h + 1, s_next] for s_next in range(S))
-            phi_V_hat = sum(x[s_next] * V_hat[h + 1, s_next] for s_next in range(S))
-            V[h, s] = min(max(reward[h, s] + phi_V @ theta, 0), 1)
-            u = min(1, beta * np.sqrt(phi_V @ np.linalg.solve(Sigma_tilde, phi_V)))
-            bonus = 2 * beta * np.sqrt(phi_V_hat @ np.linalg.solve(Sigma_hat, phi_V_hat))
-            raw[h, s] = max(u + bonus + phi_V_hat @ theta, 0)
-            V_hat[h, s] = min(raw[h, s], 1)
+        x = phi[np.arange(S), policy[..., h, :]]  # [..., S, S, d]
+        phi_V, phi_V_hat = (np.einsum("...snd,...n->...sd", x, f[..., h + 1, :]) for f in (V, V_hat))
+        V[..., h, :] = np.clip(reward[..., h, :] + phi_V @ theta, 0, 1)
+        u = np.minimum(1, beta * _norm(Sigma_tilde, phi_V))
+        bonus = 2 * beta * _norm(Sigma_hat, phi_V_hat)
+        raw[..., h, :] = np.maximum(u + bonus + phi_V_hat @ theta, 0)
+        V_hat[..., h, :] = np.minimum(raw[..., h, :], 1)
     return V, V_hat, raw
+
+
+def _norm(Sigma, x):
+    """sqrt(x' Sigma^-1 x)."""
+    return np.sqrt((x * np.linalg.solve(Sigma, x[..., None])[..., 0]).sum(-1))
 
 
 def true_pseudo_values(phi, theta, theta_star, Sigma_tilde, beta, policy, reward):
@@ -28,12 +33,11 @@ def true_pseudo_values(phi, theta, theta_star, Sigma_tilde, beta, policy, reward
     H, S = reward.shape
     V, V_bar = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        for s in range(S):
-            x = phi[s, policy[h, s]]
-            phi_V = V[h + 1] @ x
-            V[h, s] = min(max(reward[h, s] + phi_V @ theta, 0), 1)
-            u = min(1, beta * np.sqrt(phi_V @ np.linalg.solve(Sigma_tilde, phi_V)))
-            V_bar[h, s] = min(1, u + V_bar[h + 1] @ (x @ theta_star))
+        x = phi[np.arange(S), policy[h]]
+        phi_V = np.einsum("snd,n->sd", x, V[h + 1])
+        V[h] = np.clip(reward[h] + phi_V @ theta, 0, 1)
+        u = np.minimum(1, beta * _norm(Sigma_tilde, phi_V))
+        V_bar[h] = np.minimum(1, u + x @ theta_star @ V_bar[h + 1])
     return V_bar
 
 
@@ -42,6 +46,5 @@ def policy_value(P, policy, reward):
     H, S = reward.shape
     V = np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        for s in range(S):
-            V[h, s] = reward[h, s] + P[s, policy[h, s]] @ V[h + 1]
+        V[h] = reward[h] + P[np.arange(S), policy[h]] @ V[h + 1]
     return V

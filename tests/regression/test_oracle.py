@@ -94,21 +94,26 @@ def test_adjoint_weights_are_the_derivatives(sizes):
     np.testing.assert_allclose(weights.V, by_reward, atol=1e-12)
 
 
+def indicators(steps, H, S):
+    """Rewards [R, H, S]: of every set of states, at one of the steps."""
+    found = []
+    for h, target in product(steps, product([0, 1], repeat=S)):
+        reward = np.zeros((H, S))
+        reward[h] = target
+        found.append(reward)
+    return np.array(found)
+
+
 def test_exhaustive_is_the_best_of_everything():
     """Against the literal recursion over all 64 policies and all 12 single-step indicators."""
     rng = np.random.default_rng(4)
     for _ in range(3):
         x = draw(rng, (2, 2, 3, 2, 2))
-        best = 0.0
-        for actions in product(range(2), repeat=6):
-            policy = np.reshape(actions, (3, 2))
-            for h, target in product(range(3), product([0, 1], repeat=2)):
-                reward = np.zeros((3, 2))
-                reward[h] = target
-                raw = pseudo_values(
-                    x.phi, x.problem.truth, x.Sigma_tilde, x.Sigma_hat, x.beta, policy, reward
-                )[2]
-                best = max(best, raw[0, 0])
+        policies = np.reshape(list(product(range(2), repeat=6)), (64, 1, 3, 2))
+        raw = pseudo_values(
+            x.phi, x.problem.truth, x.Sigma_tilde, x.Sigma_hat, x.beta, policies, indicators(range(3), 3, 2)
+        )[2]
+        best = raw[..., 0, 0].max()
         assert oracle.exhaustive(*x.inputs, beta=x.beta).raw == pytest.approx(best, rel=1e-12)
 
 
@@ -117,16 +122,12 @@ def test_from_a_drawn_start_the_value_is_the_mean_of_what_is_capped():
     rng = np.random.default_rng(20)
     for k in range(3):
         x = draw(rng, DRAWN, beta=[0.1, 0.4, 2.0][k])
-        best = 0.0
-        for actions in product(range(2), repeat=6):
-            policy = np.reshape([*actions, 0, 0, 0], (3, 3))  # the last action never matters
-            for h, target in product((1, 2), product([0, 1], repeat=3)):
-                reward = np.zeros((3, 3))
-                reward[h] = target
-                V_hat = pseudo_values(
-                    x.phi, x.problem.truth, x.Sigma_tilde, x.Sigma_hat, x.beta, policy, reward
-                )[1]
-                best = max(best, x.problem.space.at_start(V_hat[0]))
+        policies = np.zeros((64, 1, 3, 3), int)  # the last action never matters
+        policies[:, 0, :2] = np.reshape(list(product(range(2), repeat=6)), (64, 2, 3))
+        V_hat = pseudo_values(
+            x.phi, x.problem.truth, x.Sigma_tilde, x.Sigma_hat, x.beta, policies, indicators((1, 2), 3, 3)
+        )[1]
+        best = x.problem.space.at_start(V_hat[..., 0, :]).max()
         found = oracle.exhaustive(*x.inputs, beta=x.beta)
         assert found.value == pytest.approx(best, rel=1e-12)
         climbed = ascend(jax.random.key(k), x.prepared, x.beta, x.beta, warm_start(x.problem))
@@ -142,6 +143,7 @@ def test_exhaustive_refuses_what_it_cannot_finish():
         oracle.exhaustive(*x.inputs, beta=1.0)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 2, 3), (4, 2, 4, 3, 4), (HARD, 4)])
 def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
     """At least 99 % of the maximum in at least 95 % of the draws.
@@ -235,6 +237,7 @@ def test_one_step_leaves_nothing_to_explore():
 LOOPS = [(4, 2, 4, 3, 4), (20, 2, 4, 6, 4), (20, 5, 4, 7, 6), (12, 2, 3, 2, 2)]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("sizes", [*LOOPS, DRAWN, (HARD, 4)])
 def test_the_loops_find_what_the_ascent_finds(sizes):
     """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search."""
@@ -244,8 +247,8 @@ def test_the_loops_find_what_the_ascent_finds(sizes):
         problem, beta_search = x.problem, x.beta * (0.5 if i % 2 else 1.0)
         (policy, _), drawn = random_pair(rng, problem), rng.uniform(size=problem.num_states) < 0.5
         warm = oracle.Point(policy.astype(np.int32), np.array(problem.horizon - 1, np.int32), drawn)
-        key = jax.random.key(i)
-        expected = to_numpy(ascend(key, x.prepared, x.beta, beta_search, warm))
+        key, prepared = jax.random.key(i), x.prepared
+        expected = to_numpy(ascend(key, prepared, x.beta, beta_search, warm))
         plan = layout(problem.model)
         tables = to_numpy(factors(*to_device((plan.phi, *x.inputs[1:]))))
         words = np.asarray(jax.random.key_data(key))
@@ -262,5 +265,5 @@ def test_the_loops_find_what_the_ascent_finds(sizes):
         np.testing.assert_allclose(found.V_hat[:-1][occupied], expected.V_hat[:-1][occupied], atol=1e-12)
         for name in ("value", "raw", "upper", "radius", "search_value", "sweeps"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-10), name
-        at_start = problem.space.at_start(relaxed(x.prepared, x.beta)[1][0])
+        at_start = problem.space.at_start(relaxed(prepared, x.beta)[1][0])
         assert U == pytest.approx(float(at_start), rel=1e-10)

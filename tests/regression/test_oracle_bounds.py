@@ -64,14 +64,15 @@ def test_values_differ_by_at_most_twice_the_pseudo_value(sizes):
     rng = np.random.default_rng(11)
     for _ in range(20):
         x, theta_star = good_event(rng, sizes)
-        U, W = relaxed(x.prepared, x.beta)[1], upper_bound(x.prepared, x.beta)
+        prepared = x.prepared
+        U, W = relaxed(prepared, x.beta)[1], upper_bound(prepared, x.beta)
         assert (np.asarray(U) <= np.asarray(W) + 1e-12).all()
         for _ in range(5):
             policy, reward = random_pair(rng, x.problem)
             theta = x.problem.truth
             values = [policy_value(x.phi @ t, policy, reward)[0, 0] for t in (theta, theta_star)]
             V_bar = true_pseudo_values(x.phi, theta, theta_star, x.Sigma_tilde, x.beta, policy, reward)
-            V_hat = evaluate(x.prepared, policy, reward, x.beta).V_hat
+            V_hat = evaluate(prepared, policy, reward, x.beta).V_hat
             assert abs(values[0] - values[1]) <= 2 * V_bar[0, 0] + 1e-12
             assert (V_bar <= np.asarray(V_hat) + 1e-12).all()
             assert (V_bar <= np.asarray(U) + 1e-12).all()

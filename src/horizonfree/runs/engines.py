@@ -27,8 +27,13 @@ BLOCK = 256  # the most episodes of one compiled call
 # (so far, how many) -> after them, their numbers [count or more], and what ended the block early
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
 
-_choose = program(choose)
 _absorb = program(absorb)
+
+
+@program
+def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
+    """`choose`, by the key of the run: that of the episode is made in the same call."""
+    return choose(explorer, model, episode_keys(key, progress)[0], progress)
 
 
 _World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
@@ -106,7 +111,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
         if host is None:
-            state = _choose(explorer, model, episode_keys(key, state)[0], state)
+            state = _choose(explorer, model, key, state)
         else:
             state = chosen(host, explorer, model, key, state)
         attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode)

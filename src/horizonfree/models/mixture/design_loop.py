@@ -3,6 +3,8 @@
 Same letters, same ties; the numbers are those of `design` but for rounding. What does not change from episode to
 episode (z, p at the centre, the lists) is looked at once, and what depends on theta alone when theta changes.
 
+Arrays are copied number by number: Numba takes seconds to compile an assignment to a slice.
+
 Most actions are not computed. From one step to the one before, Q(s,a) grows by P(V_{h+1} - V_{h+2})(s,a). If these
 differences lie in c +- r, all actions grow by the same but for 2 (|c| excess + r (1 + excess + 2 negative)): `excess`,
 by how much rows of P miss a sum of 1, `negative`, what they have below 0 (at states out of reach theta may give
@@ -34,7 +36,8 @@ Design = Callable[
 def _probabilities(z, p_center, y, row_of, p, prob):  # type: ignore[no-untyped-def]  # pragma: no cover
     """p_r, and on the lists; by how much sums over successors miss 1, and the most that a row has below 0."""
     (q, R), (S, A, n) = z.shape, row_of.shape
-    p[:] = p_center
+    for r in range(R):
+        p[r] = p_center[r]
     for i in range(q):
         for r in range(R):
             p[r] += z[i, r] * y[i]
@@ -141,11 +144,15 @@ def _backward(succ, prob, gain, excess, negative, policy):  # type: ignore[no-un
     by now (`doubtful`), all are computed.
     """
     (H, S), (_, A, n) = policy.shape, succ.shape
-    after, now, doubtful = np.zeros(S), np.zeros(S), np.empty(S + 1, np.int64)
-    greedy, ahead = np.full(S, -1, np.int32), np.full(S, -np.inf)
+    after, now, doubtful = np.empty(S), np.empty(S), np.empty(S + 1, np.int64)
+    greedy, ahead = np.empty(S, np.int32), np.empty(S)
+    after[:], greedy[:], ahead[:] = 0.0, -1, -np.inf
     # Those of the greedy actions, side by side.
-    own_succ, own_prob, own_gain = np.zeros((S, n), succ.dtype), np.zeros((S, n)), np.zeros(S)
-    closer, size = 0.0, np.abs(gain).max()  # size: of any value so far
+    own_succ, own_prob, own_gain = np.empty((S, n), succ.dtype), np.empty((S, n)), np.empty(S)
+    closer, size = 0.0, 0.0  # size: of any value so far
+    for s in range(S):
+        for a in range(A):
+            size = max(size, abs(gain[s, a]))
     for h in range(H - 1, -1, -1):
         low, high, number, enough = np.inf, -np.inf, 0, closer + 2 * TIE * size
         for s in range(S):
@@ -170,7 +177,7 @@ def _backward(succ, prob, gain, excess, negative, policy):  # type: ignore[no-un
                     own_succ[s, j], own_prob[s, j] = succ[s, action, j], prob[s, action, j]
         for s in range(S):
             low, high = min(low, now[s] - after[s]), max(high, now[s] - after[s])
-        policy[h] = greedy
+            policy[h, s] = greedy[s]
         size = size + max(abs(low), abs(high))
         middle, radius = abs(high + low) / 2, (high - low) / 2
         closer += 2 * (middle * excess + radius * (1 + excess + 2 * negative)) + ROUNDING * n * size
