@@ -62,7 +62,7 @@ def is_usable(folder: Path) -> bool:
 if is_usable(MEMORY):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-# Of every operation that is traced JAX would note which lines of Python asked for it, a tenth of the time; and tell XLA.
+# Of every operation that is traced JAX would note the lines of Python that asked for it: a tenth of the time.
 _jax.Traceback.enabled = False
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
