@@ -59,7 +59,7 @@ def certified(model, kernel, rewards, evidence):
 
         return uniform_eps(found), jax.vmap(one)(rewards)
 
-    return jax.lax.map(certify, evidence)
+    return jax.vmap(certify)(evidence)
 
 
 @pytest.mark.parametrize("name", MIXTURES)
