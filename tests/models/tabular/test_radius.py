@@ -124,7 +124,7 @@ def kl(centre, p):
         return np.where(centre > 0, centre * np.log(centre / p), 0.0).sum(-1)
 
 
-@pytest.mark.compiled
+@pytest.mark.compiled  # the same fifty times
 @pytest.mark.parametrize("has_kt", [True, False])
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, has_kt):
