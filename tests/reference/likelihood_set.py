@@ -31,12 +31,13 @@ class LikelihoodSet:
     slack: float
 
     def excess(self, theta):
-        """L(theta) - L(theta_hat) - slack: at most 0 in U, infinite outside Theta."""
-        p, p_hat = (self.valid.rows[self.valid.free] @ x for x in (theta, self.theta))
+        """L(theta) - L(theta_hat) - slack of parameters [..., d]: at most 0 in U, infinite outside Theta."""
+        p, p_hat = (x @ self.valid.rows[self.valid.free].T for x in (theta, self.theta))
         N = self.counts[self.valid.free]
-        if (p < 0).any() or (p[N > 0] == 0).any():
-            return np.inf
-        return -float(N[N > 0] @ np.log(p[N > 0] / p_hat[N > 0])) - self.slack
+        is_outside = (p < 0).any(-1) | (p[..., N > 0] == 0).any(-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = -np.log(p[..., N > 0] / p_hat[N > 0]) @ N[N > 0]
+        return np.where(is_outside, np.inf, loss - self.slack)
 
     def support(self, direction, gap=1e-6):
         """max of <direction, theta> over U, from above, and a theta of U that is about `gap` below it.

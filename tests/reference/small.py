@@ -10,6 +10,8 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.mdp.rollout import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
 
+MANY = 250  # episodes: for so many a program is compiled without trying whether it pays
+
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
     """A mixture of random kernels, every state reachable in one step."""
@@ -59,7 +61,9 @@ def gather(problem, episodes, seeds, budget=None):
         sampler = sampler_of(to_device(problem.kernel()))
         policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))
         world = model, sampler, policy, nothing_of(model, budget or episodes)
-        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
+        given = [(*world, jax.random.key(seed), np.int32(episodes)) for seed in seeds]
+        explore = _gathered.lower(*given[0]).compile() if episodes * len(given) > MANY else _gathered
+        found = [to_numpy(explore(*x)) for x in given]
     return jax.tree.map(lambda *x: np.stack(x), *found)
 
 

@@ -1,6 +1,6 @@
 """The direct certificate: the polytope contains U, its vertices bound the divergence, and both are tight."""
 
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -54,17 +54,21 @@ class Case:
     def certificate(self, method="direct"):
         return certify.uniform(self.model, self.evidence, self.confidence, method)
 
-    def edge(self, way):
-        """The last parameter of U from theta_hat in a direction of Z, by bisection."""
-        inside, outside = 0.0, 1.0
-        while self.U.excess(self.U.theta + outside * way) <= 0:
-            outside *= 2
+    def edges(self, ways):
+        """The last parameters of U from theta_hat in directions [n, d] of Z, by bisection."""
+
+        def is_in(far):
+            return self.U.excess(self.U.theta + far * ways)[:, None] <= 0
+
+        inside, outside = np.zeros((len(ways), 1)), np.ones((len(ways), 1))
+        while is_in(outside).any():
+            outside = np.where(is_in(outside), 2 * outside, outside)
         for _ in range(60):
             middle = (inside + outside) / 2
-            is_in = self.U.excess(self.U.theta + middle * way) <= 0
-            inside, outside = (middle, outside) if is_in else (inside, middle)
-        return self.U.theta + inside * way
+            inside, outside = np.where(is_in(middle), [middle, outside], [inside, middle])
+        return self.U.theta + inside * ways
 
+    @cached_property
     def kept(self):
         """P~: P_theta_hat without the rows that it all but excludes and theta may exclude."""
         is_out = np.append(self.confidence.compared.is_out, False)[self.valid.row_of]
@@ -74,7 +78,7 @@ class Case:
 
     def divergence(self, theta):
         """max over pi of E sum_{h<H} KL(P~ || P_theta) under P~, by backward induction with KL as the reward."""
-        P = self.kept()
+        P = self.kept
         Q, H, (S, A) = self.model.kernel(theta).dense(), self.space.horizon, P.shape[:2]
         reward = np.zeros((H, S, A))
         reward[:-1] = [
@@ -133,7 +137,7 @@ def test_no_parameter_of_U_diverges_more_than_kappa_and_one_nearly_does(case):
     found = case.direct()
     assert found.hit <= 1e-3
     assert found.attained <= found.kappa <= found.attained * (1 + CLOSE)
-    edges = [case.edge(way) for way in case.ways(200 if case.valid.num_free > 1 else 2)]
+    edges = case.edges(case.ways(200 if case.valid.num_free > 1 else 2))
     sampled = max(case.divergence(theta) for theta in edges)
     assert 0.8 * found.attained <= sampled <= found.kappa + 1e-9
     for theta, other in pairwise(edges[:20]):  # the reason: convex along every segment
@@ -146,7 +150,7 @@ def test_one_unknown_is_solved_exactly(episodes):
     """q = 1: U is a segment, and the larger divergence of its two ends is kappa."""
     case = make("line", episodes)
     way = case.valid.basis[:, 0]
-    ends = [case.edge(way), case.edge(-way)]
+    ends = case.edges(np.stack([way, -way]))
     grid = [case.divergence(ends[0] + t * (ends[1] - ends[0])) for t in np.linspace(0, 1, 101)]
     assert case.direct().kappa == pytest.approx(max(grid), rel=1e-6)
     assert case.direct().programmes <= 10
@@ -184,8 +188,8 @@ def test_the_strongest_adversary_stays_below_the_direct_certificate(name):
     for s, a, j in np.argwhere(case.space.support):
         support[s, a, case.space.succ[s, a, j]] = True
     rng, losses = np.random.default_rng(0), []
-    for way in case.ways(6):
-        first, theta = rng.uniform(size=(H, S, A)) / H, case.edge(way)
+    for theta in case.edges(case.ways(6)):
+        first = rng.uniform(size=(H, S, A)) / H
         P = case.model.kernel(theta).dense()
         losses.append(ref.worst_reward(P_hat, P, support, first, case.problem.start)[2])
     assert 0.01 < max(losses) <= eps + 1e-7
@@ -215,11 +219,11 @@ def test_many_unknowns_are_refused_in_words_and_none_need_nothing():
 
 
 def test_the_support_function_bounds_every_parameter_of_U_and_is_attained(case):
-    edges = [case.edge(way) for way in case.ways(50)]
+    edges = case.edges(case.ways(50))
     for direction in np.random.default_rng(1).normal(size=(4, case.model.dim)):
         value, theta = case.U.support(direction)
         assert case.U.excess(theta) <= 0
-        assert value >= max(direction @ x for x in edges)
+        assert value >= (edges @ direction).max()
         assert value - direction @ theta <= 1e-5
 
 

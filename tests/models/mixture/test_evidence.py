@@ -228,7 +228,7 @@ DELTA, SEEDS, EPISODES = 0.2, 2000, 40
 
 PROBLEMS = small.PROBLEMS | {
     "drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3]),
-    "many rows": lambda: small.dense(S=12, weights=(0.9, 0.1, 0.0, 0.0)),
+    "many rows": lambda: small.dense(S=8, weights=(0.9, 0.1, 0.0, 0.0)),
 }
 
 

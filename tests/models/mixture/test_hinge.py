@@ -176,9 +176,8 @@ def test_the_programme_of_a_problem_agrees_with_all_its_histories(name):
     made, stop = built(case)
     made = replace(made, y=made.y[-1] * np.linspace(-1, 1, 1281))
     ball, free = case.confidence.ball, case.valid.free
-    P, start = case.kept(), case.problem.start if case.space.initial is None else case.space.initial
-    for way in case.ways(3, seed=1):
-        theta = case.edge(0.9 * way)
+    P, start = case.kept, case.problem.start if case.space.initial is None else case.space.initial
+    for theta in case.edges(0.9 * case.ways(3, seed=1)):
         change = case.valid.rows[free] @ theta - ball.p[free]
         u = np.linalg.lstsq(np.asarray(ball.z)[free], change, rcond=None)[0]
         Q = case.model.kernel(theta).dense()
@@ -208,8 +207,8 @@ def test_the_hinge_gains_on_the_divergence_and_parameters_of_U_attain_it(name):
     made, _ = built(case)
     made = replace(made, y=made.y[-1] * np.linspace(-1, 1, 1281))  # nearly J itself: only J is convex in u
     sampled = []
-    for way in case.ways(100 if case.valid.num_free > 1 else 2):
-        change = (case.valid.rows @ case.edge(way) - case.confidence.ball.p)[case.valid.free]
+    for theta in case.edges(case.ways(100 if case.valid.num_free > 1 else 2)):
+        change = (case.valid.rows @ theta - case.confidence.ball.p)[case.valid.free]
         u = np.linalg.lstsq(np.asarray(case.confidence.ball.z)[case.valid.free], change, rcond=None)[0]
         sampled.append(gaps(made.y, made.curves(u[None])[0], found.hit).min())
     assert 0.7 * found.hinge <= max(sampled) <= found.hinge + 1e-9
@@ -233,9 +232,9 @@ def test_no_plan_and_no_rival_beat_the_hinge_for_any_end_of_U():
         case = Case(small.dense(seed=seed, weights=(0.4, 0.6), S=2, horizon=2), 40)
         eps = case.direct().eps
         P_hat, support = case.confidence.step.kernel.dense(), np.ones((2, 2, 2), bool)
-        plans = list(ref.policies(2, 2, 2))
-        for sign in (-1, 1):
-            P = case.model.kernel(case.edge(sign * case.valid.basis[:, 0])).dense()
+        plans = [x for x in ref.policies(2, 2, 2) if x[0, 1] == 0]  # no episode begins in state 1
+        for theta in case.edges(np.stack([-case.valid.basis[:, 0], case.valid.basis[:, 0]])):
+            P = case.model.kernel(theta).dense()
             for plan, rival in product(plans, plans):
                 reward = ref.adversary(P_hat, P, support, plan, rival, 0)
                 loss = ref.regret(P, reward, plan, 0)

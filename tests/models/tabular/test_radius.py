@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from horizonfree.models.tabular import radius
 from tests.reference import tabular as ref
 from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.programs import BUSY
 
 pytestmark = pytest.mark.usefixtures("x64")
 balls = interpreted(radius.balls)
-excess_of_many = interpreted(radius.excess)
+excess_of_many = jax.jit(radius.excess, static_argnums=4, compiler_options=BUSY)
 log_bet = interpreted(radius.log_bet)
 log_kt = interpreted(radius.log_kt)
 at_frequencies = interpreted(radius.at_frequencies)
@@ -122,6 +124,7 @@ def kl(centre, p):
         return np.where(centre > 0, centre * np.log(centre / p), 0.0).sum(-1)
 
 
+@pytest.mark.compiled  # the same fifty times
 @pytest.mark.parametrize("has_kt", [True, False])
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, has_kt):

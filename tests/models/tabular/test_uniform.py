@@ -58,9 +58,7 @@ def test_no_reward_makes_a_plan_lose_more():
     H, S, A = case.problem.space.sizes
     worst = 0.0
     for _ in range(12):
-        P = np.zeros_like(centre)
-        for s, a in np.ndindex(S, A):
-            P[s, a] = boundary(centre[s, a], eps[s, a], possible[s, a], rng.normal(size=S))
+        P = boundary(centre, eps, possible, rng.normal(size=(S, A, S)))
         plan, best = rng.integers(A, size=(2, H, S))
         for _ in range(3):  # the best policy for the reward, the worst reward for the policy, and so on
             reward = worst_reward(centre, P, possible, plan, best)

@@ -123,42 +123,41 @@ def bounds_of(case, reward, policy, confidence=None, is_new=False):
 
 
 def boundary(centre, eps, can, v):
-    """The p with the largest p.v in the ball of a centre, anywhere where it can be: p ~ centre/(lam - v), KL = eps."""
-    if eps == 0:
-        return centre
-    top, used = v[can].max(), centre > 0
-    if not np.isfinite(eps) or top - v[used].min() <= 1e-12:
-        p = np.where(can & (v == top), 1.0, 0.0)
-        return p / p.sum() if not np.isfinite(eps) else centre
+    """The p with the largest p.v in the ball of a centre, anywhere where it can be: p ~ centre/(lam - v), KL = eps.
+
+    Row by row: centre, can, v [..., S], eps [...].
+    """
+    eps, used, reached = np.asarray(eps)[..., None], centre > 0, np.where(can, v, -np.inf)
+    top = reached.max(-1, keepdims=True)
 
     def at(x):
-        q = np.where(used, centre / (top + x - v), 0.0)
-        total = q.sum()
-        log_mean = np.log(top + x - v[used]) @ centre[used]
-        return q, total, log_mean + np.log(total)
+        apart = np.where(used, top + x - v, 1.0)
+        q = np.where(used, centre / apart, 0.0)
+        total = q.sum(-1, keepdims=True)
+        return q / total, (np.log(apart) * centre).sum(-1, keepdims=True) + np.log(total)
 
-    low, high = -30.0, 30.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(np.exp(middle))[2] > eps else (low, middle)
-    q, total, g = at(np.exp(high))
-    p = q / total
-    rest = -np.expm1(g - eps) if g < eps else 0.0
-    return p * (1 - rest) + rest * np.eye(len(v))[np.where(can, v, -np.inf).argmax()]
+    low, high = np.full(top.shape, -30.0), np.full(top.shape, 30.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(200):
+            middle = (low + high) / 2
+            is_out = at(np.exp(middle))[1] > eps
+            low, high = np.where(is_out, middle, low), np.where(is_out, high, middle)
+        p, g = at(np.exp(high))
+        rest = np.where(g < eps, -np.expm1(g - eps), 0.0)
+    p = p * (1 - rest) + rest * np.eye(v.shape[-1])[reached.argmax(-1)]
+    is_flat = top - np.where(used, v, np.inf).min(-1, keepdims=True) <= 1e-12
+    best = can & (v == top)
+    p = np.where(np.isfinite(eps), np.where(is_flat, centre, p), best / best.sum(-1, keepdims=True))
+    return np.where(eps == 0, centre, p)
 
 
 def kernels_on_the_boundary(case, rng, values):
     """For each function of the states tables whose rows all lie on the boundary of their balls: for, against, mixed."""
-    eps, centre, possible = np.asarray(case.confidence.balls.eps), case.table, case.possible
-    for v in values:
-        sign = rng.choice([-1.0, 1.0], size=eps.shape)
-        for direction in (1.0, -1.0, sign):
-            P = np.zeros_like(centre)
-            for s, a in np.ndindex(*eps.shape):
-                P[s, a] = boundary(
-                    centre[s, a], eps[s, a], possible[s, a], np.broadcast_to(direction, eps.shape)[s, a] * v
-                )
-            yield P
+    eps, values = np.asarray(case.confidence.balls.eps), np.asarray(values)
+    sign = rng.choice([-1.0, 1.0], size=(len(values), *eps.shape))
+    ways = np.stack([np.ones_like(sign), -np.ones_like(sign), sign], axis=1)  # functions, 3, S, A
+    v = ways[..., None] * values[:, None, None, None]
+    return boundary(case.table, eps, case.possible, v).reshape(-1, *case.table.shape)
 
 
 def loss(P, reward, policy, start=0):

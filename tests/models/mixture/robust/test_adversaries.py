@@ -157,6 +157,7 @@ def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
         assert mean <= 1 + 0.05 * np.ptp(rho[x]) + 1e-12
 
 
+@pytest.mark.compiled  # thousands of episodes
 def test_the_smallest_radius_that_is_not_refuted_is_never_above_the_true_one(problem):
     """In all of 200 runs: delta is such that one failure has probability 200 * 0.1 * 5e-8 = 1e-6 at most."""
     lows = []

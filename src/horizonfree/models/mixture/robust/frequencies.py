@@ -102,16 +102,15 @@ def _interval(
             no = np.where(share < 1, (1 - share) * np.log((1 - share) / (1 - pi)), 0.0)
         return yes + no > most
 
-    ends = []
-    for outer in (np.zeros_like(share), np.ones_like(share)):
-        out, inside = outer, share.copy()
-        is_limit = ~is_out(outer)  # the whole side is inside
-        for _ in range(HALVINGS):
-            middle = (out + inside) / 2
-            beyond = is_out(middle)
-            out, inside = np.where(beyond, middle, out), np.where(beyond, inside, middle)
-        ends.append(np.where(is_limit, outer, out))
-    return ends[0], ends[1]
+    outer = np.stack([np.zeros_like(share), np.ones_like(share)])  # both ends at once
+    is_limit = ~is_out(outer)  # the whole side is inside
+    out, inside = outer, np.stack([share, share])
+    for _ in range(HALVINGS):
+        middle = (out + inside) / 2
+        beyond = is_out(middle)
+        out, inside = np.where(beyond, middle, out), np.where(beyond, inside, middle)
+    low, high = np.where(is_limit, outer, out)
+    return low, high
 
 
 def least_multiple(
