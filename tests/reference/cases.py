@@ -1,5 +1,6 @@
 """Small problems with evidence and confidences, and parameters of the set U that the evidence leaves possible."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -14,11 +15,21 @@ START = (0.5, 0.0, 0.0, 0.2, 0.0, 0.3)
 PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
 
-@x64
-def confidences_of(model, evidence, delta):
-    """What the evidence of every seed says."""
-    given = [to_device((model, model.shortened(x), np.array(delta))) for x in evidence]
-    return [to_numpy(certify._confidence(*x)) for x in given]
+class Confidences(Sequence):
+    """What the evidence of every seed says, once somebody asks."""
+
+    def __init__(self, model, evidence, delta):
+        self.model, self.evidence, self.delta, self.known = model, evidence, delta, {}
+
+    def __len__(self):
+        return len(self.evidence)
+
+    @x64
+    def __getitem__(self, i):
+        if i not in self.known:
+            given = to_device((self.model, self.model.shortened(self.evidence[i]), np.array(self.delta)))
+            self.known[i] = to_numpy(certify._confidence(*given))
+        return self.known[i]
 
 
 class Case:
@@ -29,7 +40,7 @@ class Case:
         self.valid, self.start = self.model.valid, problem.start
         evidence = small.gather(problem, episodes, range(seeds))
         self.evidence = [small.pick(evidence, i) for i in range(seeds)]
-        self.confidences = confidences_of(self.model, self.evidence, delta)
+        self.confidences = Confidences(self.model, self.evidence, delta)
         self.P_star = problem.kernel().dense()
 
     def counts(self, i):
