@@ -15,21 +15,22 @@ START = (0.5, 0.0, 0.0, 0.2, 0.0, 0.3)
 PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
 
-class Confidences(Sequence):
-    """What the evidence of every seed says, once somebody asks."""
+class Later(Sequence):
+    """What a function says of every seed, once somebody asks."""
 
-    def __init__(self, model, evidence, delta):
-        self.model, self.evidence, self.delta, self.known = model, evidence, delta, {}
+    def __init__(self, said, seeds):
+        self.said, self.seeds = cache(said), range(seeds)
 
     def __len__(self):
-        return len(self.evidence)
+        return len(self.seeds)
 
-    @x64
     def __getitem__(self, i):
-        if i not in self.known:
-            given = to_device((self.model, self.model.shortened(self.evidence[i]), np.array(self.delta)))
-            self.known[i] = to_numpy(certify._confidence(*given))
-        return self.known[i]
+        return self.said(self.seeds[i])
+
+
+@x64
+def confidence_of(model, evidence, delta):
+    return to_numpy(certify._confidence(*to_device((model, model.shortened(evidence), np.array(delta)))))
 
 
 class Case:
@@ -38,9 +39,8 @@ class Case:
     def __init__(self, problem, episodes=EPISODES, seeds=SEEDS, delta=DELTA):
         self.problem, self.model, self.space = problem, problem.model, problem.space
         self.valid, self.start = self.model.valid, problem.start
-        evidence = small.gather(problem, episodes, range(seeds))
-        self.evidence = [small.pick(evidence, i) for i in range(seeds)]
-        self.confidences = Confidences(self.model, self.evidence, delta)
+        self.evidence = Later(lambda seed: small.pick(small.gather(problem, episodes, [seed]), 0), seeds)
+        self.confidences = Later(lambda seed: confidence_of(self.model, self.evidence[seed], delta), seeds)
         self.P_star = problem.kernel().dense()
 
     def counts(self, i):
