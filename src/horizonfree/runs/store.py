@@ -248,7 +248,6 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     """
     header, arrays, mark, lines = read_checkpoint(seal, path)
     part = part_with(run.problem, run.explorer, len(arrays["evidence.counts"]))
-
     world = run.explorer, (part or run.problem).model
     bets = (tuple(arrays[f"evidence.{name}"].tolist()) for name in ("starts", "weights"))
     rest = *bets, bool(under(arrays, "evidence.record."))  # members of batches and older folders have none
@@ -256,9 +255,9 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     def first() -> Progress:
         return _first(*to_device(world), *rest)
 
-    parts, tree = jax.tree.flatten(
-        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if eqx.is_array(x) else x, world)
-    )
+    as_shape: Any = jax.ShapeDtypeStruct  # which has no types
+    shapes = jax.tree.map(lambda x: as_shape(x.shape, x.dtype) if eqx.is_array(x) else x, world)
+    parts, tree = jax.tree.flatten(shapes)
     leaves, shape = jax.tree_util.tree_flatten_with_path(_first_shapes(tree, tuple(parts), *rest))
     filled = []
     for where, leaf in leaves:
