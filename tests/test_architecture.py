@@ -182,11 +182,19 @@ assert run.plan(hf.goal(problem, 2)).gap <= 1
 
 def test_using_the_library_changes_no_jax_setting_but_where_compiled_programs_are_kept(tmp_path):
     script = """
-import jax
+import os, sys, jax
 before = dict(jax.config.values)
 import horizonfree as hf
 assert dict(jax.config.values) == before
 from horizonfree._x64 import scope
+for home in sys.argv[1:]:  # JAX begins after the fork
+    if (child := os.fork()) == 0:
+        os.environ["XDG_CACHE_HOME"] = home
+        break
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    if sys.argv[1:]:
+        sys.exit()
 with scope():
     jax.jit(lambda x: x + 1)(1.0)
 print(sorted(name for name, value in jax.config.values.items() if before[name] != value))
@@ -196,17 +204,17 @@ assert jnp.ones(1).dtype == jnp.float32
     kept = ["jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"]
     (tmp_path / "locked").write_text("a file where a folder should be")
     untold = {name: value for name, value in os.environ.items() if name.lower() not in kept}
-    for said, changed in (
-        ({"XDG_CACHE_HOME": str(tmp_path)}, kept),
-        ({"XDG_CACHE_HOME": str(tmp_path / "locked")}, []),
-        ({"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "elsewhere")}, []),
-        ({"JAX_ENABLE_COMPILATION_CACHE": "false"}, []),
+    for homes, told, changed in (
+        ([tmp_path, tmp_path / "locked"], {}, [kept, []]),
+        ([], {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "elsewhere")}, [[]]),
+        ([], {"JAX_ENABLE_COMPILATION_CACHE": "false"}, [[]]),
     ):
-        command = [sys.executable, "-c", script]
+        command = [sys.executable, "-c", script, *map(str, homes)]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=untold | said, timeout=300
+            command, capture_output=True, text=True, check=False, env=untold | told, timeout=300
         )
-        assert (done.returncode, done.stdout) == (0, f"{changed}\n"), done.stderr[-2000:]
+        said = done.stdout.splitlines()
+        assert (done.returncode, said) == (0, [str(x) for x in changed]), done.stderr[-2000:]
     folder = tmp_path / "horizonfree" / "jax"
     assert list(folder.iterdir())
     assert folder.stat().st_mode & 0o077 == 0  # who can write there can have anything run

@@ -215,14 +215,26 @@ def only_in_words(call: Callable[..., Any], told: dict[str, Any]) -> None:
     assert 10 < len(words) < 2500, words
 
 
+@cache
+def some(name: str) -> st.SearchStrategy[set[str]]:
+    """Which arguments of an entry are wrong: one or two."""
+    return st.sets(st.sampled_from(sorted(ENTRIES[name].valid)), min_size=1, max_size=2)
+
+
+@cache
+def odd(name: str, argument: str) -> st.SearchStrategy[Any]:
+    """What a wrong argument is."""
+    value = ENTRIES[name].valid[argument]
+    return ODD | spoiled(value) if isinstance(value, np.ndarray) else ODD
+
+
 def check(name: str, data: st.DataObject) -> None:
     entry = ENTRIES[name]
-    wrong = data.draw(st.sets(st.sampled_from(sorted(entry.valid)), min_size=1, max_size=2), label="wrong")
+    wrong = data.draw(some(name), label="wrong")
     told = {}
     for argument, value in entry.valid.items():
         value = value() if value is folder else value
-        odd = ODD | spoiled(value) if isinstance(value, np.ndarray) else ODD
-        told[argument] = data.draw(odd, label=argument) if argument in wrong else value
+        told[argument] = data.draw(odd(name, argument), label=argument) if argument in wrong else value
     only_in_words(entry.call, told)
 
 

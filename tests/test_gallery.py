@@ -13,12 +13,18 @@ ORDERED = "real days, in order"
 
 
 @pytest.fixture
-def study(request, monkeypatch):
-    """The script, as a module."""
+def shared(monkeypatch):
+    """What scripts have in common, as a module; others have one of that name."""
     monkeypatch.syspath_prepend(str(ROOT / "gallery"))
-    yield importlib.import_module(request.param)
-    for name in ("shared", "readings", request.param):
+    yield importlib.import_module("shared")
+    for name in ("shared", "readings", *NAMES):
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def study(request, shared):
+    """The script, as a module."""
+    return importlib.import_module(request.param)
 
 
 def same(found, stored, where="study"):
@@ -39,15 +45,13 @@ def same(found, stored, where="study"):
 
 
 @pytest.mark.parametrize("study", NAMES, indirect=True)
-def test_a_small_version_runs_and_says_what_is_stored(study):
-    shared = importlib.import_module("shared")
+def test_a_small_version_runs_and_says_what_is_stored(study, shared):
     stored = shared.stored(study.__name__)["small"]
     same(shared.rounded(study.study(small=True)), stored)
 
 
 @pytest.mark.parametrize("study", NAMES, indirect=True)
-def test_the_page_shows_what_is_stored(study):
-    shared = importlib.import_module("shared")
+def test_the_page_shows_what_is_stored(study, shared):
     full = shared.stored(study.__name__)["full"]
     page = (ROOT / "docs" / "gallery" / f"{study.__name__}.md").read_text()
     assert shared.page_with(study.__name__, study.words(full)) == page
@@ -55,10 +59,8 @@ def test_the_page_shows_what_is_stored(study):
     assert study.draw(full).axes
 
 
-def test_the_sayings_of_the_pages_follow_from_what_is_stored(monkeypatch):
+def test_the_sayings_of_the_pages_follow_from_what_is_stored(shared):
     """What stands in sentences, not in tables: promises hold inside the class, and wrong classes are found out."""
-    monkeypatch.syspath_prepend(str(ROOT / "gallery"))
-    shared = importlib.import_module("shared")
     found = {name: shared.stored(name)["full"] for name in NAMES}
     assert found["buses"]["check"]["failed"] == 0
     assert max(x["percent"] for x in found["buses"]["costs"].values()) < 0.5

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -125,34 +124,32 @@ def test_the_oldest_files_go_and_what_cannot_be_written_is_computed(kept, monkey
     np.testing.assert_allclose(called(power=9)[0], np.linalg.cholesky(X) * 9, rtol=1e-12)
 
 
-PROCESS = """
-import sys, jax.numpy as jnp, numpy as np
+PROCESSES = """
+import os, sys, jax.numpy as jnp, numpy as np
 from horizonfree import _shell, _programs, _x64
-if "shell" in sys.argv: _shell.begin_shell()
 def root(x):
     print("traced")
     return jnp.linalg.cholesky(x)
-with _x64.scope():
-    print(np.asarray(_programs.program(root)(jnp.eye(3) * 4)).tolist())
+def work(is_shell):
+    if is_shell: _shell.begin_shell()
+    with _x64.scope():
+        print(np.asarray(_programs.program(root)(jnp.eye(3) * 4)).tolist())
+    print(len(os.listdir(sys.argv[1])) if os.path.exists(sys.argv[1]) else "no folder", flush=True)
+for is_shell in (False, True, True):  # JAX begins in each by itself
+    child = os.fork()
+    if child == 0:
+        work(is_shell)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 """
 
 
 def test_only_the_command_line_keeps_files_and_finds_them_in_another_process(tmp_path):
     """The second loads a call of LAPACK that nothing in it has prepared."""
-
-    def said(*words):
-        env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-        env.pop("JAX_COMPILATION_CACHE_DIR", None)
-        words = [sys.executable, "-c", PROCESS, *words]
-        return subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout.split(
-            "\n", 1
-        )
-
-    folder = Path(tmp_path) / "horizonfree" / "programs"
-    library = said()
-    assert library[0] == "traced"
-    assert not folder.exists()
-    first, second = said("shell"), said("shell")
-    assert first == library
-    assert len(list(folder.iterdir())) == 1
-    assert second == [first[1].strip(), ""]
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    env.pop("JAX_COMPILATION_CACHE_DIR", None)
+    words = [sys.executable, "-c", PROCESSES, str(tmp_path / "horizonfree" / "programs")]
+    said = subprocess.run(words, env=env, check=True, capture_output=True, text=True).stdout.splitlines()
+    found = "[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]"
+    library, first, second = ["traced", found, "no folder"], ["traced", found, "1"], [found, "1"]
+    assert said == [*library, *first, *second]

@@ -102,14 +102,32 @@ def test_a_call_that_fails_leaves_the_settings_as_they_were(run: hf.Run) -> None
 
 # ---- processes -------------------------------------------------------------------------------------------------------
 
-FORKED = """
+FORKS = """
 import os, signal, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import horizonfree as hf
 from horizonfree.errors import ProcessError
 
-problem = hf.make("river-swim", states=3, horizon=3)
+problem = hf.make("river-swim", states=3, horizon=3)  # plain arithmetic: JAX has not begun
+
+
+def forked(work):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(100)  # a child that hangs ends itself
+        os._exit(work())
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+
+
+def early():
+    print("early:", hf.explore(problem, "uniform", episodes=2, progress=False).episodes, flush=True)
+    return 0
+
+
+forked(early)
 run = hf.explore(problem, "uniform", episodes=2, progress=False)
 calls = {
     "explore": lambda: hf.explore(problem, "uniform", episodes=2, progress=False),
@@ -120,10 +138,9 @@ calls = {
     "simulate": lambda: hf.simulate(problem, np.zeros((3, 3), int)),
     "certify": lambda: hf.certify(problem, ([[0] * 4], [[0] * 3])),
 }
-sys.stdout.flush()
-pid = os.fork()
-if pid == 0:
-    signal.alarm(60)  # a child that hangs ends itself
+
+
+def late():
     code = 0
     for name, call in calls.items():
         try:
@@ -134,15 +151,22 @@ if pid == 0:
         except BaseException as error:
             said, code = repr(error), 4
         print(name, said, sep=": ", flush=True)
-    os._exit(code)
-_, status = os.waitpid(pid, 0)
-assert status == 0, status
+    return code
+
+
+forked(late)
 print("parent:", run.resume(episodes=1, progress=False).episodes)  # which is none the worse for it
 """
 
 
-def test_after_a_fork_every_call_says_what_is_wrong_and_what_to_do() -> None:
-    *children, parent = child("-c", FORKED).splitlines()
+@pytest.fixture(scope="module")
+def forks() -> list[str]:
+    """What a child says that was forked before the first exploration, then one forked after it, then their parent."""
+    return child("-c", FORKS).splitlines()
+
+
+def test_after_a_fork_every_call_says_what_is_wrong_and_what_to_do(forks: list[str]) -> None:
+    _, *children, parent = forks
     assert [line.partition(": ")[0] for line in children] == [
         "explore",
         "explore_many",
@@ -158,23 +182,8 @@ def test_after_a_fork_every_call_says_what_is_wrong_and_what_to_do() -> None:
     assert parent == "parent: 3"
 
 
-EARLY = """
-import os, signal, warnings
-warnings.simplefilter("ignore")
-import horizonfree as hf
-problem = hf.make("river-swim", states=3, horizon=3)  # plain arithmetic: JAX has not begun
-pid = os.fork()
-if pid == 0:
-    signal.alarm(100)
-    print(hf.explore(problem, "uniform", episodes=2, progress=False).episodes, flush=True)
-    os._exit(0)
-_, status = os.waitpid(pid, 0)
-assert status == 0, status
-"""
-
-
-def test_a_fork_before_the_first_exploration_works() -> None:
-    assert child("-c", EARLY) == "2\n"
+def test_a_fork_before_the_first_exploration_works(forks: list[str]) -> None:
+    assert forks[0] == "early: 2"
 
 
 def test_another_process_is_recognised_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,13 +126,12 @@ def examples(name: str) -> list[str]:
 
 
 @pytest.fixture
-def _one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison's explorers in one process: they share what they compile."""
-    several = comparing._in_processes
-    monkeypatch.setattr(comparing, "_in_processes", lambda tasks, _: several(tasks, 1))
+def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison's explorers in this process, which batch/test_compare.py compares with processes of their own."""
+    monkeypatch.setattr(comparing, "_in_processes", lambda tasks, _: map(comparing._one, tasks))
 
 
-@pytest.mark.usefixtures("_one_worker")
+@pytest.mark.usefixtures("_no_workers")
 @pytest.mark.parametrize("page", ["command-line.md", "runs.md"])
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
     np.save("reward.npy", np.full(64, 0.05))

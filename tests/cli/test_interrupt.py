@@ -156,6 +156,7 @@ def test_other_processes_end_too(tmp_path: Path) -> None:
 
 def test_a_process_that_ignores_it_goes_on(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{PRESS}"
-    done = python(script, "typer", "explore", *TINY.split(), "--episodes", "2", "--out", "a", folder=tmp_path)
+    words = f"explore {TINY} --explorer uniform --episodes 2 --out a"
+    done = python(script, "typer", *words.split(), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert hf.load(tmp_path / "a").episodes == 2

@@ -11,6 +11,7 @@ import horizonfree as hf
 
 WORLD = {"states": 4, "horizon": 3}
 FIRST, MORE = 6, 3  # episodes before and after the run is taken up again
+BUDGET = 20  # episodes of a log, and those declared of a run: both are certified by one program
 
 
 def fingerprint(*trees: object) -> str:
@@ -24,7 +25,7 @@ def fingerprint(*trees: object) -> str:
 
 def explored() -> hf.Run:
     problem = hf.make("river-swim", **WORLD)
-    return hf.explore(problem, "information", episodes=FIRST, seed=3, progress=False)
+    return hf.explore(problem, "information", episodes=FIRST, budget=BUDGET, seed=3, progress=False)
 
 
 def resumed(run: hf.Run) -> hf.Run:
@@ -53,8 +54,8 @@ def of_run(run: hf.Run) -> str:
 def simulated() -> str:
     problem = hf.make("river-swim", **WORLD)
     H, S, A = problem.space.sizes
-    seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=20, seed=5)
-    logged = hf.certify(problem, seen, budget=20)
+    seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=BUDGET, seed=5)
+    logged = hf.certify(problem, seen, budget=BUDGET)
     gap = hf.true_gap(problem, hf.goal(problem, 2), np.ones((H, S), int))
     return fingerprint(seen, logged.eps, dict(logged.parts), gap)
 

@@ -1,5 +1,6 @@
 """Small problems with evidence and confidences, and parameters of the set U that the evidence leaves possible."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -14,11 +15,22 @@ START = (0.5, 0.0, 0.0, 0.2, 0.0, 0.3)
 PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
 
+class Later(Sequence):
+    """What a function says of every seed, once somebody asks."""
+
+    def __init__(self, said, seeds):
+        self.said, self.seeds = cache(said), range(seeds)
+
+    def __len__(self):
+        return len(self.seeds)
+
+    def __getitem__(self, i):
+        return self.said(self.seeds[i])
+
+
 @x64
-def confidences_of(model, evidence, delta):
-    """What the evidence of every seed says."""
-    given = [to_device((model, model.shortened(x), np.array(delta))) for x in evidence]
-    return [to_numpy(certify._confidence(*x)) for x in given]
+def confidence_of(model, evidence, delta):
+    return to_numpy(certify._confidence(*to_device((model, model.shortened(evidence), np.array(delta)))))
 
 
 class Case:
@@ -27,9 +39,8 @@ class Case:
     def __init__(self, problem, episodes=EPISODES, seeds=SEEDS, delta=DELTA):
         self.problem, self.model, self.space = problem, problem.model, problem.space
         self.valid, self.start = self.model.valid, problem.start
-        evidence = small.gather(problem, episodes, range(seeds))
-        self.evidence = [small.pick(evidence, i) for i in range(seeds)]
-        self.confidences = confidences_of(self.model, self.evidence, delta)
+        self.evidence = Later(lambda seed: small.pick(small.gather(problem, episodes, [seed]), 0), seeds)
+        self.confidences = Later(lambda seed: confidence_of(self.model, self.evidence[seed], delta), seeds)
         self.P_star = problem.kernel().dense()
 
     def counts(self, i):

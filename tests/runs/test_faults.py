@@ -84,7 +84,7 @@ def test_killed_at_fifty_moments_and_resumed_a_run_ends_with_the_same_bits(
         pid = child.begin(folder, seed=seed)
         if kills % 5:  # most kills while it explores, one in five while it starts
             child.line("began")
-        time.sleep(moments.uniform(0.0, 0.25))
+        time.sleep(moments.uniform(0.0, 0.15))
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = int(child.line("ended"))

@@ -13,16 +13,18 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+import horizonfree as hf
+
 SECONDS = 1  # for which the server waits here, instead of ten or twenty
 CONNECTIONS = 8  # at once, instead of 64
 SERVE = f"""
+import sys
 import horizonfree as hf
 from horizonfree import web
 from horizonfree.web import server
 server.HEADER_SECONDS = server.BODY_SECONDS = {SECONDS}
 server.MOST_CONNECTIONS = {CONNECTIONS}
-run = hf.explore(hf.make("river-swim", states=4, horizon=4), "uniform", episodes=5, progress=False)
-web.serve(run, port=0)
+web.serve(hf.load(sys.argv[1]), port=0)
 """
 LATE = 20 * SECONDS  # after which a test gives up: a machine may be busy
 QUESTION = json.dumps({"weights": [[2, 1]], "when": "end"}).encode()
@@ -57,11 +59,13 @@ class Server(NamedTuple):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    errors = tmp_path_factory.mktemp("server") / "errors.txt"
+    folder = tmp_path_factory.mktemp("server")
+    problem = hf.make("river-swim", states=4, horizon=4)
+    hf.explore(problem, "uniform", episodes=5, progress=False, out=folder / "a")
+    command = [sys.executable, "-c", SERVE, str(folder / "a")]
+    errors = folder / "errors.txt"
     with errors.open("w") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=file, text=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
     try:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")

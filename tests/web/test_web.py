@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -334,18 +335,19 @@ def test_a_port_in_use_is_named(run: Run) -> None:
 
 
 SERVE = """
+import sys
 import horizonfree as hf
 from horizonfree import web
-run = hf.explore(hf.make("river-swim", states=4, horizon=4), "uniform", episodes=5, progress=False)
-web.serve(run, port=0)
+web.serve(hf.load(sys.argv[1]), port=0)
 """
 
 
-def test_it_serves_until_interrupted() -> None:
+def test_it_serves_until_interrupted(tmp_path: Path) -> None:
     """A process of its own says where it is, answers there and nowhere else, and stops quietly at Ctrl-C."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    problem = hf.make("river-swim", states=4, horizon=4)
+    hf.explore(problem, "uniform", episodes=5, progress=False, out=tmp_path / "a")
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "a")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = iter(process.stdout.readline, "")
     address = next(line for line in lines if "http://" in line).split()[-1]

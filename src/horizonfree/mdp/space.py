@@ -172,7 +172,7 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
     if is_state:
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"
         return None, whole(start, "start", 0, S - 1, meaning, ShapeError)
-    initial = numbers(start, "start").copy()
+    initial = numbers(start, "start")
     if initial.shape != (S,):
         raise ShapeError(
             f"start has shape {initial.shape}; a distribution over the {S} states has shape ({S},)"

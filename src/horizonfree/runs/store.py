@@ -18,18 +18,22 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import HorizonfreeError, RunError
+from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, begin
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.guarantees.bets import Bets
+from horizonfree.models.interface import Model
 from horizonfree.models.plain import arrays_of, path_name, under
 from horizonfree.runs import recipes, sealed
 from horizonfree.runs.checkpoints import (
@@ -52,6 +56,7 @@ from horizonfree.runs.run import Run
 from horizonfree.runs.until import Until, checked
 
 CHECKPOINTS = 2  # that are kept
+SHAPES = 64  # of runs that are remembered
 END = ("targets", "zeta")  # arrays of the end that was asked for
 _T = TypeVar("_T")
 
@@ -243,17 +248,17 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     """
     header, arrays, mark, lines = read_checkpoint(seal, path)
     part = part_with(run.problem, run.explorer, len(arrays["evidence.counts"]))
+    world = run.explorer, (part or run.problem).model
+    bets = (tuple(arrays[f"evidence.{name}"].tolist()) for name in ("starts", "weights"))
+    rest = *bets, bool(under(arrays, "evidence.record."))  # members of batches and older folders have none
 
     def first() -> Progress:
-        model = to_device((part or run.problem).model)
-        nothing = model.nothing(Bets(arrays["evidence.starts"], arrays["evidence.weights"]))
-        if under(arrays, "evidence.record."):  # members of batches and older folders have none
-            nothing = model.recorded(nothing)
-        if run.explorer is None:
-            return Progress(jnp.int32(0), None, nothing)
-        return begin(run.explorer, model, nothing)
+        return _first(*to_device(world), *rest)
 
-    leaves, shape = jax.tree_util.tree_flatten_with_path(jax.eval_shape(first))
+    as_shape: Any = jax.ShapeDtypeStruct  # which has no types
+    shapes = jax.tree.map(lambda x: as_shape(x.shape, x.dtype) if eqx.is_array(x) else x, world)
+    parts, tree = jax.tree.flatten(shapes)
+    leaves, shape = jax.tree_util.tree_flatten_with_path(_first_shapes(tree, tuple(parts), *rest))
     filled = []
     for where, leaf in leaves:
         name = path_name(where)
@@ -274,6 +279,29 @@ def _restored(run: Run, seal: str, path: Path) -> tuple[Run, dict[str, str], Mar
     records = from_lines(lines, header["records"]["types"], mark.episode)
     grown = dataclasses.replace(run, progress=progress, records=records, until=until, part=part)
     return grown, header["versions"], mark
+
+
+def _first(
+    explorer: Explorer | None,
+    model: Model,
+    starts: tuple[int, ...],
+    weights: tuple[float, ...],
+    is_recorded: bool,
+) -> Progress:
+    """Before the first episode, with bets of these starts and weights."""
+    nothing = model.nothing(Bets(np.array(starts), np.array(weights)))
+    if is_recorded:
+        nothing = model.recorded(nothing)
+    if explorer is None:
+        return Progress(jnp.int32(0), None, nothing)
+    return begin(explorer, model, nothing)
+
+
+@lru_cache(maxsize=SHAPES)
+def _first_shapes(tree: Any, parts: tuple[Any, ...], *rest: Any) -> Progress:
+    """The shapes of `_first`, of an explorer and a model whose arrays are shapes; traced once for all runs of them."""
+    shapes: Progress = eqx.filter_eval_shape(_first, *jax.tree.unflatten(tree, parts), *rest)
+    return shapes
 
 
 def _newest(folder: Path, read: Callable[[Path], _T], *, is_told: bool = False) -> _T:
