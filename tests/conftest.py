@@ -73,8 +73,31 @@ gc.set_threshold(100_000, 20, 20)
 # itself xdist begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
 LONG = (
     *("test_batch", "test_faults", "test_killed", "test_engines", "test_playground", "test_explanations"),
-    *("test_hf_ucrl_rfe", "test_conformance", "test_adversaries", "test_docs", "test_cli.py", "test_page"),
-    *("test_oracle", "test_direct", "test_settings", "test_coverage", "test_explore", "test_web"),
+    *(
+        "test_oracle",
+        "tabular/test_confidence",
+        "test_conformance",
+        "test_settings",
+        "test_page",
+        "test_cli.py",
+    ),
+    *(
+        "test_adversaries",
+        "test_certificates",
+        "test_hf_ucrl_rfe",
+        "test_evidence",
+        "test_as_table",
+        "test_fuzz",
+    ),
+    *(
+        "runs/test_starts",
+        "test_docs",
+        "test_choice",
+        "test_answers",
+        "test_kept",
+        "test_coverage",
+        "test_web",
+    ),
 )
 
 
