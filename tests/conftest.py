@@ -106,7 +106,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     forgetful = {item.path for item in items if "anew" in getattr(item, "fixturenames", ())}
 
     def place(item: pytest.Item) -> tuple[bool, int]:
-        return item.path in forgetful, next((i for i, x in enumerate(LONG) if x in item.nodeid), len(LONG))
+        path = item.path.as_posix()
+        return item.path in forgetful, next((i for i, x in enumerate(LONG) if x in path), len(LONG))
 
     items.sort(key=place)
 
