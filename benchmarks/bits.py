@@ -17,6 +17,7 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 
 EPISODES = 30
@@ -27,7 +28,7 @@ def of_run(run) -> dict[str, np.ndarray]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(run.progress)
     found = {jax.tree_util.keystr(where, simple=True, separator="."): np.asarray(x) for where, x in leaves}
     found |= {f"record.{name}": np.asarray(x) for name, x in run.records.items()}
-    if not isinstance(run.problem.model, TabularModel):
+    if isinstance(run.problem.model, MixtureModel):
         found["theta_hat"] = np.asarray(run.theta_hat)
     for method in ("uniform", "direct", "paper"):
         try:
