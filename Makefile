@@ -1,5 +1,5 @@
 # One command each; every one sets up what it needs first.
-# The system's where it will do: distributions compile theirs with optimisation, pyenv does not, and is half as slow again.
+# The system's where it will do: distributions compile theirs with optimisation, pyenv does not (1.4 times the time).
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys; assert sys.version_info >= (3, 11)' 2>/dev/null && echo /usr/bin/)python3
 BIN := .venv/bin
 STAMP := .venv/.installed

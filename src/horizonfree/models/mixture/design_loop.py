@@ -3,7 +3,7 @@
 Same letters, same ties; the numbers are those of `design` but for rounding. What does not change from episode to
 episode (z, p at the centre, the lists) is looked at once, and what depends on theta alone when theta changes.
 
-Arrays are copied number by number: Numba takes seconds to compile an assignment to a slice.
+Arrays are copied number by number: Numba takes seconds to compile the assignment of one to a slice.
 
 Most actions are not computed. From one step to the one before, Q(s,a) grows by P(V_{h+1} - V_{h+2})(s,a). If these
 differences lie in c +- r, all actions grow by the same but for 2 (|c| excess + r (1 + excess + 2 negative)): `excess`,
