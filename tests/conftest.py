@@ -17,9 +17,11 @@ import pytest
 from jax._src.lib import _jax
 
 from tests import check_shapes
+from tests.inlined import call_what_is_inlined
 from tests.reference.uncompiled import another_file, another_test, uncompiled
 
 check_shapes()
+call_what_is_inlined()
 # Files that hand in what nobody should: the library's own refusals are read there, not the type checker's.
 HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 
