@@ -1,6 +1,7 @@
 """Loops, branches and calls of traced programs, by Python's; for op_by_op.py.
 
-Each is a function of parameters p and of `later`, which makes a function of a program. It returns one of arrays.
+Each is a function of parameters p and of `later`, which makes a function of a program when it is first called, and has
+it as `function`. It returns one of arrays.
 """
 
 import numpy as np
@@ -37,10 +38,10 @@ def _scan(p, later):
 
     def scan(*given):
         fixed, carry, over = given[:a], given[a:b], given[b:]
-        rows = [np.empty(*x) for x in many]
+        rows, step = [np.empty(*x) for x in many], body.function
         for i in order:
             _go_on()
-            found = body(*fixed, *carry, *[x[i] for x in over])
+            found = step(*fixed, *carry, *[x[i] for x in over])
             carry = found[: b - a]
             for row, x in zip(rows, found[b - a :]):
                 row[i] = x
@@ -55,10 +56,11 @@ def _while(p, later):
     goes_on, body = later(p["cond_jaxpr"]), later(p["body_jaxpr"])
 
     def plain(*given):
-        now = given[b:]
-        while goes_on(*given[:a], *now)[0]:
+        asked, fixed, now = given[:a], given[a:b], given[b:]
+        ask, step = goes_on.function, body.function
+        while ask(*asked, *now)[0]:
             _go_on()
-            now = body(*given[a:b], *now)
+            now = step(*fixed, *now)
         return now
 
     def mapped(*given):

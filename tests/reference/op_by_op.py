@@ -7,7 +7,7 @@ written down (eigenvalues, some functions) is asked of JAX, one operation at a t
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cached_property, wraps
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 
 from tests.reference.draws import is_key, kind, packed, unpacked
 from tests.reference.flow import FLOW, Steps, TooMany
-from tests.reference.operations import by_numpy
+from tests.reference.operations import by_numpy, same
 
 SMALL = 10_000  # numbers: a constant of so many is kept
 MANY = 1000  # numbers: to compute as many takes as long as to begin an operation
@@ -108,6 +108,9 @@ class _Text:
             with np.errstate(all="ignore"):
                 self.fixed[step.outvars[0]] = _looked_at(call(*known), step.outvars[0])
             return
+        if call is same and known == [None]:
+            self.names[step.outvars[0]] = self._name(step.invars[0])
+            return
         self.steps += weight(step)
         name = f"f{len(self.lines)}"
         self.space[name] = _at_first(self.space, name, call, step.outvars, is_one)
@@ -154,7 +157,7 @@ def _at_first(space, name, call, variables, is_one):
         found = call(*given)
         for variable, x in zip(variables, [found] if is_one else found, strict=True):
             _looked_at(x, variable)
-        space[name] = call
+        space[name] = call.function if isinstance(call, _later) else call
         return found
 
     return first
@@ -201,7 +204,7 @@ def _asked(step):
         if step is Steps.alone:
             raise TooMany
         arrays = [as_key(x) if is_key(v.aval.dtype) else x for x, v in zip(given, step.invars)]
-        with _asking():
+        with asking():
             found = step.primitive.bind(*arrays, **step.params)
         return [here(x) for x in found] if step.primitive.multiple_results else here(found)
 
@@ -209,7 +212,8 @@ def _asked(step):
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def asking() -> Iterator[None]:
+    """In here JAX does what it is asked, compiled."""
     before, Steps.is_asking = Steps.is_asking, True
     try:
         yield
@@ -217,14 +221,15 @@ def _asking() -> Iterator[None]:
         Steps.is_asking = before
 
 
-def _later(program):
+class _later:
     """A program that is written when it is first called."""
-    ready = None
 
-    def call(*given):
-        nonlocal ready
-        if ready is None:
-            ready = written(program)
-        return ready(*given)
+    def __init__(self, program):
+        self.program = program
 
-    return call
+    @cached_property
+    def function(self):
+        return written(self.program)
+
+    def __call__(self, *given):
+        return self.function(*given)

@@ -4,7 +4,10 @@ Each is a function of parameters p, of the kinds `of` that it is given and `out`
 does the same in JAX. It returns a function of arrays, or None where NumPy would do something else.
 """
 
+import operator
+
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtrs
 from scipy.special import gammaln
 
 from tests.reference.draws import DRAWS
@@ -18,13 +21,20 @@ PLAIN |= dict(
 PLAIN |= dict(log1p=np.log1p, expm1=np.expm1, floor=np.floor, ceil=np.ceil, square=np.square)
 PLAIN |= dict(lgamma=gammaln, shift_left=np.left_shift, xor=np.bitwise_xor, nextafter=np.nextafter)
 PLAIN |= {"add_any": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "not": np.bitwise_not}
+# Of two numbers by themselves, at a tenth of the time; what is not a number is the larger and the smaller of both.
+ALONE = {x: getattr(operator, x) for x in ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge")}
+ALONE |= dict(max=lambda x, y: x if x >= y or x != x else y, min=lambda x, y: x if x <= y or x != x else y)
 OVER_AXES = dict(reduce_sum=np.add, reduce_prod=np.multiply, reduce_max=np.maximum, reduce_min=np.minimum)
 OF_TRUTHS = dict(reduce_or=np.logical_or, reduce_and=np.logical_and)
 SMALL = 4096  # numbers: as many are spread by a copy
+FEW = 8  # matrices: NumPy takes as long to begin
+SHORT, ROWS = 8, 32  # an axis of so many numbers is gone through by hand, where so many rows are for each
 
 
 def by_numpy(name, p, of, out, ask):
     """The operation of that name; None where there is none."""
+    if name in ALONE and not any(x.ndim for x in of):
+        return ALONE[name]
     if name in PLAIN:
         return PLAIN[name]
     if name in OVER_AXES or (name in OF_TRUTHS and of[0].dtype == bool):
@@ -37,20 +47,44 @@ def by_numpy(name, p, of, out, ask):
 
 
 def _reduced(function, p, x):
-    axes, dtype = tuple(p["axes"]), x.dtype
+    axes, dtype, reduce = tuple(p["axes"]), x.dtype, function.reduce
     if x.size == 0 and function not in (np.add, np.multiply):
         return None
-    return lambda x: function.reduce(x, axis=axes, dtype=dtype)
+    if axes == (x.ndim - 1,) and 1 < (n := x.shape[-1]) <= SHORT and x.size >= ROWS * n * n:
+        return _along_a_short_axis(function, n)
+    where = axes[0] if len(axes) == 1 else axes
+    if dtype.kind == "i" or dtype.kind == "u":  # of which NumPy would make larger ones
+        return lambda x: reduce(x, where, dtype)
+    return lambda x: reduce(x, where)
+
+
+def _along_a_short_axis(function, n):
+    """The last: NumPy would begin anew in every row."""
+
+    def reduced(x):
+        found = function(x[..., 0], x[..., 1])
+        for j in range(2, n):
+            function(found, x[..., j], out=found)
+        return found
+
+    return reduced
 
 
 def _same(p, of, out, ask):
-    return lambda x: x
+    return same
+
+
+def same(x):
+    """Nothing to do."""
+    return x
 
 
 def _divided(p, of, out, ask):
     """Whole numbers toward zero."""
     if of[0].dtype.kind == "f":
-        return np.divide
+        return np.divide if of[0].ndim or of[1].ndim else operator.truediv
+    if of[0].dtype.kind == "u" and not of[0].ndim:
+        return lambda x, y: x // y if y else ask(x, y)
 
     def divided(x, y):
         if (y == 0).any():
@@ -64,15 +98,18 @@ def _converted(p, of, out, ask):
     """Of fractions to whole numbers, those that are in the range of both."""
     dtype = p["new_dtype"]
     if of[0].dtype == dtype:
-        return lambda x: x
+        return same
     if of[0].dtype.kind != "f" or dtype.kind == "f":
         return lambda x: x.astype(dtype)
     return lambda x: x.astype(dtype) if np.abs(x).max(initial=0) < 2**31 else ask(x)
 
 
 def _selected(p, of, out, ask):
+    where = np.where
+    if of[0].dtype == bool and not of[0].ndim:
+        return lambda which, no, yes: yes if which else no
     if of[0].dtype == bool:
-        return lambda which, no, yes: np.where(which, yes, no)[()]
+        return lambda which, no, yes: where(which, yes, no)
     return lambda which, *cases: np.choose(which, cases)
 
 
@@ -92,6 +129,8 @@ def _in_order(is_strict):
             return np.less if is_strict else np.less_equal
 
         def compared(x, y):
+            if not x.ndim and x != y and x == x and y == y:
+                return x < y
             if np.isnan(x).any() or np.isnan(y).any():
                 return ask(x, y)
             sign_x, sign_y = np.signbit(x), np.signbit(y)
@@ -113,16 +152,21 @@ def _spread(p, of, out, ask):
     kept[list(p["broadcast_dimensions"])] = of[0].shape
     kept = tuple(kept.tolist())
     if kept == shape:
-        return lambda x: x.reshape(shape)
+        return same if of[0].shape == shape else lambda x: x.reshape(shape)
     if many:
         return lambda x: np.broadcast_to(x.reshape(kept), shape)
+
+    def filled(x):
+        found = np.empty(shape, x.dtype)
+        found.fill(x)
+        return found
 
     def spread(x):
         found = np.empty(shape, x.dtype)
         found[...] = x.reshape(kept)
         return found
 
-    return spread
+    return spread if of[0].ndim else filled
 
 
 def _part(p, of, out, ask):
@@ -168,6 +212,17 @@ def _clipped(at, most):
 def _taken(p, of, out, ask):
     sizes = p["slice_sizes"]
     most = [n - m for n, m in zip(of[0].shape, sizes)]
+    loose = [axis for axis, n in enumerate(most) if n]
+    if len(loose) == 1:
+        (axis,) = loose
+        before, end, size = (slice(None),) * axis, most[axis], sizes[axis]
+
+        def taken(x, *at):
+            i = at[axis]
+            i = 0 if i < 0 else end if i > end else i
+            return x[(*before, slice(i, i + size))]
+
+        return taken
     return lambda x, *at: x[tuple(slice(i, i + m) for i, m in zip(_clipped(at, most), sizes))]
 
 
@@ -187,7 +242,14 @@ def _padded(p, of, out, ask):
     ends = [row[:2] for row in p["padding_config"]]
     if any(low < 0 or high < 0 or inner for low, high, inner in p["padding_config"]):
         return None
-    return lambda x, fill: np.pad(x, ends, constant_values=fill)
+    inside, shape = tuple(slice(low, low + n) for (low, _), n in zip(ends, of[0].shape)), out.shape
+
+    def padded(x, fill):
+        found = np.full(shape, fill, x.dtype)
+        found[inside] = x
+        return found
+
+    return padded
 
 
 def _cumulative(function):
@@ -219,7 +281,20 @@ def _factor(p, of, out, ask):
         except np.linalg.LinAlgError:
             return ask(x)
 
-    return factor
+    def one(x):
+        found, failed = dpotrf(x, 1)
+        return ask(x) if failed else found
+
+    return factor if not _are_few(of[0]) else one if of[0].ndim == 2 else _one_by_one(one)
+
+
+def _are_few(x):
+    """Matrices, so few that LAPACK is asked for each."""
+    return x.dtype == np.float64 and 0 < x.size <= FEW * x.shape[-1] * x.shape[-2] and x.ndim <= 3
+
+
+def _one_by_one(one):
+    return lambda *given: np.array([one(*x) for x in zip(*given)])
 
 
 def _solved(p, of, out, ask):
@@ -238,7 +313,16 @@ def _solved(p, of, out, ask):
             return np.linalg.solve(turned, b)
         return np.swapaxes(np.linalg.solve(turned, np.swapaxes(b, -1, -2)), -1, -2)
 
-    return solved
+    def one(A, b):
+        found, failed = dtrtrs(A, b if on_left else b.T, is_lower, is_other)
+        if failed:
+            return ask(A, b)
+        return found if on_left else found.T
+
+    is_lower, is_other = int(p["lower"]), int(is_turned)
+    if not (_are_few(of[0]) and of[1].size and of[1].dtype == np.float64):
+        return solved
+    return one if of[0].ndim == 2 else _one_by_one(one)
 
 
 def _power(p, of, out, ask):
@@ -258,6 +342,8 @@ def _pieces(p, of, out, ask):
 
 def _reshaped(p, of, out, ask):
     shape = out.shape
+    if of[0].shape == shape:
+        return same
     return lambda x: x.reshape(shape)
 
 
@@ -277,8 +363,15 @@ def _joined(p, of, out, ask):
 
 
 def _stacked(p, of, out, ask):
-    axis = p["axis"]
-    return lambda *given: np.stack(given, axis)
+    shape, dtype, before = out.shape, out.dtype, (slice(None),) * p["axis"]
+
+    def stacked(*given):
+        found = np.empty(shape, dtype)
+        for i, x in enumerate(given):
+            found[(*before, i)] = x
+        return found
+
+    return stacked
 
 
 def _tiled(p, of, out, ask):

@@ -1,5 +1,7 @@
 """Small problems of every kind that the likelihood and its certificates must handle, and data for them."""
 
+from contextlib import nullcontext
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.mdp.rollout import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
+from tests.reference.op_by_op import asking
 
 MANY = 250  # episodes: for so many a program is compiled without trying whether it pays
 
@@ -54,16 +57,18 @@ def tabular(S=3, A=2, horizon=3, seed=0):
 PROBLEMS = {"dense": dense, "corner": corner, "slips": slips, "tabular": tabular}
 
 
-def gather(problem, episodes, seeds, budget=None):
-    """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
-    with jax.enable_x64(True):
+def gather(problem, episodes, seeds, budget=None, *, is_often=False):
+    """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays.
+
+    is_often: somebody asks for a few seeds again and again.
+    """
+    is_compiled = is_often or episodes * len(seeds) > MANY
+    with jax.enable_x64(True), asking() if is_compiled else nullcontext():
         model = to_device(problem.model)
         sampler = sampler_of(to_device(problem.kernel()))
         policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))
         world = model, sampler, policy, nothing_of(model, budget or episodes)
-        given = [(*world, jax.random.key(seed), np.int32(episodes)) for seed in seeds]
-        explore = _gathered.lower(*given[0]).compile() if episodes * len(given) > MANY else _gathered
-        found = [to_numpy(explore(*x)) for x in given]
+        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
     return jax.tree.map(lambda *x: np.stack(x), *found)
 
 

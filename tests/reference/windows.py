@@ -1,5 +1,7 @@
 """Gather and scatter by NumPy: windows of an array at places that another says; for operations.py."""
 
+from functools import cache
+
 import numpy as np
 from jax.lax import GatherScatterMode
 
@@ -20,18 +22,38 @@ def gather(p, of, out, ask):
         fill = np.nan
     back = _back(windows, out.ndim, d.offset_dims)
     places = _places(x.shape, indices.shape, d.start_index_map, p["slice_sizes"], batched, gone, p["mode"])
+    turned, is_turned = places.order, places.order != list(range(x.ndim))
+    is_back = back == list(range(out.ndim))
 
     def gathered(x, indices):
         at, is_inside = places(indices)
-        found = x.transpose(places.order)[at]
+        found = (x.transpose(turned) if is_turned else x)[at]
         if is_inside is not None:
             if fill is None:
                 return ask(x, indices)
             inside = is_inside.reshape(is_inside.shape + (1,) * (found.ndim - windows))
             found = np.where(inside, found, np.asarray(fill, x.dtype))
-        return found.transpose(back)
+        return found if is_back else found.transpose(back)
 
-    return gathered
+    def taken(x, indices):
+        i = indices[..., 0]
+        if places.can_drop and i.view(unsigned).max() > most:
+            return gathered(x, indices)
+        return x.take(i, axis, None, "clip")
+
+    if batched or len(gone) != 1 or list(d.start_index_map) != gone or indices.dtype.kind != "i":
+        return gathered
+    axis, rest = gone[0], list(range(out.ndim))
+    most, unsigned = x.shape[axis] - 1, _unsigned(indices.dtype)
+    is_along = list(d.offset_dims) == rest[:axis] + rest[axis + windows :]
+    is_whole = all(n == m for i, (n, m) in enumerate(zip(x.shape, p["slice_sizes"])) if i != axis)
+    return taken if is_along and is_whole else gathered
+
+
+@cache
+def _unsigned(dtype):
+    """In which what is below zero is large."""
+    return np.dtype(f"u{dtype.itemsize}")
 
 
 def _back(windows, ndim, offset):
@@ -112,7 +134,7 @@ class _places:
         outside = None
         for k, axis in enumerate(self.along):
             i, most = indices[..., k], self.most[k]
-            if (i.min() < 0 or i.max() > most) if i.ndim else not 0 <= i <= most:
+            if i.view(_unsigned(i.dtype)).max() > most if i.ndim else not 0 <= i <= most:
                 if self.can_drop:
                     out = (i < 0) | (i > most)
                     outside = out if outside is None else outside | out
