@@ -7,7 +7,7 @@ does the same in JAX. It returns a function of arrays, or None where NumPy would
 import operator
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from numpy.linalg import _umath_linalg
 from scipy.special import gammaln
 
 from tests.reference.draws import DRAWS
@@ -27,7 +27,6 @@ ALONE |= dict(max=lambda x, y: x if x >= y or x != x else y, min=lambda x, y: x 
 OVER_AXES = dict(reduce_sum=np.add, reduce_prod=np.multiply, reduce_max=np.maximum, reduce_min=np.minimum)
 OF_TRUTHS = dict(reduce_or=np.logical_or, reduce_and=np.logical_and)
 SMALL = 4096  # numbers: as many are spread by a copy
-FEW = 8  # matrices: NumPy takes as long to begin
 SHORT, ROWS = 8, 32  # an axis of so many numbers is gone through by hand, where so many rows are for each
 
 
@@ -273,56 +272,38 @@ def _first(function):
 
 
 def _factor(p, of, out, ask):
-    """Lower triangles."""
+    """Lower triangles; of what has none JAX's answer."""
 
     def factor(x):
-        try:
-            return np.linalg.cholesky(x)
-        except np.linalg.LinAlgError:
-            return ask(x)
+        found = _umath_linalg.cholesky_lo(x)
+        return ask(x) if _is_in_vain(found) else found
 
-    def one(x):
-        found, failed = dpotrf(x, 1)
-        return ask(x) if failed else found
-
-    return factor if not _are_few(of[0]) else one if of[0].ndim == 2 else _one_by_one(one)
-
-
-def _are_few(x):
-    """Matrices, so few that LAPACK is asked for each."""
-    return x.dtype == np.float64 and 0 < x.size <= FEW * x.shape[-1] * x.shape[-2] and x.ndim <= 3
-
-
-def _one_by_one(one):
-    return lambda *given: np.array([one(*x) for x in zip(*given)])
+    return factor
 
 
 def _solved(p, of, out, ask):
     """Of triangles and right sides: x with op(A) x = b, or x op(A) = b."""
-    triangle, on_left = np.tril if p["lower"] else np.triu, p["left_side"]
+    inside = np.tri(of[0].shape[-1], dtype=out.dtype)
+    inside, on_left = inside if p["lower"] else inside.T, p["left_side"]
     is_turned = p["transpose_a"] == on_left
     if p["unit_diagonal"]:
         return None
 
     def solved(A, b):
-        kept = triangle(A)
-        if (np.diagonal(kept, axis1=-2, axis2=-1) == 0).any():
+        kept = A * inside
+        right = b if on_left else b.swapaxes(-1, -2)
+        found = _umath_linalg.solve(kept.swapaxes(-1, -2) if is_turned else kept, right)
+        if _is_in_vain(found):
             return ask(A, b)
-        turned = np.swapaxes(kept, -1, -2) if is_turned else kept
-        if on_left:
-            return np.linalg.solve(turned, b)
-        return np.swapaxes(np.linalg.solve(turned, np.swapaxes(b, -1, -2)), -1, -2)
+        return found if on_left else found.swapaxes(-1, -2)
 
-    def one(A, b):
-        found, failed = dtrtrs(A, b if on_left else b.T, is_lower, is_other)
-        if failed:
-            return ask(A, b)
-        return found if on_left else found.T
+    return solved
 
-    is_lower, is_other = int(p["lower"]), int(is_turned)
-    if not (_are_few(of[0]) and of[1].size and of[1].dtype == np.float64):
-        return solved
-    return one if of[0].ndim == 2 else _one_by_one(one)
+
+def _is_in_vain(found):
+    """Where there is no answer LAPACK's is not a number; nor where infinities were given."""
+    total = np.add.reduce(found, None)
+    return total != total
 
 
 def _power(p, of, out, ask):
