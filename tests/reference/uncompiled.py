@@ -20,7 +20,7 @@ from jax._src.lib import xla_client
 from jax.extend.core import jaxprs_in_params
 
 from tests.reference.draws import is_key
-from tests.reference.flow import Steps, TooMany
+from tests.reference.flow import FLOW, Steps, TooMany
 from tests.reference.op_by_op import as_key, run, weight
 
 WORTH = 400  # so many operations take as long as to compile one,
@@ -55,9 +55,11 @@ def _least(code, parts):
         parts[id(code)] = len(code.eqns), 0
         takes = 0
         for step in code.eqns:
-            inner = [_least(x, parts) for x in jaxprs_in_params(step.params)]
-            within = min(inner, default=0) if step.primitive.name == "cond" else sum(inner)
-            takes += weight(step) + within * step.params.get("length", 1)
+            takes += weight(step)
+            if step.primitive.name in FLOW:
+                inner = [_least(x, parts) for x in jaxprs_in_params(step.params)]
+                within = min(inner, default=0) if step.primitive.name == "cond" else sum(inner)
+                takes += within * step.params.get("length", 1)
         parts[id(code)] = len(code.eqns), takes
     return parts[id(code)][1]
 
