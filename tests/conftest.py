@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return item.path in forgetful, next((i for i, x in enumerate(LONG) if x in path), len(LONG))
 
     items.sort(key=place)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """On a fresh checkout every worker would compile every file: each begins with some, and finds the others done."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is not None:
+        files = sorted(x.resolve() for folder in session.config.args for x in Path(folder).rglob("test_*.py"))
+        for path in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
+            with suppress(Exception, pytest.skip.Exception):  # which is told when it is collected
+                import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 @pytest.hookimpl(optionalhook=True)
