@@ -9,9 +9,8 @@ import numpy as np
 
 import horizonfree as hf
 
-WORLD = {"states": 4, "horizon": 3}
 FIRST, MORE = 6, 3  # episodes before and after the run is taken up again
-BUDGET = 20  # episodes of a log, and those declared of a run: both are certified by one program
+BUDGET = 20  # episodes of a log, and those declared of a run: all are certified by one program
 
 
 def fingerprint(*trees: object) -> str:
@@ -23,9 +22,14 @@ def fingerprint(*trees: object) -> str:
     return found.hexdigest()
 
 
+def world() -> hf.Problem:
+    """From a random first state: every kind of number is drawn."""
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
+    return hf.Mixture.from_kernels(kernels, horizon=3, start=[0.5, 0.25, 0.25], weights=[0.5, 0.5])
+
+
 def explored() -> hf.Run:
-    problem = hf.make("river-swim", **WORLD)
-    return hf.explore(problem, "information", episodes=FIRST, budget=BUDGET, seed=3, progress=False)
+    return hf.explore(world(), "information", episodes=FIRST, budget=BUDGET, seed=3, progress=False)
 
 
 def resumed(run: hf.Run) -> hf.Run:
@@ -33,11 +37,8 @@ def resumed(run: hf.Run) -> hf.Run:
 
 
 def drawn() -> hf.Run:
-    """Random actions from a random first state: every kind of number that is drawn."""
-    kernels = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
-    start = [0.5, 0.25, 0.25]
-    problem = hf.Mixture.from_kernels(kernels, horizon=3, start=start, weights=[0.5, 0.5])
-    return hf.explore(problem, "uniform", episodes=FIRST, seed=2**40, progress=False)
+    """Random actions."""
+    return hf.explore(world(), "uniform", episodes=FIRST, budget=BUDGET, seed=2**40, progress=False)
 
 
 def of_run(run: hf.Run) -> str:
@@ -52,7 +53,7 @@ def of_run(run: hf.Run) -> str:
 
 
 def simulated() -> str:
-    problem = hf.make("river-swim", **WORLD)
+    problem = world()
     H, S, A = problem.space.sizes
     seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=BUDGET, seed=5)
     logged = hf.certify(problem, seen, budget=BUDGET)
@@ -61,7 +62,8 @@ def simulated() -> str:
 
 
 def several() -> str:
-    problem = hf.make("river-swim", **WORLD)
+    """From a fixed first state."""
+    problem = hf.make("river-swim", states=4, horizon=3)
     batch = hf.explore_many(problem, "uniform", episodes=3, seeds=2, checkpoints=[3], progress=False)
     return fingerprint(batch.progress, dict(batch.records), dict(batch.curves))
 

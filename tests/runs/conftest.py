@@ -1,11 +1,16 @@
-"""A stored run, and copies of it to be damaged."""
+"""A stored run, copies of it to be damaged, and a process whose children are killed."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import horizonfree as hf
+
+if TYPE_CHECKING:
+    from tests.runs.test_faults import Child
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +30,12 @@ def saved(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path
 def folder(saved: Path, tmp_path: Path) -> Path:
     """A copy of that run, to be damaged."""
     return Path(shutil.copytree(saved, tmp_path / "a"))
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Child]":
+    from tests.runs.test_faults import Child
+
+    child = Child(tmp_path_factory.mktemp("cache"))
+    yield child
+    child.close()

@@ -55,15 +55,12 @@ class Child:
                 return text.removeprefix(word).strip()
         raise AssertionError(f"the child is gone: {self.process.stderr.read()}")  # type: ignore[union-attr]
 
-
-@pytest.fixture
-def child(tmp_path: Path) -> Iterator[Child]:
-    child = Child(tmp_path / "cache")
-    yield child
-    child.process.stdin.close()  # type: ignore[union-attr]
-    child.process.wait(30)
-    child.process.stdout.close()  # type: ignore[union-attr]
-    child.process.stderr.close()  # type: ignore[union-attr]
+    def close(self) -> None:
+        """No more tasks."""
+        self.process.stdin.close()  # type: ignore[union-attr]
+        self.process.wait(30)
+        self.process.stdout.close()  # type: ignore[union-attr]
+        self.process.stderr.close()  # type: ignore[union-attr]
 
 
 def whole(seed: int) -> hf.Run:
@@ -82,9 +79,11 @@ def test_killed_at_fifty_moments_and_resumed_a_run_ends_with_the_same_bits(
     while kills < KILLS:
         folder = tmp_path / f"run-{seed}"
         pid = child.begin(folder, seed=seed)
+        longest = 0.15
         if kills % 5:  # most kills while it explores, one in five while it starts
             child.line("began")
-        time.sleep(moments.uniform(0.0, 0.15))
+            longest = 0.08
+        time.sleep(moments.uniform(0.0, longest))
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = int(child.line("ended"))

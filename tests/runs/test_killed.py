@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +25,6 @@ from tests.runs.test_store import assert_same
 pytestmark = pytest.mark.compiled  # the bits of other processes
 BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20], "curves": ["excess"]}
 RUN = {"explorer": "uniform", "episodes": 150}
-
-
-@pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
-    child = Child(tmp_path_factory.mktemp("cache"))
-    yield child
-    child.process.stdin.close()  # type: ignore[union-attr]
-    child.process.wait(30)
-    child.process.stdout.close()  # type: ignore[union-attr]
-    child.process.stderr.close()  # type: ignore[union-attr]
-
-
-@pytest.fixture(scope="module")
-def problem() -> hf.Problem:
-    """The one that the child explores."""
-    return hf.make("zoned-grid", size=3, zones=1, horizon=4)
 
 
 def killed(
@@ -97,7 +81,7 @@ def test_a_killed_run_goes_on_from_whole_files(
                 stands.append(hf.load(folder).episodes)
 
     whole = hf.explore(problem, **RUN)
-    for folder in killed(child, tmp_path, kills, 0.15, look, **RUN):
+    for folder in killed(child, tmp_path, kills, 0.1, look, **RUN):
         assert_same(hf.load(folder), whole)
     assert len(set(stands)) > 1  # it was not killed at the same place each time
 
@@ -118,7 +102,7 @@ def test_a_killed_batch_goes_on_from_whole_files(
         stands.append(len(chunks))
 
     whole = hf.explore_many(problem, "uniform", **BATCH)
-    for folder in killed(child, tmp_path, kills, 0.2, look, explorer="uniform", **BATCH):
+    for folder in killed(child, tmp_path, kills, 0.1, look, explorer="uniform", **BATCH):
         assert len(list(folder.glob("chunk-*.npz"))) == BATCH["seeds"]
         stored = hf.explore_many(problem, "uniform", out=folder, **BATCH)  # reads what is there
         assert same_arrays(stored.progress, whole.progress)

@@ -60,13 +60,16 @@ def test_a_finished_sweep_is_read_not_run(tiny, pretend):
 
 
 def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again(tmp_path):
-    """Of two workers one is killed while both have a task; its task comes back with an error, the other's with rows."""
+    """Of two workers one is killed while both have a task; its task comes back with an error, the other's with rows.
+
+    It is stopped until then, so that it cannot finish.
+    """
     (task,) = grid.tasks_of(file.read(ONE)).values()
-    long = task | {"episodes": 200_000, "checkpoints": [200_000]}
     pool = Pool(2, 1, tmp_path / "log")
     try:
-        pool.submit("long", long)
+        pool.submit("long", task)
         (victim,) = pool.busy
+        os.kill(victim.process.pid, signal.SIGSTOP)
         pool.submit("short", task)
         found: dict = {}
         while "short" not in found:

@@ -105,9 +105,12 @@ def simulate_block(
     def learnt(progress: Progress, trajectory: Trajectory) -> tuple[Progress, Records]:
         return absorb(explorer, model, truth, progress, trajectory)
 
-    def simulated(progress: Progress, lane: Array) -> Trajectory:
-        ahead = Progress(progress.episode + lane, progress.state, progress.evidence)
-        return sampler.episode(episode_keys(key, ahead)[1], progress.state.policy, model.space)
+    def simulated(progress: Progress, key_episode: Array) -> Trajectory:
+        return sampler.episode(key_episode, progress.state.policy, model.space)
+
+    def ahead(progress: Progress, lane: Array) -> Trajectory:
+        later = Progress(progress.episode + lane, progress.state, progress.evidence)
+        return simulated(progress, episode_keys(key, later)[1])
 
     def learn(progress: Progress, records: Records, trajectory: Trajectory) -> tuple[Progress, Records]:
         i = progress.episode - first
@@ -116,13 +119,14 @@ def simulate_block(
 
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
         progress, records = carry
+        key_choose, key_episode = episode_keys(key, progress)
         if chooses:
-            progress = choose(explorer, model, episode_keys(key, progress)[0], progress)
+            progress = choose(explorer, model, key_choose, progress)
         left = stands_for(progress.state)
         if left is None:
-            return learn(progress, records, simulated(progress, jnp.int32(0)))
+            return learn(progress, records, simulated(progress, key_episode))
         lanes = min(LANES, size)
-        played = jax.vmap(lambda lane: simulated(progress, lane))(jnp.arange(lanes, dtype=jnp.int32))
+        played = jax.vmap(lambda lane: ahead(progress, lane))(jnp.arange(lanes, dtype=jnp.int32))
         number = jnp.clip(jnp.minimum(left, first + count - progress.episode), 1, lanes)
 
         def learn_lane(lane: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
@@ -132,7 +136,7 @@ def simulate_block(
         return after
 
     def episode() -> tuple[Progress, Records]:
-        after: tuple[Progress, Records] = learnt(progress, simulated(progress, jnp.int32(0)))
+        after: tuple[Progress, Records] = learnt(progress, simulated(progress, key))
         return after
 
     def goes_on(carry: tuple[Progress, Records]) -> Bool[Array, ""]:

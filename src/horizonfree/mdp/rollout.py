@@ -87,7 +87,7 @@ def first_state(key: Array, space: Space) -> Int[Array, ""]:
 def draw(u: Array, cumulative: Float[Array, " A"]) -> Int[Array, ""]:
     """The index that a uniform number picks; never one of probability zero at the end of the list."""
     j = (u * cumulative[-1] >= cumulative).sum(dtype=jnp.int32)
-    last = jnp.searchsorted(cumulative, cumulative[-1], side="left").astype(jnp.int32)
+    last = (cumulative < cumulative[-1]).sum(dtype=jnp.int32)
     return jnp.minimum(j, last)
 
 

@@ -18,6 +18,7 @@ import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from horizonfree.errors import RunError
 LOCK = "lock"  # held while someone writes into the folder
 PARTIAL = ".partial"  # what a write that was cut short leaves behind; the next write replaces it
 HEADER = "header"  # the entry of an npz that holds a JSON text, as bytes
+DESCRIPTIONS = 1024  # of arrays that are remembered
 _HEX = 64  # digits of a SHA-256
 
 
@@ -154,16 +156,25 @@ def _unpacked(data: bytes) -> dict[str, np.ndarray]:
 
 def _array(data: bytes) -> np.ndarray:
     """The array in the bytes of an .npy file, which cannot be written to; its size is that of the bytes."""
-    file = io.BytesIO(data)
-    version = npy.read_magic(file)
-    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-    shape, is_fortran, dtype = read_header(file)
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+    begins = npy.MAGIC_LEN + {1: 2, 2: 4}[data[npy.MAGIC_LEN - 2]]  # by the version, so long is a length
+    ends = begins + int.from_bytes(data[npy.MAGIC_LEN : begins], "little")
+    shape, is_fortran, dtype = _described(data[:ends])
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - ends:
         raise ValueError("not an array of numbers, or not as long as it says")
-    array = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape, order="F" if is_fortran else "C")
+    array = np.frombuffer(data, dtype, offset=ends).reshape(shape, order="F" if is_fortran else "C")
     array = array.copy(order="K")  # where its numbers lie as the processor likes them
     array.flags.writeable = False
     return array
+
+
+@lru_cache(maxsize=DESCRIPTIONS)
+def _described(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of an array, by what an .npy file begins with; it takes longer to parse than all else."""
+    file = io.BytesIO(data)
+    version = npy.read_magic(file)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read_header(file)
+    return found
 
 
 def read(path: Path) -> bytes:

@@ -118,16 +118,18 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
 
 def part_of_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
     """The same parameters and directions, with the rows of these states alone; virtual rows stay."""
-    row_of, virtual = np.asarray(valid.row_of)[states], np.asarray(valid.virtual)
-    is_kept = np.append(virtual, False)
-    is_kept[row_of] = True
-    kept = np.flatnonzero(is_kept[:-1])
-    index = np.full(len(is_kept), len(kept), np.int32)
+    row_of, virtual = np.asarray(valid.row_of), np.asarray(valid.virtual)
+    kept = np.flatnonzero(virtual | _seen(row_of, states, len(virtual)))
+    index = np.full(len(virtual) + 1, len(kept), np.int32)
     index[kept] = np.arange(len(kept), dtype=np.int32)
     found: dict[str, Any] = {
         name: np.asarray(getattr(valid, name))[kept] for name in ("rows", "free", "positive", "sizes")
     }
-    found |= {"row_of": index[row_of], "choices": np.asarray(valid.choices)[states], "virtual": virtual[kept]}
+    found |= {
+        "row_of": index[row_of[states]],
+        "choices": np.asarray(valid.choices)[states],
+        "virtual": virtual[kept],
+    }
     return dataclasses.replace(valid, **found)
 
 
@@ -144,7 +146,7 @@ def _tell_weights(
     if len(sums) > 1 or not (sums > 0).all() or (rows < 0).any():
         return False
     affine = null_space(sums)
-    seen = np.isin(np.arange(len(rows)), row_of[np.asarray(space.reachable)])
+    seen = _seen(row_of, np.asarray(space.reachable), len(rows))
     learnt = range_of_transpose(rows[seen] @ affine, float(np.abs(rows).max()))
     return bool(learnt.shape[1] == rows.shape[1] - 1 > 0)
 
@@ -170,7 +172,7 @@ def _around(
     scaled = rows / sizes[:, None]
     center, positive = relative_interior_point(scaled, sums)
     affine = null_space(np.vstack([sums, scaled[~positive]]))
-    seen = np.isin(np.arange(len(rows)), row_of[np.asarray(space.reachable)])
+    seen = _seen(row_of, np.asarray(space.reachable), len(rows))
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
     free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
     choices = _choices(np.asarray(space.succ), row_of, len(rows))
@@ -193,10 +195,19 @@ def _effects(
     valid: ValidSet, reachable: Bool[np.ndarray, " S"]
 ) -> tuple[Bool[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
     """Rows that episodes can show, and those of them that a direction of Z changes by so little that it is rounding."""
-    seen = np.isin(np.arange(len(valid.rows)), np.asarray(valid.row_of)[reachable])
+    seen = _seen(np.asarray(valid.row_of), reachable, len(valid.rows))
     scaled = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
     strength = np.linalg.norm(scaled @ np.asarray(valid.basis), axis=1)
     return seen, seen & ~np.asarray(valid.free) & (strength > NOTHING)
+
+
+def _seen(
+    row_of: Int[np.ndarray, "S A n"], states: Bool[np.ndarray, " S"] | Int[np.ndarray, " m"], R: int
+) -> Bool[np.ndarray, " R"]:
+    """Which rows are those of transitions from these states."""
+    is_seen = np.zeros(R + 1, bool)  # the last one stands for slots without a row
+    is_seen[row_of[states]] = True
+    return is_seen[:-1]
 
 
 def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, "S A n"]]:
