@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_from_whole_files(
                 stands.append(hf.load(folder).episodes)
 
     whole = hf.explore(problem, **RUN)
-    for folder in killed(child, tmp_path, kills, 0.1, look, **RUN):
+    for folder in killed(child, tmp_path, kills, 0.15, look, **RUN):
         assert_same(hf.load(folder), whole)
     assert len(set(stands)) > 1  # it was not killed at the same place each time
 
@@ -102,7 +102,7 @@ def test_a_killed_batch_goes_on_from_whole_files(
         stands.append(len(chunks))
 
     whole = hf.explore_many(problem, "uniform", **BATCH)
-    for folder in killed(child, tmp_path, kills, 0.1, look, explorer="uniform", **BATCH):
+    for folder in killed(child, tmp_path, kills, 0.2, look, explorer="uniform", **BATCH):
         assert len(list(folder.glob("chunk-*.npz"))) == BATCH["seeds"]
         stored = hf.explore_many(problem, "uniform", out=folder, **BATCH)  # reads what is there
         assert same_arrays(stored.progress, whole.progress)
