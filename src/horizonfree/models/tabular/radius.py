@@ -174,25 +174,22 @@ def balls(counts: Float[Array, "X n"], possible: Int[Array, " X"], L: Float[Arra
     possible: how many successors each pair can have; those that were seen must be listed.
     """
     num_bets = len(KAPPAS) + has_kt
-    options = [
-        ((*window, math.log(num_bets / (1 + (window[0] != window[1])))), rare)
-        for rare in RARE
-        for window in WINDOWS
-    ]
-    windows, rares = (jnp.asarray(x) for x in zip(*options))
+    windows = jnp.asarray([(*x, math.log(num_bets / (1 + (x[0] != x[1])))) for x in WINDOWS])
+    rares = jnp.asarray(RARE)
 
-    def better(best: tuple[Array, Array], option: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        window, rare = option
-        eps = expand(counts, possible, window[:2], L + window[2], rare)
+    def better(best: tuple[Array, Array], window: Array) -> tuple[tuple[Array, Array], None]:
+        """Of every way to set aside, side by side: what does not depend on it is computed once."""
+        found = jax.vmap(lambda rare: expand(counts, possible, window[:2], L + window[2], rare))(rares)
+        eps, r0 = found.min(0), rares[found.argmin(0), 0]
         is_better = eps < best[0]
-        return (jnp.where(is_better, eps, best[0]), jnp.where(is_better, rare[0], best[1])), None
+        return (jnp.where(is_better, eps, best[0]), jnp.where(is_better, r0, best[1])), None
 
     n = counts.sum(-1)
     first = jnp.full_like(n, jnp.inf)
     if has_kt:
         log_bet = log_kt(counts, possible.astype(counts.dtype))
         first = jnp.where(n > 0, (L + math.log(num_bets) - log_bet) / jnp.maximum(n, 1.0), jnp.inf)
-    (eps, r0), _ = jax.lax.scan(better, (first, jnp.ones_like(n)), (windows, rares))
+    (eps, r0), _ = jax.lax.scan(better, (first, jnp.ones_like(n)), windows)
     kept = jnp.where(counts >= r0[:, None], counts, 0.0)
     centre = kept / jnp.maximum(kept.sum(-1, keepdims=True), 1.0)
     return Ball(centre, eps * SURE, (kept > 0).sum(-1) == possible)
