@@ -70,6 +70,7 @@ def judge(model, evidence, tables, rewards):
     return evaluated(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given)
 
 
+@pytest.mark.compiled  # thousands of episodes and of balls
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_a_thousand_tables_at_four_times(support):
     """Truth outside at some time: at most a share delta; inside, no KL above eps, no loss above a gap, no value beyond.

@@ -128,23 +128,23 @@ def expand(
     mass = jnp.where(is_kept, p, 0.0).sum(-1)
     share = jnp.where(mass > 0, mass, 1.0)
     nu = jnp.where(is_kept, A, 0.0).sum(-1) / share
-    aside, is_void = _set_aside(is_rare, p, A, bent(jnp.ones_like(p)), nu, theta)
+    most = bent(jnp.ones_like(p))
+    aside, is_void = _set_aside(is_rare, p, A, most, nu, theta)
     W = need - jax.vmap(at_frequencies, (0, None, None))(window, N, p).mean(0) + aside
     e = jnp.where(is_kept, A / p - nu[:, None], 0.0)
 
-    def tighten(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        T, p_high = carry
-        M = bent(p_high)
+    def tighten(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        T, p_high, M = carry
         # A successor seen once has M = 0; if it is kept, the option is void below.
         is_bent = is_kept & (M > 0)
         b = psi_inverse(jnp.where(is_bent, T[:, None] / jnp.where(is_bent, M, 1.0), 0.0))
         b = jnp.minimum(b, 1 / p - 1)
         p_high = jnp.where(is_bent, jnp.minimum(p_high, p * (1 + b)), p_high)
         G_sq = jnp.where(is_bent, (p * e) ** 2 / jnp.where(is_bent, M * curvature(b), 1.0), 0.0).sum(-1)
-        return jnp.minimum(T, (jnp.sqrt(G_sq) / 2 + jnp.sqrt(G_sq / 4 + W)) ** 2), p_high
+        return jnp.minimum(T, (jnp.sqrt(G_sq) / 2 + jnp.sqrt(G_sq / 4 + W)) ** 2), p_high, bent(p_high)
 
-    T, p_high = jax.lax.fori_loop(0, ROUNDS, tighten, (W + e.max(-1), jnp.ones_like(p)))
-    least = jnp.where(is_kept, bent(p_high) / p, jnp.inf).min(-1)
+    T, _, M = jax.lax.fori_loop(0, ROUNDS, tighten, (W + e.max(-1), jnp.ones_like(p), most))
+    least = jnp.where(is_kept, M / p, jnp.inf).min(-1)
     is_complete = is_kept.sum(-1) == possible
     least = jnp.where(is_complete, least, jnp.minimum(least, theta * nu))
     is_good = (n >= 2) & (mass > 0) & (least > 0) & ~is_void
