@@ -18,6 +18,7 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.mixture import record
 from horizonfree.models.mixture.robust import frequencies, half_spaces, kinds
 from tests.reference import small
+from tests.reference.op_by_op import asking
 from tests.reference.programs import BUSY
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
@@ -117,14 +118,42 @@ def _advanced(model, keys, evidence, prob, begin, end):
     return jax.vmap(one)(keys, evidence, prob)
 
 
+def predictions(valid, rows):
+    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]; compiled at once."""
+    with asking():
+        return np.asarray(_predicted(valid, rows))
+
+
 @eqx.filter_jit(compiler_options=BUSY)
 def _predicted(valid, rows):
-    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]."""
     p = jax.vmap(lambda x: record.predictors(valid, x))(rows) @ valid.rows.T
     return jnp.where(p > 0, p, 1.0)
 
 
-def explored(problem, adversary, zeta, episodes, seeds):
+def learned(model, keys, evidence, prob, begin, end):
+    """Evidence after a block: all of it, compiled at once, as there are many blocks."""
+    with asking():
+        return to_numpy(_advanced(model, keys, evidence, prob, np.int32(begin), np.int32(end)))
+
+
+def counted(model, keys, evidence, prob, begin, end):
+    """What sets of frequencies read of it, and predictors of blocks: counts. To learn bets takes far longer."""
+    rng, space, row_of = np.random.default_rng(begin), to_numpy(model.space), np.asarray(model.valid.row_of)
+    counts, kept = evidence.counts.copy(), jax.tree.map(np.copy, evidence.record)
+    block, run = np.searchsorted(record.STARTS, begin), np.arange(len(prob))[:, None]
+    s, cumulative = np.full((len(prob), end - begin), space.start), prob.cumsum(-1)
+    for _ in range(space.horizon):
+        a = rng.integers(space.num_actions, size=s.shape)
+        up_to = cumulative[run, s, a]
+        j = (rng.random(s.shape)[..., None] * up_to[..., -1:] >= up_to).sum(-1)
+        np.add.at(counts, (run, s, a, j), 1)
+        np.add.at(kept.rows, (run, block, row_of[s, a, j]), 1)
+        np.add.at(kept.visits, (run, block, s, a), 1)
+        s = space.succ[s, a, j]
+    return eqx.tree_at(lambda x: (x.counts, x.record), evidence, (counts, kept))
+
+
+def explored(problem, adversary, zeta, episodes, seeds, after=learned):
     """Evidence after each block [T] of runs against an adversary, one per seed; and predictors [seeds, T, R]."""
     known, history = truth(problem), []
     bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
@@ -137,14 +166,14 @@ def explored(problem, adversary, zeta, episodes, seeds):
         predicted = [None] * len(seeds)
         for b, (begin, end) in enumerate(pairwise(bounds)):
             if adversary in LOOKING:
-                predicted = np.asarray(_predicted(model.valid, now.record.rows[:, :T]))[:, : b + 1]
+                predicted = predictions(model.valid, now.record.rows[:, :T])[:, : b + 1]
             laws = [
                 adversary(known, zeta, Seen(begin / episodes, predicted[i], small.pick(now, i)))
                 for i in range(len(seeds))
             ]
-            now = to_numpy(_advanced(model, keys, now, np.stack(laws), np.int32(begin), np.int32(end)))
+            now = after(model, keys, now, np.stack(laws), begin, end)
             history.append(now)
-        return history, np.asarray(_predicted(model.valid, now.record.rows[:, :T]))
+        return history, predictions(model.valid, now.record.rows[:, :T])
 
 
 def first_blocks(evidence):

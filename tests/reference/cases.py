@@ -44,8 +44,9 @@ class Case:
         self.P_star = problem.kernel().dense()
 
     def _gathered(self, seed, episodes):
-        """Who asks for more than the first few asks for all."""
-        return small.pick(small.gather(self.problem, episodes, [seed], is_often=seed >= FEW), 0)
+        """Who asks for more than the first few asks for all, and for longer runs, too."""
+        is_often = seed >= FEW or (len(self.evidence) > FEW and episodes > EPISODES)
+        return small.pick(small.gather(self.problem, episodes, [seed], is_often=is_often), 0)
 
     def counts(self, i):
         return self.evidence[i].since[self.confidences[i].bet]

@@ -230,6 +230,7 @@ PROBLEMS = small.PROBLEMS | {
     "drawn start": lambda: small.slips(start=[0.5, 0, 0, 0.2, 0, 0.3]),
     "many rows": lambda: small.dense(S=8, weights=(0.9, 0.1, 0.0, 0.0)),
 }
+FEW_ROWS = ("slips", "drawn start")  # all seeds at once are done before the program is compiled
 
 
 @pytest.mark.parametrize("name", ["dense", "corner", "slips", "drawn start", "many rows"])
@@ -250,6 +251,8 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
             return jax.lax.scan(step, first, jax.random.split(key, EPISODES))[1].any()
 
         every = jax.jit(lambda keys: jax.lax.map(leaves, keys, batch_size=100), compiler_options=BUSY)
+        if name in FEW_ROWS:
+            every = interpreted(jax.vmap(leaves))
         left = int(np.asarray(every(jax.random.split(jax.random.key(7), SEEDS))).sum())
     assert left <= binom.isf(1e-6, SEEDS, DELTA)
     assert left > 0  # the bets do win sometimes: the set is not the whole of Theta

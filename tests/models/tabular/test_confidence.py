@@ -15,6 +15,7 @@ from horizonfree.models.tabular.evidence import _rounded
 from horizonfree.planning.backward import best_plan, evaluate_jax, optimal_jax
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
+from tests.reference.op_by_op import evaluated
 from tests.reference.programs import BUSY
 
 S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
@@ -45,10 +46,11 @@ def simulate(model, tables, policy):
 @x64
 def judge(model, evidence, tables, rewards):
     """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
-    model = to_device(model)
+    model, delta = to_device(model), jnp.asarray(DELTA)
+    confide = jax.vmap(lambda evidence: model.confidence(evidence, delta))
+    every = jax.jit(lambda x: jax.lax.map(confide, x, batch_size=50), compiler_options=BUSY)
 
-    def one(evidence, table, reward):
-        confidence = model.confidence(evidence, jnp.asarray(DELTA))
+    def one(evidence, confidence, table, reward):
         balls, truth = confidence.balls, model.kernel(table)
         is_used = balls.prob > 0
         ratio = jnp.where(is_used, balls.prob / jnp.where(is_used, table, 1.0), 1.0)
@@ -61,19 +63,14 @@ def judge(model, evidence, tables, rewards):
         gaps = jnp.stack([lost - bounds.gaps[name] for name in ("uniform", "interval", "tangent")])
         beyond = jnp.maximum(bounds.low - value, value - bounds.high)
         outside = (kl - balls.eps).max()
-        return (
-            model.excess(evidence, table, jnp.asarray(DELTA)),
-            outside,
-            gaps.max(),
-            beyond,
-            bounds.gaps["tangent"],
-        )
+        return model.excess(evidence, table, delta), outside, gaps.max(), beyond, bounds.gaps["tangent"]
 
-    over_times = jax.vmap(one, (0, None, None))
-    every = jax.jit(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), compiler_options=BUSY)
-    return to_numpy(every((evidence, tables, rewards)))
+    over_times = jax.vmap(one, (0, 0, None, None))
+    given = evidence, to_numpy(every(evidence)), tables, rewards
+    return evaluated(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given)
 
 
+@pytest.mark.compiled  # thousands of episodes and of balls
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_a_thousand_tables_at_four_times(support):
     """Truth outside at some time: at most a share delta; inside, no KL above eps, no loss above a gap, no value beyond.

@@ -128,23 +128,23 @@ def expand(
     mass = jnp.where(is_kept, p, 0.0).sum(-1)
     share = jnp.where(mass > 0, mass, 1.0)
     nu = jnp.where(is_kept, A, 0.0).sum(-1) / share
-    aside, is_void = _set_aside(is_rare, p, A, bent(jnp.ones_like(p)), nu, theta)
+    most = bent(jnp.ones_like(p))
+    aside, is_void = _set_aside(is_rare, p, A, most, nu, theta)
     W = need - jax.vmap(at_frequencies, (0, None, None))(window, N, p).mean(0) + aside
     e = jnp.where(is_kept, A / p - nu[:, None], 0.0)
 
-    def tighten(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        T, p_high = carry
-        M = bent(p_high)
+    def tighten(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        T, p_high, M = carry
         # A successor seen once has M = 0; if it is kept, the option is void below.
         is_bent = is_kept & (M > 0)
         b = psi_inverse(jnp.where(is_bent, T[:, None] / jnp.where(is_bent, M, 1.0), 0.0))
         b = jnp.minimum(b, 1 / p - 1)
         p_high = jnp.where(is_bent, jnp.minimum(p_high, p * (1 + b)), p_high)
         G_sq = jnp.where(is_bent, (p * e) ** 2 / jnp.where(is_bent, M * curvature(b), 1.0), 0.0).sum(-1)
-        return jnp.minimum(T, (jnp.sqrt(G_sq) / 2 + jnp.sqrt(G_sq / 4 + W)) ** 2), p_high
+        return jnp.minimum(T, (jnp.sqrt(G_sq) / 2 + jnp.sqrt(G_sq / 4 + W)) ** 2), p_high, bent(p_high)
 
-    T, p_high = jax.lax.fori_loop(0, ROUNDS, tighten, (W + e.max(-1), jnp.ones_like(p)))
-    least = jnp.where(is_kept, bent(p_high) / p, jnp.inf).min(-1)
+    T, _, M = jax.lax.fori_loop(0, ROUNDS, tighten, (W + e.max(-1), jnp.ones_like(p), most))
+    least = jnp.where(is_kept, M / p, jnp.inf).min(-1)
     is_complete = is_kept.sum(-1) == possible
     least = jnp.where(is_complete, least, jnp.minimum(least, theta * nu))
     is_good = (n >= 2) & (mass > 0) & (least > 0) & ~is_void
@@ -174,25 +174,22 @@ def balls(counts: Float[Array, "X n"], possible: Int[Array, " X"], L: Float[Arra
     possible: how many successors each pair can have; those that were seen must be listed.
     """
     num_bets = len(KAPPAS) + has_kt
-    options = [
-        ((*window, math.log(num_bets / (1 + (window[0] != window[1])))), rare)
-        for rare in RARE
-        for window in WINDOWS
-    ]
-    windows, rares = (jnp.asarray(x) for x in zip(*options))
+    windows = jnp.asarray([(*x, math.log(num_bets / (1 + (x[0] != x[1])))) for x in WINDOWS])
+    rares = jnp.asarray(RARE)
 
-    def better(best: tuple[Array, Array], option: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        window, rare = option
-        eps = expand(counts, possible, window[:2], L + window[2], rare)
+    def better(best: tuple[Array, Array], window: Array) -> tuple[tuple[Array, Array], None]:
+        """Of every way to set aside, side by side: what does not depend on it is computed once."""
+        found = jax.vmap(lambda rare: expand(counts, possible, window[:2], L + window[2], rare))(rares)
+        eps, r0 = found.min(0), rares[found.argmin(0), 0]
         is_better = eps < best[0]
-        return (jnp.where(is_better, eps, best[0]), jnp.where(is_better, rare[0], best[1])), None
+        return (jnp.where(is_better, eps, best[0]), jnp.where(is_better, r0, best[1])), None
 
     n = counts.sum(-1)
     first = jnp.full_like(n, jnp.inf)
     if has_kt:
         log_bet = log_kt(counts, possible.astype(counts.dtype))
         first = jnp.where(n > 0, (L + math.log(num_bets) - log_bet) / jnp.maximum(n, 1.0), jnp.inf)
-    (eps, r0), _ = jax.lax.scan(better, (first, jnp.ones_like(n)), (windows, rares))
+    (eps, r0), _ = jax.lax.scan(better, (first, jnp.ones_like(n)), windows)
     kept = jnp.where(counts >= r0[:, None], counts, 0.0)
     centre = kept / jnp.maximum(kept.sum(-1, keepdims=True), 1.0)
     return Ball(centre, eps * SURE, (kept > 0).sum(-1) == possible)

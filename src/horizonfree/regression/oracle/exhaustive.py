@@ -67,23 +67,22 @@ def _search(
     """All pairs side by side: backwards, each becomes one pair per combination of actions at the step."""
     H, S = reach.shape
     steps, targets = _rewards(reach)
-    pair = np.arange(len(steps))  # which reward a row belongs to
-    policy = np.zeros((len(steps), H, S), np.int32)
+    policy, combos = np.zeros((H, S), np.int32), [np.zeros((1, S), np.int32)] * (H - 1)
     V, V_hat = np.where((steps == H - 1)[:, None], targets, 0.0), np.zeros((len(steps), S))
     for h in range(H - 2, -1, -1):
-        r = np.where((steps == h)[:, None], targets, 0.0)[pair]
+        r = np.repeat(np.where((steps == h)[:, None], targets, 0.0), len(V) // len(steps), axis=0)
         Q, raw = map(np.asarray, _backups(prepared, V, V_hat, r, beta))
-        combos = np.zeros((1, S), np.int32)
         on = np.flatnonzero(reach[h])
         if on.size:
-            combos = np.zeros((np.prod([len(choices[s]) for s in on]), S), np.int32)
-            combos[:, on] = list(product(*(choices[s] for s in on)))
-        pair, policy = np.repeat(pair, len(combos)), np.repeat(policy, len(combos), axis=0)
-        policy[:, h] = np.tile(combos, (len(Q), 1))
-        V, raw = (q[:, combos, np.arange(S)].reshape(-1, S) for q in (Q, raw))
+            combos[h] = np.zeros((np.prod([len(choices[s]) for s in on]), S), np.int32)
+            combos[h][:, on] = list(product(*(choices[s] for s in on)))
+        V, raw = (q[:, combos[h], np.arange(S)].reshape(-1, S) for q in (Q, raw))
         V_hat = np.minimum(raw, 1)
     best = _first_best(prepared, raw) if H > 1 else 0
-    point = Point(jnp.asarray(policy[best]), jnp.int32(steps[pair[best]]), jnp.asarray(targets[pair[best]]))
+    for h in range(H - 1):  # the first step was combined last
+        best, of_step = divmod(best, len(combos[h]))
+        policy[h] = combos[h][of_step]
+    point = Point(jnp.asarray(policy), jnp.int32(steps[best]), jnp.asarray(targets[best]))
     result: OracleResult = _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
     return result
 

@@ -157,12 +157,11 @@ def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
         assert mean <= 1 + 0.05 * np.ptp(rho[x]) + 1e-12
 
 
-@pytest.mark.compiled  # thousands of episodes
 def test_the_smallest_radius_that_is_not_refuted_is_never_above_the_true_one(problem):
     """In all of 200 runs: delta is such that one failure has probability 200 * 0.1 * 5e-8 = 1e-6 at most."""
     lows = []
     for name in ("bias", "flip", "drift", "random", "tilt"):
-        history, _ = adv.explored(problem, adv.ADVERSARIES[name], 0.3, 3000, range(40))
+        history, _ = adv.explored(problem, adv.ADVERSARIES[name], 0.3, 3000, range(40), adv.counted)
         last = [small.pick(history[-1], i) for i in range(40)]
         lows += [common.zeta_low(problem.model.valid, x, 5e-8) for x in last]
     assert max(lows) <= 0.3
