@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -173,6 +175,14 @@ def test_an_error_inside_a_task_comes_back_in_words():
     (task,) = grid.tasks_of(file.read(ONE)).values()
     found = worker.perform(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
     assert "no option 'bogus'" in found["error"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells what a process had of its own")
+def test_the_memory_of_a_worker_is_not_that_of_the_process_that_started_it():
+    held = np.ones(2**26)  # 512 MB, of which some may have been there
+    script = "from horizonfree.sweeps.worker import peak_memory; print(peak_memory())"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert 2**22 < int(said) < 2**28 < held.nbytes < worker.peak_memory()
 
 
 def test_engines_that_do_not_exist_are_refused(tmp_path):
