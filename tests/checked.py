@@ -56,14 +56,18 @@ def checked(thing: Any = None, *, typechecker: Any) -> Any:
             checks = _checks[which] = _made(thing, typechecker)
         if checks.signature is not None:
             return _looked_at(thing, checks, args, kwargs)
-        kind = tuple(map(_kind, args)), tuple([(name, _kind(x)) for name, x in kwargs.items()])
+        kind: Hashable = tuple(map(_kind, args))
+        if kwargs:
+            kind = kind, tuple([(name, _kind(x)) for name, x in kwargs.items()])
         if kind not in checks.right:
             result = _looked_at(thing, checks, args, kwargs)
             checks.right.update([kind, (kind, _kind(result))])
             return result
         result = thing(*args, **kwargs)
+        if checks.found is None:
+            return result
         whole = kind, _kind(result)
-        if checks.found is not None and whole not in checks.right:
+        if whole not in checks.right:
             _looked_at(lambda *_, **__: result, checks, args, kwargs)
             checks.right.add(whole)
         return result
@@ -74,6 +78,9 @@ def checked(thing: Any = None, *, typechecker: Any) -> Any:
 def _kind(x: Any) -> Hashable:
     """All that annotations can speak of: types, shapes, words. Nothing is like lists and tables of several kinds."""
     kind = type(x)
+    is_array = _arrays.get(kind)
+    if is_array is not None:
+        return (kind, x.shape, x.dtype) if is_array else kind
     if kind is tuple:
         return kind, *map(_kind, x)
     if kind is list or kind is dict:  # of which one entry is looked at, any
@@ -81,9 +88,7 @@ def _kind(x: Any) -> Hashable:
         return (kind, *inside) if len(inside) <= 1 else object()
     if kind is str:
         return x
-    is_array = _arrays.get(kind)
-    if is_array is None:
-        is_array = _arrays[kind] = isinstance(x, jax.Array | np.ndarray)
+    is_array = _arrays[kind] = isinstance(x, jax.Array | np.ndarray)
     return (kind, x.shape, x.dtype) if is_array else kind
 
 

@@ -5,6 +5,7 @@ written down (eigenvalues, some functions) is asked of JAX, one operation at a t
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, wraps
@@ -21,6 +22,7 @@ from tests.reference.flow import FLOW, Steps, TooMany
 from tests.reference.operations import by_numpy, same
 
 SMALL = 10_000  # numbers: a constant of so many is kept
+SPREADING = {"add", "sub", "mul", "div", "max", "min", "eq", "ne", "lt", "le", "gt", "ge"}
 MANY = 1000  # numbers: to compute as many takes as long as to begin an operation
 
 
@@ -77,12 +79,16 @@ def written(program) -> Callable[..., list]:
 
 
 class _Text:
-    """A function that is being written: its lines, what they speak of, and what its variables are called."""
+    """A function that is being written: its lines, what they speak of, and what its variables are called.
+
+    uses: the steps that take a variable. narrow: shapes of those that are not spread.
+    """
 
     def __init__(self, program):
         self.code = program.jaxpr
         self.lines, self.space, self.names, self.fixed = [], {}, {}, {}
-        self.steps = 0
+        self.steps, self.uses, self.narrow = 0, defaultdict(list), {}
+        self.results = {x for x in self.code.outvars if not isinstance(x, Literal)}
         for variable, x in zip(self.code.constvars, program.consts):
             self.fixed[variable] = here(x)
         for i, variable in enumerate(self.code.invars):
@@ -90,7 +96,12 @@ class _Text:
 
     def function(self):
         given = ", ".join(self.names.values())
-        for step in _needed(self.code):
+        steps = _needed(self.code)
+        for step in steps:
+            for x in step.invars:
+                if not isinstance(x, Literal):
+                    self.uses[x].append(step)
+        for step in steps:
             self._write(step)
         found = ", ".join(map(self._name, self.code.outvars))
         text = "\n    ".join(
@@ -108,17 +119,42 @@ class _Text:
             with np.errstate(all="ignore"):
                 self.fixed[step.outvars[0]] = _looked_at(call(*known), step.outvars[0])
             return
-        if call is same and known == [None]:
+        if step.primitive.name == "broadcast_in_dim" and known[0] is None:
+            call = self._narrow(step) or call
+        if call is same and known[0] is None:
             self.names[step.outvars[0]] = self._name(step.invars[0])
             return
         self.steps += weight(step)
         name = f"f{len(self.lines)}"
-        self.space[name] = _at_first(self.space, name, call, step.outvars, is_one)
+        is_narrow = not self.narrow.keys().isdisjoint(step.outvars)
+        self.space[name] = call if is_narrow else _at_first(self.space, name, call, step.outvars, is_one)
         given = ", ".join(map(self._name, step.invars))
         for variable in step.outvars:
             self.names[variable] = f"v{len(self.names)}"
         found = ", ".join(self.names[x] for x in step.outvars)
         self.lines.append(f"{found}{'' if is_one else ','} = {name}({given})")
+
+    def _narrow(self, step):
+        """What to do where NumPy spreads the result by itself, in all that is done with it; else None."""
+        (x,), (variable,) = step.invars, step.outvars
+        kept = [1] * variable.aval.ndim
+        for axis, n in zip(step.params["broadcast_dimensions"], x.aval.shape):
+            kept[axis] = n
+        shape = tuple(kept) if x.aval.ndim else ()
+
+        def is_spread(use):
+            if use.primitive.name not in SPREADING or kind(variable.aval).kind != "f":
+                return False
+            shapes = [shape if v is variable else self._shape(v) for v in use.invars]
+            return np.broadcast_shapes(*shapes) == use.outvars[0].aval.shape
+
+        if variable in self.results or not all(map(is_spread, self.uses[variable])):
+            return None
+        self.narrow[variable] = shape
+        return same if shape == x.aval.shape else lambda x: x.reshape(shape)
+
+    def _shape(self, x):
+        return x.aval.shape if isinstance(x, Literal) else self.narrow.get(x, x.aval.shape)
 
     def _constant(self, x):
         return np.asarray(x.val, kind(x.aval))[()] if isinstance(x, Literal) else self.fixed.get(x)
