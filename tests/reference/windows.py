@@ -41,13 +41,23 @@ def gather(p, of, out, ask):
             return gathered(x, indices)
         return x.take(i, axis, None, "clip")
 
-    if batched or len(gone) != 1 or list(d.start_index_map) != gone or indices.dtype.kind != "i":
+    def picked(x, indices):
+        at = np.ravel_multi_index(
+            tuple(indices[..., k] for k in range(len(gone))), x.shape[: len(gone)], "clip"
+        )
+        return x.reshape(-1, *x.shape[len(gone) :]).take(at, 0, None, "clip")
+
+    if batched or not gone or list(d.start_index_map) != gone or indices.dtype.kind != "i":
         return gathered
     axis, rest = gone[0], list(range(out.ndim))
     most, unsigned = x.shape[axis] - 1, _unsigned(indices.dtype)
     is_along = list(d.offset_dims) == rest[:axis] + rest[axis + windows :]
-    is_whole = all(n == m for i, (n, m) in enumerate(zip(x.shape, p["slice_sizes"])) if i != axis)
-    return taken if is_along and is_whole else gathered
+    is_whole = all(n == m for i, (n, m) in enumerate(zip(x.shape, p["slice_sizes"])) if i not in gone)
+    if not (is_along and is_whole):
+        return gathered
+    if len(gone) == 1:
+        return taken
+    return picked if gone == list(range(len(gone))) and not places.can_drop else gathered
 
 
 @cache
