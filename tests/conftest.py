@@ -73,34 +73,13 @@ gc.set_threshold(100_000, 20, 20)
 
 # Files that take longest begin first, in this order, so that no worker is left alone with one of them at the end. By
 # itself xdist begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
-LONG = (
-    *("test_batch", "test_faults", "test_killed", "test_engines", "test_playground", "test_explanations"),
-    *(
-        "test_oracle",
-        "tabular/test_confidence",
-        "test_conformance",
-        "test_settings",
-        "test_page",
-        "test_cli.py",
-    ),
-    *(
-        "test_adversaries",
-        "test_certificates",
-        "test_hf_ucrl_rfe",
-        "test_evidence",
-        "test_as_table",
-        "test_fuzz",
-    ),
-    *(
-        "runs/test_starts",
-        "test_docs",
-        "test_choice",
-        "test_answers",
-        "test_kept",
-        "test_coverage",
-        "test_web",
-    ),
-)
+LONG = """
+    test_batch test_faults test_killed test_engines test_playground test_explanations
+    test_oracle test_conformance test_page tabular/test_confidence test_evidence test_settings test_cli.py test_fuzz
+    test_as_table test_hf_ucrl_rfe runs/test_starts test_certificates report/test_names test_adversaries test_docs
+    tabular/test_radius mixture/test_coverage test_hostile_arrays test_answers test_kept test_choice test_hull
+    test_experiments test_store.py test_direct test_vanished test_web test_losses test_gallery test_op_by_op
+""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
