@@ -116,6 +116,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Nor for any at the end, when all goes: Python would look three times."""
+    gc.freeze()
+
+
 MAPS = 16_000  # pieces of memory, most of them programs: 2 to 3 GB
 
 
