@@ -9,6 +9,7 @@ from jax._src import pjit
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.models import certify
+from tests import inlined
 from tests.reference.op_by_op import evaluated, interpreted
 from tests.reference.uncompiled import another_file, another_test, uncompiled
 
@@ -48,6 +49,26 @@ def many(x, M, i, k):
             M.at[1, k].max(3.0),
         ),
         "batches": (rows, jax.vmap(lambda row, j: row.at[j].add(1.0))(M, i)),
+        "spread": (
+            x[:, None] * M,
+            x[:, None] - x[None, :],
+            (x[:, None] + M).sum(1),
+            jnp.full((4, 4), x[0]) / M,
+            jnp.full((4, 4), x[0]) * x[None, :],
+            jnp.broadcast_to(x, (4, 4)),
+        ),
+        "short": [
+            f(jnp.tile(M, (200, 1))[:, :n], -1) for f in (jnp.sum, jnp.max, jnp.min) for n in (2, 3, 4)
+        ],
+        "numbers": (
+            k + k,
+            k - 9,
+            jnp.maximum(k, 1),
+            x[0] / x[1],
+            x[0] < x[1],
+            jnp.minimum(x[0], jnp.nan),
+            -k,
+        ),
         "along": (
             jnp.cumsum(M, 1),
             jnp.cumprod(M, 0),
@@ -99,6 +120,15 @@ def test_operations_are_those_that_are_compiled():
 
 
 COMPILED = jax.jit(many)
+
+
+def test_what_is_called_instead_of_traced_makes_the_same_program(monkeypatch):
+    given = np.ones(4), np.ones((4, 4)), np.arange(4), np.asarray(1)
+    assert pjit._infer_params is inlined._infer_params
+    found = str(jax.make_jaxpr(lambda *x: many(*x))(*given))
+    monkeypatch.setattr(pjit, "_infer_params", inlined._traced)
+    monkeypatch.setattr(pjit, "_run_python_pjit", inlined._bound)
+    assert str(jax.make_jaxpr(lambda *x: many(*x))(*given)) == found
 
 
 def drawn(key, seed):
