@@ -3,7 +3,6 @@
 import functools
 import os
 import shutil
-import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from horizonfree.batch import job
 from horizonfree.errors import RunError
 from horizonfree.models.plain import arrays_of
 from horizonfree.runs import sealed
+from tests import memory
 from tests.reference.resealed import Change, Member, archive, claims, gone, members, npy, put, seal
 
 HUGE = 10**30
@@ -298,11 +298,7 @@ def test_a_file_that_is_none_is_refused(name: str, folder: Path, tmp_path: Path)
 def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(name: str, folder: Path) -> None:
     """Sparse, so that it takes no disk."""
     os.truncate(folder / name, 2**30)
-    tracemalloc.start()
-    try:
+    with memory.counted() as most:
         with pytest.raises(RunError, match=f"{name} has 1,073,741,824 bytes"):
             explore(folder)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 2**24
+        assert most() < 2**24

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from horizonfree.errors import FeatureError, OptionError, UnknownNameError
 from horizonfree.mdp.space import check_kernel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.problems import Problem, make, problems
+from tests import memory
 
 NAMES = sorted(problems())
 # How many directions of the parameter can be learnt, with the default parameters.
@@ -218,12 +218,9 @@ def test_a_wrong_name_is_answered_with_the_closest():
     ],
 )
 def test_memory_is_proportional_to_the_transitions_that_exist(name, values):
-    tracemalloc.start()
-    try:
+    with memory.counted() as most:
         model = make(name, **values).model
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        peak = most()
     # Listing and sorting the transitions takes up to 44 times phi; full tables took 80 to 6000 times as much.
     assert peak < 60 * np.asarray(model.phi).nbytes
 

@@ -211,17 +211,6 @@ def _clipped(at, most):
 def _taken(p, of, out, ask):
     sizes = p["slice_sizes"]
     most = [n - m for n, m in zip(of[0].shape, sizes)]
-    loose = [axis for axis, n in enumerate(most) if n]
-    if len(loose) == 1:
-        (axis,) = loose
-        before, end, size = (slice(None),) * axis, most[axis], sizes[axis]
-
-        def taken(x, *at):
-            i = at[axis]
-            i = 0 if i < 0 else end if i > end else i
-            return x[(*before, slice(i, i + size))]
-
-        return taken
     return lambda x, *at: x[tuple(slice(i, i + m) for i, m in zip(_clipped(at, most), sizes))]
 
 

@@ -3,14 +3,11 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import horizonfree as hf
-
-if TYPE_CHECKING:
-    from tests.runs.test_faults import Child
+from tests.runs.child import Child
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +30,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def child(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Child]":
-    from tests.runs.test_faults import Child
-
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
     child = Child(tmp_path_factory.mktemp("cache"))
     yield child
     child.close()

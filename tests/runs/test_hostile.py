@@ -1,7 +1,6 @@
 """Run folders that someone forged, with seals that are valid: refused with words, whatever is in them."""
 
 import shutil
-import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.runs import sealed, store
+from tests import memory
 from tests.reference.resealed import (
     Change,
     Member,
@@ -154,14 +154,10 @@ def test_a_bomb_is_refused_within_four_megabytes(method: int, folder: Path) -> N
     data = lines if method == zipfile.ZIP_STORED else lines + bytes(2**24)
     put_arrays(folder, archive([*entries_of(folder / "arrays.npz"), Member("x.npy", data, method)]))
     assert (folder / "arrays.npz").stat().st_size < 2**20
-    tracemalloc.start()
-    try:
+    with memory.counted() as most:
         with pytest.raises(RunError, match=r"arrays\.npz is damaged"):
             sealed.read_npz(folder / "arrays.npz")
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 2**22
+        assert most() < 2**22
 
 
 # What run.json says

@@ -19,7 +19,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.runs import sealed
-from tests.runs.test_faults import Child
+from tests.runs.child import Child
 from tests.runs.test_store import assert_same
 
 pytestmark = pytest.mark.compiled  # the bits of other processes

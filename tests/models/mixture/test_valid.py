@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from horizonfree import Mixture
 from horizonfree.errors import FeatureError
 from horizonfree.models.mixture import programmes
 from horizonfree.models.mixture.programmes import DROWNED
+from tests import memory
 from tests.reference.odd_features import odd_features
 
 
@@ -158,10 +158,9 @@ def test_many_distinct_row_sums_need_no_square_matrix():
     sums = np.c_[np.ones(2 * S), rng.standard_normal((2 * S, 3))]
     s, a = np.divmod(np.arange(2 * S), 2)
     coordinates = tuple(np.repeat(x, 4) for x in (s, a, s)) + (np.tile(np.arange(4), 2 * S), sums.ravel())
-    tracemalloc.start()
-    valid = Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).model.valid
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with memory.counted() as most:
+        valid = Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).model.valid
+        peak = most()
     assert valid.num_free == 0
     assert peak < 64 * 2**20  # a square matrix alone would take 122 MB
 
