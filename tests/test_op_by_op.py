@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax._src import pjit
+from jax._src.numpy import indexing
+from jax._src.ops import scatter
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
@@ -122,13 +124,33 @@ def test_operations_are_those_that_are_compiled():
 COMPILED = jax.jit(many)
 
 
-def test_what_is_called_instead_of_traced_makes_the_same_program(monkeypatch):
+def indexed(x, M, i, k):
+    """What is copied of indexing, of numbers that differ in their sign or kind alone, and of what is mapped."""
+
+    def one(x, j):
+        place = jnp.asarray(2)  # known while this is traced
+        return x[j], x[place], x[0], x[-1], x[1:3], x[None], x.at[j].set(1), x.at[place].add(1.0), x * j
+
+    signs = x + 0.0, x + -0.0, x * 1, x * True, x * 1.0, x**2, x**2.0
+    return (*signs, M[i], M[:, k], M[i, :2], M.at[i, 0].add(x), one(x, k), jax.vmap(one, (None, 0))(x, i))
+
+
+def test_what_is_copied_instead_of_traced_makes_the_same_program(monkeypatch):
     given = np.ones(4), np.ones((4, 4)), np.arange(4), np.asarray(1)
-    assert pjit._infer_params is inlined._infer_params
-    found = str(jax.make_jaxpr(lambda *x: many(*x))(*given))
-    monkeypatch.setattr(pjit, "_infer_params", inlined._traced)
-    monkeypatch.setattr(pjit, "_run_python_pjit", inlined._bound)
-    assert str(jax.make_jaxpr(lambda *x: many(*x))(*given)) == found
+
+    def text(function):
+        return str(jax.make_jaxpr(lambda *x: function(*x))(*given))
+
+    assert pjit._infer_params is inlined._inferred
+    found = [[text(function) for _ in range(inlined.OFTEN + 2)] for function in (many, indexed)]
+    names = {key[0].__name__ for key, x in inlined._written.items() if isinstance(x, inlined._Written)}
+    assert {"rewriting_take", "_scatter_update", "multiply", "matmul"} <= names
+    monkeypatch.setattr(pjit, "_infer_params", inlined._infer_params)
+    monkeypatch.setattr(pjit, "_run_python_pjit", inlined._run_python_pjit)
+    monkeypatch.setattr(indexing, "rewriting_take", indexing.rewriting_take.__wrapped__)
+    monkeypatch.setattr(scatter, "_scatter_update", scatter._scatter_update.__wrapped__)
+    for texts, function in zip(found, (many, indexed), strict=True):
+        assert set(texts) == {text(function)}
 
 
 def drawn(key, seed):
