@@ -6,6 +6,7 @@ A line from one room to another says that files of the lower import files of the
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -65,6 +66,7 @@ def public_homes() -> dict[str, str]:
     raise LookupError("horizonfree/__init__.py has no _HOME")
 
 
+@cache
 def arrows() -> dict[str, set[str]]:
     """The imports of every module."""
     known, homes = modules(), public_homes()

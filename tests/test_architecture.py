@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "horizonfree"
 _spec = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "architecture.py")
 drawing = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(drawing)
-ROOMS, MODULES, ARROWS = drawing.ROOMS, drawing.modules(), drawing.arrows()
+ROOMS, MODULES = drawing.ROOMS, drawing.modules()
 
 BASE = {
     "__init__",
@@ -64,7 +64,7 @@ def test_every_module_stands_in_a_room_and_imports_rooms_above_its_own_only():
     assert {room(name) for name in MODULES} == set(ROOMS) | BASE
     wrong = [
         f"{name} -> {other}"
-        for name, others in ARROWS.items()
+        for name, others in drawing.arrows().items()
         for other in others
         if room(name) in rank and room(other) in rank and rank[room(other)] > rank[room(name)]
     ]
@@ -80,7 +80,7 @@ def test_no_import_leads_back_to_where_it_came_from():
         if name in state:
             return
         state[name] = "open"
-        for other in ARROWS[name]:
+        for other in drawing.arrows()[name]:
             if (name, other) not in BACK:
                 visit(other, [*way, name])
         state[name] = "done"
@@ -88,7 +88,7 @@ def test_no_import_leads_back_to_where_it_came_from():
     for name in MODULES:
         if name != "__init__":
             visit(name, [])
-    unused = {pair for pair in BACK if pair[1] not in ARROWS[pair[0]]}
+    unused = {pair for pair in BACK if pair[1] not in drawing.arrows()[pair[0]]}
     assert not unused, f"no longer needed: {unused}"
 
 
@@ -126,7 +126,7 @@ def test_a_class_of_models_is_known_to_its_own_explorers_and_estimators_only():
     allowed = {"models.mixture", "models.registry", "models.worlds", "problems", "regression", "explorers"}
     outside = {
         f"{name} -> {other}"
-        for name, others in ARROWS.items()
+        for name, others in drawing.arrows().items()
         for other in others
         if other.startswith("models.mixture") and not any(name.startswith(x) for x in allowed)
     }
@@ -150,7 +150,7 @@ def test_every_explorer_says_what_it_is_and_is_registered(path):
 
 def test_nothing_leads_from_an_explorer_to_the_truth():
     """Explorers see a model; only problems, and what runs them, see the truth."""
-    for name, others in ARROWS.items():
+    for name, others in drawing.arrows().items():
         if room(name) == "explorers":
             assert not {other for other in others if room(other) == "problems"}, name
 
@@ -158,7 +158,7 @@ def test_nothing_leads_from_an_explorer_to_the_truth():
 def test_explorers_do_not_import_each_other():
     for path in explorer_modules():
         others = {f"explorers.{other.stem}" for other in explorer_modules()}
-        assert not ARROWS[f"explorers.{path.stem}"] & others, path.name
+        assert not drawing.arrows()[f"explorers.{path.stem}"] & others, path.name
 
 
 BLOCKED = ("gymnasium", "starlette", "uvicorn", "matplotlib", "typer", "numba")

@@ -7,10 +7,13 @@ import pytest
 
 import horizonfree as hf
 
-X = hf.theory.symbols(1000, 0.1, 3, 10, 2.0)
+
+@pytest.fixture(scope="module")
+def X():
+    return hf.theory.symbols(1000, 0.1, 3, 10, 2.0)
 
 
-def test_symbols_are_those_of_the_theorem():
+def test_symbols_are_those_of_the_theorem(X):
     M = math.ceil(math.log2(7 * 1000 * 10))
     assert (X.M, X.alpha, X.gamma) == (M, 10**-0.5, 3**-0.25)
     assert X.iota == pytest.approx(math.log(1 + 1000 * 10 * 10 * 4 / 9))
@@ -18,7 +21,7 @@ def test_symbols_are_those_of_the_theorem():
     assert X.beta == hf.theory.beta(1000, 3, 10, 2.0, 0.1, M)
 
 
-def test_bounds_on_the_sums():
+def test_bounds_on_the_sums(X):
     di, small = 3 * X.iota, X._replace(beta=0.05)
     root = math.sqrt(7.0 + 4 * 2.0 + 2 * 3.0 + 1000)
     gamma_sq = 3**-0.5
