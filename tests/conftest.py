@@ -18,6 +18,7 @@ from jax._src.lib import _jax
 
 from tests import check_shapes
 from tests.inlined import call_what_is_inlined
+from tests.order import is_forgetful, length
 from tests.reference.uncompiled import another_file, another_test, uncompiled
 
 check_shapes()
@@ -73,26 +74,11 @@ jax.config.update("jax_traceback_in_locations_limit", 0)
 # Tracing makes objects by the million, hardly any of them in cycles: these are looked for less often.
 gc.set_threshold(100_000, 20, 20)
 
-# Files that take longest begin first, in this order, so that no worker is left alone with one of them at the end. By
-# itself xdist begins with those of many tests, which are the quick ones: the Makefile says --no-loadscope-reorder.
-LONG = """
-    test_batch test_faults test_killed test_engines test_playground test_explanations
-    test_oracle test_conformance test_page tabular/test_confidence test_evidence test_settings test_cli.py test_fuzz
-    test_as_table test_hf_ucrl_rfe runs/test_starts test_certificates report/test_names test_adversaries test_docs
-    tabular/test_radius mixture/test_coverage test_hostile_arrays test_answers test_kept test_choice test_hull
-    test_experiments test_store.py test_direct test_vanished test_web test_losses test_gallery test_op_by_op
-""".split()
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long files first, and last those after which nothing is left of what was compiled; else the usual order."""
-    forgetful = {item.path for item in items if "anew" in getattr(item, "fixturenames", ())}
-
-    def place(item: pytest.Item) -> tuple[bool, int]:
-        path = item.path.as_posix()
-        return item.path in forgetful, next((i for i, x in enumerate(LONG) if x in path), len(LONG))
-
-    items.sort(key=place)
+    files = {item: item.nodeid.partition("::")[0] for item in items}
+    items.sort(key=lambda item: (is_forgetful(files[item]), length(files[item])))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -107,7 +93,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of more than two workers one begins with the files that wait."""
+    """Which worker has which file."""
     from tests.scheduling import Scheduling
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
@@ -177,8 +163,9 @@ def x64() -> Iterator[None]:
 
 
 @pytest.fixture
-def anew() -> Iterator[None]:
+def anew(request: pytest.FixtureRequest) -> Iterator[None]:
     """For tests that change what traced functions read: no program of before is used, and none of theirs later."""
+    assert is_forgetful(request.node.nodeid), "name the file in tests/order.py"
     jax.clear_caches()
     yield
     jax.clear_caches()

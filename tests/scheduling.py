@@ -1,25 +1,26 @@
-"""Which worker has which file: a third one begins with those that mostly wait, beside two that compute."""
+"""Which worker has which file."""
 
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-# For a browser, for processes, for time to pass. Files of the browser stay together: it is started once.
-WAITING = (
-    "web/browser/ test_patience test_engines test_faults test_killed test_interrupt test_cli.py test_sweep.py "
-    "test_explanations test_settings test_site test_web.py test_architecture batch/test_kept test_compare "
-    "test_programs test_summary planning/test_backward"
-).split()
+from tests.order import is_forgetful, room, waits
 
 
 class Scheduling(LoadFileScheduling):
-    """Files in their order; of more than two workers the last has those that wait first, and the others these last."""
+    """Files in their order, but first those of rooms where only this worker has been: what it traced there it has.
+
+    Of more than two workers the last begins with those that mostly wait, beside two that compute.
+    """
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        waiting = [x for x in self.workqueue if any(name in x for name in WAITING)]
-        if self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}":
-            if waiting:
-                self.workqueue.move_to_end(waiting[0], last=False)
-        elif self.numnodes > 2:
-            for name in waiting:
-                self.workqueue.move_to_end(name)
+        rooms = {worker: set(map(room, files)) for worker, files in self.assigned_work.items()}
+        own = rooms.pop(node, set())
+        others = set().union(*rooms.values())
+        does_wait = node.gateway.id == f"gw{self.numnodes - 1}"
+
+        def place(file: str) -> tuple[bool, ...]:
+            is_for_another = self.numnodes > 2 and waits(file) != does_wait
+            return is_forgetful(file), is_for_another, room(file) not in own, room(file) in others
+
+        self.workqueue.move_to_end(min(self.workqueue, key=place), last=False)  # of equal ones the first
         super()._assign_work_unit(node)

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -114,8 +114,12 @@ class _Text:
     def _write(self, step):
         call, is_one = _operation(step)
         known = [self._constant(x) for x in step.invars]
-        size = sum(variable.aval.size for variable in step.outvars)
-        if is_one and size <= SMALL and call.__name__ != "ask" and all(x is not None for x in known):
+        if (
+            is_one
+            and _plain(step.outvars[0].aval).size <= SMALL
+            and call.__name__ != "ask"
+            and all(x is not None for x in known)
+        ):
             with np.errstate(all="ignore"):
                 self.fixed[step.outvars[0]] = _looked_at(call(*known), step.outvars[0])
             return
@@ -173,7 +177,7 @@ class _Text:
 
 def weight(step):
     """As how many operations one counts."""
-    return 1 + max(x.aval.size for x in (*step.invars, *step.outvars)) // MANY
+    return 1 + max([_plain(x.aval).size for x in (*step.invars, *step.outvars)]) // MANY
 
 
 def _needed(code):
@@ -210,27 +214,22 @@ def _operation(step):
     if name in FLOW:
         return FLOW[name](p, _later), False
     ask, is_one = _asked(step), not step.primitive.multiple_results
-    call = by_numpy(name, p, list(map(_plain, step.invars)), _plain(step.outvars[0]), ask)
+    call = by_numpy(name, p, [_plain(x.aval) for x in step.invars], _plain(step.outvars[0].aval), ask)
     return (ask, is_one) if call is None else (call, is_one)
 
 
 class _Plain(NamedTuple):
-    """The shape and type of numbers here."""
+    """The shape and type of numbers here, and how many they are."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
+    ndim: int
+    size: int
 
 
-def _plain(variable):
-    return _Plain(variable.aval.shape, kind(variable.aval))
+@cache
+def _plain(aval):
+    return _Plain(aval.shape, kind(aval), len(aval.shape), math.prod(aval.shape))
 
 
 def _asked(step):
