@@ -17,7 +17,7 @@ from horizonfree.web.session import Session
 from tests.report.worlds import drawn
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 FLAGS = [
     "--no-sandbox",
@@ -26,10 +26,12 @@ FLAGS = [
     "--no-first-run",
     "--disable-background-networking",
 ]
-FLAGS += ["--disable-component-update", "--disable-sync"]
+# One process for all tabs: two for each take a fifth of all the time of these tests.
+FLAGS += ["--disable-component-update", "--disable-sync", "--renderer-process-limit=1"]
 # The first has no windows to draw, and takes half the time of the others.
 BROWSERS = "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"
 MISSING = "no Chromium found; install it with: apt-get install -y --no-install-recommends chromium"
+KEPT = "localStorage.length + sessionStorage.length + document.cookie.length"
 SCREENSHOTS = Path(__file__).parents[3] / "out" / "screenshots"
 
 
@@ -53,16 +55,31 @@ def browser() -> Iterator["Browser"]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def window(browser: "Browser") -> Callable[..., "BrowserContext"]:
+    """One for all tabs with the same settings: pages keep nothing but what their addresses say."""
+    open_windows: dict[str, BrowserContext] = {}
+
+    def find(**settings: object) -> "BrowserContext":
+        settings = {"viewport": {"width": 1280, "height": 860}} | settings
+        kind = repr(sorted(settings.items()))
+        if kind not in open_windows:
+            open_windows[kind] = browser.new_context(**settings)
+            open_windows[kind].new_page()  # so that its process stays
+        return open_windows[kind]
+
+    return find
+
+
 @pytest.fixture
-def visit(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
+def visit(window: Callable[..., "BrowserContext"]) -> Iterator[Callable[..., "Page"]]:
     """Open an address in a tab of its own; anything that goes wrong inside the page fails the test."""
     wrong: list[str] = []
-    contexts = []
+    pages = []
 
     def open_tab(address: str, is_failing: bool = False, **settings: object) -> "Page":
-        context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | settings))
-        contexts.append(context)
-        page = context.new_page()
+        page = window(**settings).new_page()
+        pages.append(page)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if not is_failing:  # Chromium reports every refused request on the console
             page.on("console", lambda x: wrong.append(x.text) if x.type in ("error", "warning") else None)
@@ -76,8 +93,9 @@ def visit(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         return page
 
     yield open_tab
-    for context in contexts:
-        context.close()
+    for page in pages:
+        assert not page.url.startswith("http") or page.evaluate(KEPT) == 0
+        page.close()
     assert wrong == []
 
 
