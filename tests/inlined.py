@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax._src import api_util, config, core, linear_util, pjit, source_info_util
 from jax._src.interpreters import partial_eval
 from jax._src.numpy import indexing
@@ -83,7 +84,7 @@ def _kind(x: Any, traced: list[Any]) -> Hashable:
         return kind, *[_kind(y, traced) for y in x]
     if kind is slice:
         return kind, _kind((x.start, x.stop, x.step), traced)
-    return kind, str(x) if kind is float else x  # zero has two signs
+    return kind, repr(x) if isinstance(x, float | complex | np.generic) else x  # zero has two signs
 
 
 def _filled(x: Any, traced: list[Any]) -> Any:

@@ -131,7 +131,7 @@ def indexed(x, M, i, k):
         place = jnp.asarray(2)  # known while this is traced
         return x[j], x[place], x[0], x[-1], x[1:3], x[None], x.at[j].set(1), x.at[place].add(1.0), x * j
 
-    signs = x + 0.0, x + -0.0, x * 1, x * True, x * 1.0, x**2, x**2.0
+    signs = x + 0.0, x + -0.0, x + np.float64(0), x + np.float64(-0.0), x * 1, x * True, x * 1.0, x**2, x**2.0
     return (*signs, M[i], M[:, k], M[i, :2], M.at[i, 0].add(x), one(x, k), jax.vmap(one, (None, 0))(x, i))
 
 
