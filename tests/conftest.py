@@ -18,7 +18,7 @@ from jax._src.lib import _jax
 
 from tests import check_shapes
 from tests.inlined import call_what_is_inlined
-from tests.order import is_forgetful, length
+from tests.order import is_forgetful, place
 from tests.reference.uncompiled import another_file, another_test, uncompiled
 
 check_shapes()
@@ -43,7 +43,8 @@ HASTE = (
     "--xla_cpu_parallel_codegen_split_count=1",
 )
 os.environ["XLA_FLAGS"] = " ".join([*HASTE, os.environ.get("XLA_FLAGS", "")]).strip()
-# Workers share the cores already: of XLA's own threads each takes time from the others, a fifth of what is compiled.
+# Workers share the cores already, and XLA's own threads take time from them: a fifth for one worker alone, for three
+# beside each other a twenty-fifth, where most is compiled.
 os.environ.setdefault("PJRT_NPROC", "1")
 _cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "horizonfree-tests"
 for _name, _value in (
@@ -76,9 +77,8 @@ gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first, and last those after which nothing is left of what was compiled; else the usual order."""
-    files = {item: item.nodeid.partition("::")[0] for item in items}
-    items.sort(key=lambda item: (is_forgetful(files[item]), length(files[item])))
+    """By files (tests/order.py); within one, and among equal ones, the usual order."""
+    items.sort(key=lambda item: place(item.nodeid.partition("::")[0]))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -165,7 +165,7 @@ def x64() -> Iterator[None]:
 @pytest.fixture
 def anew(request: pytest.FixtureRequest) -> Iterator[None]:
     """For tests that change what traced functions read: no program of before is used, and none of theirs later."""
-    assert is_forgetful(request.node.nodeid), "name the file in tests/order.py"
+    assert is_forgetful(request.node.nodeid.partition("::")[0]), "name the file in tests/order.py"
     jax.clear_caches()
     yield
     jax.clear_caches()

@@ -18,9 +18,9 @@ WAITING = """
 FORGETFUL = ("linear/test_tangent", "test_tabular_design")
 
 
-def length(file: str) -> int:
-    """Its place among the long ones."""
-    return next((i for i, name in enumerate(LONG) if name in file), len(LONG))
+def place(file: str) -> tuple[bool, int]:
+    """The long files first, and last those after which nothing is left of what was compiled."""
+    return is_forgetful(file), next((i for i, name in enumerate(LONG) if name in file), len(LONG))
 
 
 def waits(file: str) -> bool:
