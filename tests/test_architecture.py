@@ -27,6 +27,7 @@ BASE = {
     "_shapes",
     "_shell",
     "_shown",
+    "_stack",
     "_x64",
     "errors",
 }  # all that stands outside the rooms

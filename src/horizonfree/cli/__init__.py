@@ -4,9 +4,11 @@ import gc
 import sys
 
 from horizonfree._shell import begin_shell
+from horizonfree._stack import roomy
 from horizonfree.cli import _interrupt
 
 
+@roomy
 def main() -> None:
     """Run a command: 0 if all went well, 2 on bad input (one line says why), 130 on Ctrl-C."""
     _interrupt.end_at_once()
