@@ -1,8 +1,9 @@
 """Every public function, told nonsense: it answers, or refuses in its own words. Nothing else ever comes out."""
 
 import contextlib
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +51,14 @@ def folder() -> Path:
     made = Path(tempfile.mkdtemp(prefix="horizonfree-fuzz-"))
     run().save(made / "a")
     return made
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_left() -> Iterator[None]:
+    yield
+    if folder.cache_info().currsize:
+        shutil.rmtree(folder())
+        folder.cache_clear()
 
 
 def bounded(call: Callable[..., Any]) -> Callable[..., Any]:

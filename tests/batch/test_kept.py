@@ -125,8 +125,11 @@ def test_a_kill_at_any_step_leaves_every_file_whole(folder: Path, tmp_path: Path
     """After each kill the old files are put back. The last one is not killed, and leaves nothing but its files."""
     command = [sys.executable, "-W", "ignore", "-c", KILLED.format(row=ROW), *LINE.split()]
     statuses, left = [], []
+    aside = tmp_path / "aside"  # where a kill leaves what was not written yet
+    aside.mkdir()
+    where = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(aside)}}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **where
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
