@@ -3,7 +3,14 @@
 import resource
 from concurrent.futures import ThreadPoolExecutor
 
-from horizonfree._stack import roomy
+import pytest
+
+import horizonfree as hf
+from horizonfree._stack import ROOM, roomy
+from horizonfree.batch.explore import explore_many
+from horizonfree.cli import main
+from horizonfree.models.certify import confidence
+from horizonfree.runs.explore import explore
 
 CALLS = 1_000
 DEPTHS = range(300)  # of frames of 100 bytes or more each, in pieces of 16 KiB
@@ -42,3 +49,8 @@ def test_it_is_the_function_that_was_given():
     assert roomy(sums) is sums
     assert sums(1) == (1, 2, (), 3)
     assert sums(1, 5, 6, c=7) == (1, 5, (6,), 7)
+
+
+@pytest.mark.parametrize("function", [explore, explore_many, confidence, main, hf.__getattr__])
+def test_where_most_is_loaded_or_traced_there_is_room(function):
+    assert function.__code__.co_stacksize == ROOM

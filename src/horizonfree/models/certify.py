@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
 from horizonfree._programs import program
+from horizonfree._stack import roomy
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate, forecast, target_below
@@ -52,6 +53,7 @@ def _difference(
     return model.difference(confidence, reward, policies)
 
 
+@roomy
 @x64
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""

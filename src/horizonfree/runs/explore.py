@@ -7,6 +7,7 @@ from typing import Any
 
 from horizonfree._inputs import check_seed, count, flag, shown
 from horizonfree._programs import program
+from horizonfree._stack import roomy
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
@@ -33,6 +34,7 @@ def _begin(explorer: Explorer, model: Model, budget: int | None, *, is_recorded:
     return begin(explorer, model, model.recorded(nothing) if is_recorded else nothing)
 
 
+@roomy
 @x64
 def explore(
     problem: Any,
