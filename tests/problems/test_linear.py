@@ -115,3 +115,14 @@ def test_a_linear_problem_can_be_seen_as_a_table():
 def test_soft_aggregation_wants_states_for_its_destinations(how, words):
     with pytest.raises(HorizonfreeError, match=words):
         hf.make("soft-aggregation", **how)
+
+
+@pytest.mark.parametrize(
+    "how", [{"states": 20, "actions": 2, "seed": 245}, {"states": 24, "actions": 4, "seed": 4912}]
+)
+def test_no_action_is_a_gate_to_both_rare_destinations(how):
+    """With these seeds the gates of the two would be the same: one feature twice the other."""
+    phi = hf.make("soft-aggregation", dim=4, rare=0.5, **how).model.phi
+    is_gate = phi[:, :, 2:] > 0
+    assert is_gate.any((0, 1)).all()
+    assert not is_gate.all(2).any()

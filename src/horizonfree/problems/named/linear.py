@@ -78,6 +78,8 @@ def soft_aggregation(
     for i in (d - 2, d - 1):
         for s in rng.choice(members[i - 1], max(2, len(members[i - 1]) // 4), replace=False):
             a, weight = rng.integers(A), rng.uniform(rare, 0.5)
+            if phi[s, a, d - 2]:  # a gate already: of the same gates, the two could not be told apart
+                a = (a + 1) % A
             phi[s, a] *= 1 - weight
             phi[s, a, i] += weight
     return LinearMDP.from_features(phi, mu=mu, horizon=horizon, start=int(mu[0].argmax()))
