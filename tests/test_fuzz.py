@@ -261,6 +261,42 @@ def test_nonsense_is_refused_in_words_before_anything_begins(name: str, data: st
     check(name, data)
 
 
+HUGE = np.full((3, 2), 1e308)
+RAGGED = [[1], [1, 2]]
+FOUND = [
+    ("theory.beta", {"B": 2**63}),
+    ("theory.table", {"B": 2**63}),
+    ("from_noise", {"step": hf.Problem}),
+    ("from_noise", {"models": HUGE[:2]}),
+    ("from_simulators", {"smoothing": 10**400}),
+    ("from_simulators", {"smoothing": 1e308}),
+    ("from_simulators", {"seed": 0.0}),
+    ("LinearMDP.from_features", {"phi": RAGGED}),
+    ("Tabular", {"terminal": RAGGED}),
+    ("Tabular.from_table", {"P": np.full((3, 2, 3), np.inf)}),
+    ("Tabular.from_table", {"P": np.full((3, 2, 3), 1e308)}),
+    ("run.certificate", {"delta": 5e-324, "misspecification": 1}),
+    ("run.robustness", {"delta": 5e-324}),
+    ("simulate", {"policy": HUGE}),
+    ("true_gap", {"policy": HUGE}),
+    ("make gymnasium", {"desc": 10**5000}),
+    ("from_gymnasium", {"env": 10**5000}),
+    ("from_gymnasium", {"env": np.zeros((2,) * 9)}),
+    ("from_log", {"source": "é" * 300}),
+    ("explore", {"callback": lambda: 0}),
+    ("explore", {"callback": object}),
+    ("compare", {"explorers": RAGGED}),
+    ("discretize", {"bins": 2**31}),
+    ("discretize", {"bins": [10**6, 10**6]}),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), FOUND)
+def test_what_ten_thousand_examples_found_is_refused_in_words(name: str, wrong: dict[str, Any]) -> None:
+    valid = {key: x() if x is folder else x for key, x in ENTRIES[name].valid.items()}
+    only_in_words(ENTRIES[name].call, valid | wrong)
+
+
 @pytest.mark.parametrize("name", ENTRIES)
 def test_what_is_valid_is_answered(name: str) -> None:
     """The nonsense is told beside arguments that are right; else nothing behind the first check were ever tried."""

@@ -10,6 +10,7 @@ from horizonfree.errors import HorizonfreeError, OptionError, RewardError, Shape
 
 LARGEST = 2**63 - 1  # the largest whole number that is understood
 LONG = 200  # letters of a value that a message repeats
+LEAST_SHARE = 1e-300  # below which parts of it are no numbers any more
 
 
 def shown(value: Any) -> str:
@@ -18,6 +19,14 @@ def shown(value: Any) -> str:
         text = repr(value)
     except ValueError:
         return f"a {type(value).__name__} too long to be written"
+    except Exception:  # of somebody's own, or made of nonsense
+        return f"a {type(value).__name__} that cannot be shown"
+    return brief(text)
+
+
+def brief(words: Any) -> str:
+    """What somebody else has to say, such as an error, without the middle where it is long."""
+    text = str(words)
     return text if len(text) <= LONG else f"{text[: LONG - 20]} ... {text[-15:]}"
 
 
@@ -42,9 +51,9 @@ def flag(value: Any, name: str) -> None:
         raise OptionError(f"{name} is {shown(value)}; it must be True, False or None")
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: Any) -> int:
     """Refuse what is not a seed."""
-    whole(seed, "seed", 0, LARGEST, "a whole number from 0 to 2^63 - 1")
+    return whole(seed, "seed", 0, LARGEST, "a whole number from 0 to 2^63 - 1")
 
 
 def share(value: Any, name: str, meaning: str = "a failure probability") -> float:
@@ -53,6 +62,8 @@ def share(value: Any, name: str, meaning: str = "a failure probability") -> floa
     is_number = is_number and (not isinstance(value, np.ndarray) or value.dtype.kind in "fiu")
     if not (is_number and 0 < value < 1):
         raise OptionError(f"{name} is {shown(value)}; {meaning} lies strictly between 0 and 1")
+    if value < LEAST_SHARE:
+        raise OptionError(f"{name} is {shown(value)}; {meaning} is computed with from {LEAST_SHARE:g} on")
     return float(value)
 
 

@@ -127,6 +127,9 @@ def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
         raise OptionError(
             f"explorers is {shown(explorers)}; it must be a list of names, or names with options"
         )
+    wrong = [name for name in explorers if not isinstance(name, str)]
+    if wrong:
+        raise OptionError(f"explorers holds {shown(wrong[0])}; it must hold names")
     listed = explorers if isinstance(explorers, Mapping) else {name: {} for name in explorers}
     if not listed:
         raise OptionError("there is nothing to compare; name at least one explorer")

@@ -27,7 +27,9 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
         return table.astype(np.int32)
     if table.shape == (H, S, A):
         table = table.astype(np.float64)
-        bad = np.argwhere(~((table >= 0).all(-1) & (np.abs(table.sum(-1) - 1) <= 1e-8)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = table.sum(-1)
+        bad = np.argwhere(~((table >= 0).all(-1) & (np.abs(sums - 1) <= 1e-8)))
         if bad.size:
             h, s = bad[0]
             raise ShapeError(

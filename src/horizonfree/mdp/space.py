@@ -263,7 +263,8 @@ def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
             f"{what}: probability of (s={s}, a={a}) -> {kernel.succ[s, a, j]} is {prob[s, a, j]:.6g}; "
             "every transition probability must be a number >= 0"
         )
-    total = prob.sum(axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):  # of infinite sums, which are refused
+        total = prob.sum(axis=-1)
     bad = np.argwhere(~(np.abs(total - 1) <= TOLERANCE))
     if bad.size:
         s, a = bad[0]

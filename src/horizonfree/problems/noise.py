@@ -138,9 +138,11 @@ def _law(given: Any, name: str, n: int) -> Float[np.ndarray, " n"]:
         raise ShapeError(
             f"models[{name}] has shape {law.shape}; it must be ({n},), a probability for each outcome"
         )
-    if not ((law >= 0).all() and abs(law.sum() - 1) <= TOLERANCE):
+    with np.errstate(over="ignore"):
+        total = law.sum()
+    if not ((law >= 0).all() and abs(total - 1) <= TOLERANCE):
         raise KernelError(
-            f"models[{name}] sums to {law.sum():.10g} and its smallest entry is {law.min():.6g}; probabilities must be "
+            f"models[{name}] sums to {total:.10g} and its smallest entry is {law.min():.6g}; probabilities must be "
             ">= 0 and sum to 1: give the tail to the last outcome"
         )
-    return np.asarray(law / law.sum())
+    return np.asarray(law / total)

@@ -64,8 +64,7 @@ def from_simulators(
     states, actions: their names, optional.
     """
     names, given = _listed(simulators)
-    check_seed(seed)
-    rngs = np.random.default_rng(seed).spawn(len(given))
+    rngs = np.random.default_rng(check_seed(seed)).spawn(len(given))
     ask = _Asked(num_states, num_actions, count(samples, "samples"), horizon, encode, place)
     found = [ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)]
     counts = _stacked([x.counts for x in found], names)
@@ -199,8 +198,8 @@ def _estimates(
     may_follow: Bool[np.ndarray, "S A S"],
 ) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
     """Kernels, and how far smoothing moved them. A pair without samples stays where it is: nothing is known of it."""
-    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < np.inf:
-        raise OptionError(f"smoothing is {shown(smoothing)}; it must be a number of at least 0")
+    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1e300:
+        raise OptionError(f"smoothing is {shown(smoothing)}; it must be a number from 0 to 1e300")
     S = counts.shape[1]
     stay = np.eye(S)[:, None]
     seen = counts.sum(-1, keepdims=True)

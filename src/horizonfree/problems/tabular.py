@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from horizonfree._inputs import integers, numbers, shown, whole
+from horizonfree._inputs import integers, numbers, real, shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.allowed import acts_of
@@ -163,7 +163,7 @@ def _drawn(
 
 
 def _states(terminal: Any, S: int) -> np.ndarray:
-    if np.size(terminal) == 0:
+    if real(terminal, "terminal").size == 0:
         return np.zeros(0, np.int32)
     states = np.atleast_1d(integers(terminal, "terminal"))
     bad = np.flatnonzero((states < 0) | (states >= S)) if states.ndim == 1 else np.zeros(1, int)

@@ -1,6 +1,7 @@
 """Explore a problem or an environment, and go on with a run."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -172,8 +173,17 @@ def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
 
 
 def _check_callback(callback: Any) -> None:
-    if not (callback is None or callable(callback)):
-        raise OptionError(f"callback is {shown(callback)}; it must be a function of (episodes, numbers)")
+    """Refuse what cannot be called as it will be; of functions of C nobody may know."""
+    if callback is None:
+        return
+    try:
+        inspect.signature(callback).bind(1, {})
+    except TypeError:
+        raise OptionError(
+            f"callback is {shown(callback)}; it must be a function of (episodes, numbers)"
+        ) from None
+    except ValueError:
+        return
 
 
 def _saving(save_episodes: Any, save_seconds: Any) -> Saving:

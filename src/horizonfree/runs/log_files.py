@@ -127,14 +127,21 @@ def _numbered(column: Any, numbers: Mapping[str, int], name: str) -> Any:
     return found
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any
+        return False
+
+
 def _columns(
     source: Any, names: dict[str, str], named: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Int[np.ndarray, " N"]]:
     """The columns as whole numbers, all of one length; `named` tells the numbers of names."""
     if isinstance(source, (str, PathLike)):
         path = Path(fspath(source))
-        if not path.is_file():
-            raise UnknownNameError(f"there is no file {path}")
+        if not _is_file(path):
+            raise UnknownNameError(f"there is no file {shown(str(path))}")
         kind = path.suffix.lower()
         if kind not in (".csv", ".parquet"):
             raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")

@@ -16,6 +16,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float
 
+from horizonfree._inputs import real
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, RewardError, ShapeError
 from horizonfree.guarantees.bets import Bets
@@ -209,8 +210,9 @@ class LinearModel(Model):
 
 def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> LinearModel:
     """The class of these features, after the checks that need no truth."""
-    acts = acts_of(allowed, *np.shape(phi)[:2]) if np.ndim(phi) == 3 else None
-    scaled, unit = features.checked(phi if acts is None else taken(acts, np.asarray(phi)))
+    given = real(phi, "phi")
+    acts = acts_of(allowed, *given.shape[:2]) if given.ndim == 3 else None
+    scaled, unit = features.checked(given if acts is None else taken(acts, given))
     S, A, _ = scaled.shape
     succ = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
     space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)

@@ -92,7 +92,8 @@ class TabularModel(Model):
             raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
         table = taken(self.space.acts, table)
         prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
-        lost = np.abs(table).sum(-1) - np.abs(prob).sum(-1)
+        with np.errstate(over="ignore", invalid="ignore"):  # of infinite ones, which are refused below
+            lost = np.abs(table).sum(-1) - np.abs(prob).sum(-1)
         if (lost > 0).any():
             s, a = np.argwhere(lost > 0)[0]
             s_next = next(i for i in np.flatnonzero(table[s, a]) if i not in succ[s, a][support[s, a]])

@@ -6,6 +6,7 @@ remembers where in a cell it is: certificates hold for a system that is Markov i
 (misspecification=).
 """
 
+import math
 from typing import Any
 
 import gymnasium
@@ -13,8 +14,10 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from jaxtyping import Float
 
-from horizonfree._inputs import count, numbers, shown
+from horizonfree._inputs import count, numbers, shown, whole
 from horizonfree.errors import OptionError, ShapeError
+
+MOST_BINS, MOST_CELLS = 10**6, 2**31 - 2
 
 
 def discretize(env: Any, bins: Any, *, repeat: int = 1) -> "Discretized":
@@ -29,6 +32,9 @@ def discretize(env: Any, bins: Any, *, repeat: int = 1) -> "Discretized":
     if not isinstance(space, Box) or len(space.shape) != 1:
         raise ShapeError(f"env has observations {space}; discretize is for a Box with one axis")
     edges = _edges(space, bins)
+    cells = math.prod(len(x) + 1 for x in edges)
+    if cells > MOST_CELLS:
+        raise OptionError(f"bins make {shown(cells)} cells; there may be {MOST_CELLS:,} at most")
     return Discretized(env, edges, count(repeat, "repeat"))
 
 
@@ -39,7 +45,7 @@ class Discretized(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._edges, self._repeat = edges, repeat
         self._shape = tuple(len(x) + 1 for x in edges)
-        self.observation_space = Discrete(int(np.prod(self._shape)) + 1)
+        self.observation_space = Discrete(math.prod(self._shape) + 1)
 
     @property
     def over(self) -> int:
@@ -95,7 +101,7 @@ def _edges(space: Box, bins: Any) -> list[Float[np.ndarray, "_"]]:
 
 def _inner(given: Any, i: int, low: float, high: float) -> Float[np.ndarray, " k"]:
     if not np.iterable(given):
-        number = count(given, f"bins[{i}]")
+        number = whole(given, f"bins[{i}]", 1, MOST_BINS, f"a whole number from 1 to {MOST_BINS:,}")
         if number > 1 and not np.isfinite([low, high]).all():
             raise OptionError(
                 f"coordinate {i} of the observations goes from {low:g} to {high:g}; give its inner edges instead of "

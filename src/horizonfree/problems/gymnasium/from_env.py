@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float
 
+from horizonfree._inputs import brief, shown
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import TOLERANCE
 from horizonfree.problems.gymnasium.table import absorbing, kernel_from, read_table, start_of
@@ -115,9 +116,11 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
     try:
         return gymnasium.make(env, **make_kwargs).unwrapped
     except (gymnasium.error.Error, ImportError) as error:
-        raise UnknownNameError(f"gymnasium cannot make {env!r}: {error}") from error
+        raise UnknownNameError(f"gymnasium cannot make {shown(env)}: {brief(error)}") from error
     except Exception as error:  # whatever its constructor makes of these options
-        raise OptionError(f"gymnasium cannot make {env!r} with {make_kwargs}: {error}") from error
+        raise OptionError(
+            f"gymnasium cannot make {shown(env)} with {shown(make_kwargs)}: {brief(error)}"
+        ) from error
 
 
 def _alone(env: Any, start: Any) -> Base:
