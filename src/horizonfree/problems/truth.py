@@ -46,6 +46,7 @@ def simulate_kernel(
 def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total") -> float:
     """What a policy really loses for a reward, in the reward's units; for problems whose truth is known."""
     checked = rewards.resolve(problem, reward, scale=scale)
-    kernel = problem.kernel()
-    best, own = optimal(kernel, checked.table).V, evaluate(kernel, checked.table, policy)
-    return checked.factor * lost(problem.space, best, own)
+    kernel, space = problem.kernel(), problem.space
+    table = policy_table(policy, *space.sizes)
+    best, own = optimal(kernel, checked.table).V, evaluate(kernel, checked.table, table)
+    return checked.factor * lost(space, best, own)

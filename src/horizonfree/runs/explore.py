@@ -177,13 +177,14 @@ def _check_callback(callback: Any) -> None:
     if callback is None:
         return
     try:
-        inspect.signature(callback).bind(1, {})
+        if callable(callback):
+            inspect.signature(callback).bind(1, {})
+            return
     except TypeError:
-        raise OptionError(
-            f"callback is {shown(callback)}; it must be a function of (episodes, numbers)"
-        ) from None
+        pass
     except ValueError:
         return
+    raise OptionError(f"callback is {shown(callback)}; it must be a function of (episodes, numbers)")
 
 
 def _saving(save_episodes: Any, save_seconds: Any) -> Saving:
