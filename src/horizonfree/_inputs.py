@@ -10,7 +10,6 @@ from horizonfree.errors import HorizonfreeError, OptionError, RewardError, Shape
 
 LARGEST = 2**63 - 1  # the largest whole number that is understood
 LONG = 200  # letters of a value that a message repeats
-LEAST_SHARE = 1e-300  # below which parts of it are no numbers any more
 
 
 def shown(value: Any) -> str:
@@ -62,8 +61,6 @@ def share(value: Any, name: str, meaning: str = "a failure probability") -> floa
     is_number = is_number and (not isinstance(value, np.ndarray) or value.dtype.kind in "fiu")
     if not (is_number and 0 < value < 1):
         raise OptionError(f"{name} is {shown(value)}; {meaning} lies strictly between 0 and 1")
-    if value < LEAST_SHARE:
-        raise OptionError(f"{name} is {shown(value)}; {meaning} is computed with from {LEAST_SHARE:g} on")
     return float(value)
 
 

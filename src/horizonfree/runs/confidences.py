@@ -9,11 +9,14 @@ import numpy as np
 
 from horizonfree._arrays import leaf
 from horizonfree._inputs import share
+from horizonfree.errors import OptionError
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.sampling import SHARE
+
+LEAST = 1e-300  # of a delta, whose parts are numbers still
 
 
 class Confidences:
@@ -49,6 +52,10 @@ class Confidences:
 
     def within(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:
         """At confidence 1 - delta for these radii, which may all be 0: then delta is shared out as for others."""
+        if delta < LEAST:
+            raise OptionError(
+                f"delta is {delta}; within a misspecification it is shared out, from {LEAST:g} on"
+            )
         key = delta, *_key(model, about)
         if key not in self._within:
             if delta not in self._around:  # of the last delta alone: it holds much

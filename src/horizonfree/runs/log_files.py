@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._inputs import closest, integers, shown
+from horizonfree._inputs import brief, closest, integers, shown
 from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import UNKNOWN, Tabular
@@ -141,7 +141,7 @@ def _columns(
     if isinstance(source, (str, PathLike)):
         path = Path(fspath(source))
         if not _is_file(path):
-            raise UnknownNameError(f"there is no file {shown(str(path))}")
+            raise UnknownNameError(f"there is no file {brief(path)}")
         kind = path.suffix.lower()
         if kind not in (".csv", ".parquet"):
             raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")
