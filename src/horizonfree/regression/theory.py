@@ -112,7 +112,7 @@ def moment_orders(K: float, H: int) -> int:
 def iota(K: float, d: int, H: int, B: float) -> float:
     """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
     check(K=K, d=d, H=H, B=B)
-    alpha, _, lam = radius.parameters(Sizes(d, H, float(B)))
+    alpha, _, lam = radius.parameters(Sizes(d, H, B))
     return math.log1p(K * H / (d * lam * alpha**2))
 
 
@@ -129,7 +129,7 @@ def symbols(K: float, delta: float, d: int, H: int, B: float) -> Symbols:
     """What the bounds on the sums of the proof (`bound_R`, ...) are made of, delta divided among all events."""
     check(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
-    alpha, gamma, _ = radius.parameters(Sizes(d, H, float(B)))
+    alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
     z = zeta(K, H, float(radius.per_event(delta, M)))
     return Symbols(K, H, d, M, alpha, gamma, beta(K, d, H, B, delta, M), iota(K, d, H, B), z)
 
@@ -141,7 +141,7 @@ def coefficients(
     """A1 and A2 for K episodes, as printed or with the slips of the proof mended."""
     check(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
-    alpha, gamma, _ = radius.parameters(Sizes(d, H, float(B)))
+    alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
     b = beta(K, d, H, B, delta, M if split else None)
     z = zeta(K, H, float(radius.per_event(delta, M)) if split else delta)
     di = d * iota(K, d, H, B)
@@ -227,7 +227,7 @@ def table(
     enough, surely = (sample_complexity(eps, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
     K = enough if K is None else K
     M = moment_orders(K, H)
-    alpha, gamma, lam = radius.parameters(Sizes(d, H, float(B)))
+    alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
     A1, A2 = coefficients(K, delta, d, H, B)
     bound, proved = (suboptimality(K, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
     delta_0 = float(radius.per_event(delta, M))
