@@ -113,3 +113,59 @@ def test_other_classes_and_models_are_refused_with_words(runs: dict[str, hf.Run]
     run = hf.explore(line, "uniform", episodes=5, progress=False)
     with pytest.raises(HorizonfreeError, match="linear MDPs are about values of states"):
         run.plan(REWARD, transition=STAYS)
+
+
+def lost(problem: hf.Problem, t: np.ndarray, policy: np.ndarray) -> float:
+    """V* - V^policy in the truth, of a reward that pays for transitions alone."""
+    P, start = problem.kernel().dense(), int(problem.start)
+    best = own = np.zeros(len(P))
+    for pi in policy[::-1]:
+        Q_best, Q = ((P * (t + V)).sum(-1) for V in (best, own))
+        best, own = Q_best.max(-1), Q[np.arange(len(P)), pi]
+    return float(best[start] - own[start])
+
+
+def coin() -> tuple[hf.Problem, np.ndarray]:
+    """A coin of unknown bias. Both actions have the same law; one is a bet on heads, the other on tails."""
+    kernels = np.zeros((2, 3, 2, 3))
+    kernels[0, :, :, 1] = kernels[1, :, :, 2] = 1
+    t = np.zeros((3, 2, 3))
+    t[0, 0, 1] = t[0, 1, 2] = 1
+    return hf.Mixture.from_kernels(kernels, horizon=2, weights=[0.4, 0.6]), t
+
+
+def newsvendor() -> tuple[hf.Problem, np.ndarray]:
+    """Demand does not depend on the order, and what is left over is thrown away."""
+    law = np.array([0.1, 0.15, 0.2, 0.25, 0.3])
+    order, demand = np.indices((5, 5))
+    t = np.broadcast_to(np.minimum(order, demand) - 0.5 * order, (5, 5, 5))
+    made = hf.Mixture.from_noise(
+        lambda s, order, demand: demand, range(5), num_states=5, num_actions=5, horizon=7, weights=law
+    )
+    return made, t
+
+
+def trader() -> tuple[hf.Problem, np.ndarray]:
+    """A price goes up with unknown probability; short, flat or long; paid position times change."""
+    s = np.arange(7)
+    kernels = np.zeros((2, 7, 3, 7))
+    kernels[0, s, :, np.minimum(s + 1, 6)] = kernels[1, s, :, np.maximum(s - 1, 0)] = 1
+    t = (np.arange(3) - 1)[None, :, None] * (s[None, None] - s[:, None, None]).astype(float)
+    return hf.Mixture.from_kernels(kernels, horizon=20, start=3, weights=[0.55, 0.45]), t
+
+
+@pytest.mark.parametrize("make", [coin, newsvendor, trader])
+def test_actions_of_one_law_that_are_paid_differently_are_a_choice(make: Any) -> None:
+    """Two actions of one law are no choice for rewards r(s, a); for payments t(s, a, s') they are.
+
+    Each certificate is false with probability at most 5e-8, so the test fails with probability at most 1e-6.
+    """
+    problem, t = make()
+    losses = []
+    for seed in range(20):
+        run = hf.explore(problem, episodes=2, seed=seed, progress=False)
+        plan = run.plan(np.zeros(problem.num_states), transition=t, scale="rescale", delta=5e-8)
+        losses.append(lost(problem, t, plan.policy))
+        assert losses[-1] <= plan.gap + 1e-9
+        assert run.certificate().eps < 1e-9  # of rewards r(s, a): no action influences what happens
+    assert max(losses) > 0.1  # some of these plans are bad

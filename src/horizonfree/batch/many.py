@@ -198,7 +198,8 @@ def judge_many(
 ) -> dict[str, Float[Array, " N"]]:
     """What someone who knows the truth says of every member now, of `at_once` members side by side.
 
-    gap: the most that a plan made in the maximum-likelihood model, as `Run.plan` makes it, loses over the rewards;
+    gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
+    such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
     own_gap: the same of the explorer's own plans; eps: the uniform certificate; efficiency: K T / q, 1 for the best
     design in hindsight (models/mixture/design.py); excess: above 0, the truth is outside the confidence set.
     """

@@ -56,6 +56,11 @@ def round_up(eps: float, finest: float = 0.0) -> float:
     return math.ceil(eps / unit - ROUNDING) * unit
 
 
+def at_most_one(eps: float) -> float:
+    """A suboptimality bound: exactly 1 where it certifies nothing, because it is nan or 1 to three digits."""
+    return 1.0 if math.isnan(eps) or round_up(eps) >= 1 else eps
+
+
 def round_down(x: float) -> float:
     """A lower bound x > 0 to three digits, downwards."""
     unit = max(SMALLEST, 10.0 ** (math.floor(math.log10(x)) - 2))

@@ -7,7 +7,9 @@ states have the probabilities of those that they lift, whatever the parameter:
 
     P((s', t(s,a,s')) | (s, any), a) = P(s'|s,a)
 
-so the lifted system is one of the same class, with the rows that it has already: what is known of a row stays true.
+so the lifted system is one of the same class, with the rows that it has already. Whatever was proved of a row stays
+true. What was proved of all plans together does not: two actions with the same law are the same choice in the system,
+and different choices in the lifted one if they are paid differently.
 """
 
 from typing import Any, NamedTuple

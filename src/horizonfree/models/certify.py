@@ -22,7 +22,7 @@ from horizonfree._programs import program
 from horizonfree._stack import roomy
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, forecast, target_below
+from horizonfree.guarantees.certificate import Certificate, at_most_one, forecast, target_below
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.rewards import Reward
@@ -82,7 +82,7 @@ def said(model: Model, confidence: Confidence) -> Said:
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
-    """One gap for every reward, for plans that are optimal in `confidence.kernel`; `confidence` is the evidence's.
+    """One gap for every reward, for plans that are optimal in `confidence.centre`; `confidence` is the evidence's.
 
     method: one of `model.methods`. What is slower is at least as sharp: the smaller of the two is kept.
     """
@@ -100,7 +100,7 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
         sharper, numbers = model.sharper(evidence, confidence, method)
         if sharper < min(1.0, eps):
             eps, parts, name = sharper, parts | numbers, method
-    eps = 1.0 if math.isnan(eps) else min(1.0, eps)
+    eps = at_most_one(eps)
     target = target_below(eps)
     ahead = ""
     if target:
@@ -159,23 +159,31 @@ def for_family(
     method, eps = found[worst]
     median = float(np.median([eps for _, eps in found]))
     parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
-    ahead = _forecast(model, confidence, *_planned(model, confidence, rewards[worst]), eps)
+    policy = planned(model, confidence, rewards[worst])[0]
+    ahead = _forecast(model, confidence, *given(rewards[worst].table, policy), eps)
     return Certificate(eps, words.delta, method, f"{name}: {words.words(eps)}", parts, forecast=ahead)
 
 
 def _plans_bounds(model: Model, confidence: Confidence, rewards: Sequence[Reward]) -> Iterator[Bounds]:
-    """Of the best plan for each reward: as the class does it for rewards of states, else one by one."""
+    """Of the plan for each reward: as the class does it for rewards of states, else one by one."""
     if isinstance(rewards, StateRewards):
         together = model.bounds_of_states(confidence, rewards)
         if together is not None:
             return together
-    return (bounds(model, confidence, *_planned(model, confidence, reward)) for reward in rewards)
+    return (planned(model, confidence, reward)[1] for reward in rewards)
 
 
-def _planned(model: Model, confidence: Confidence, reward: Reward) -> tuple[np.ndarray, np.ndarray]:
-    """A reward and the best plan for it, as bounds take them."""
-    plan = best_plan(confidence.kernel, reward.table)
-    return given(reward.table, named_allowed(model.space, plan.policy))
+def planned(model: Model, confidence: Confidence, reward: Reward) -> tuple[np.ndarray, Bounds]:
+    """The plan of `Run.plan` for a reward, with its bounds.
+
+    The best policy in the estimate, unless that in the centre has a smaller certified gap.
+    """
+    words, kernels = said(model, confidence), [confidence.kernel, confidence.centre]
+    if np.array_equal(kernels[0].prob, kernels[1].prob):
+        del kernels[1]
+    policies = [named_allowed(model.space, best_plan(x, reward.table).policy) for x in kernels]
+    found = [(x, bounds(model, confidence, *given(reward.table, x))) for x in policies]
+    return min(found, key=lambda pair: words.smallest(pair[1])[2])
 
 
 def difference(

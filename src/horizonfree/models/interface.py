@@ -57,14 +57,19 @@ class Told(NamedTuple):
 class Confidence(eqx.Module):
     """What the evidence says at confidence 1 - delta. Fields are traced, methods are asked on the host.
 
-    `kernel` is the estimate to plan with; `eps` bounds, for every reward at once, what such a plan loses. `is_refuted`:
-    no parameter of the class explains the data.
+    `kernel` is the estimate to plan with. `eps` bounds, for every reward at once, the suboptimality of a plan that is
+    optimal in `centre`. `is_refuted`: no parameter of the class explains the data.
     """
 
     kernel: eqx.AbstractVar[Kernel]
     eps: eqx.AbstractVar[Float[Leaf, ""]]
     delta: eqx.AbstractVar[Float[Leaf, ""]]
     is_refuted: eqx.AbstractVar[Bool[Leaf, ""]]
+
+    @property
+    def centre(self) -> Kernel:
+        """The kernel that the confidence set is built around: the estimate, unless a class needs another."""
+        return self.kernel
 
     @abc.abstractmethod
     def parts(self) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from horizonfree._arrays import leaf
-from horizonfree.guarantees.certificate import Certificate, proved, round_up
+from horizonfree.guarantees.certificate import Certificate, at_most_one, proved, round_up
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.world import Bounds
 
@@ -43,7 +43,7 @@ class Said:
         # What cannot be computed is no bound.
         gaps = {name: 1.0 if math.isnan(gap) else float(gap) for name, gap in bounds.gaps.items()}
         method = min(gaps, key=lambda name: (gaps[name], name))
-        return gaps, method, min(1.0, max(0.0, gaps[method]) + self.rounding)
+        return gaps, method, at_most_one(max(0.0, gaps[method]) + self.rounding)
 
     def of(self, bounds: Bounds) -> tuple[Bounds, Certificate]:
         """The bounds with an interval that rounding cannot leave, within [0, 1], and their certificate.

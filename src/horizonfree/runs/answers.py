@@ -43,6 +43,8 @@ def whole_of(problem: Any, confidence: Any) -> Whole:
 class Answers:
     """One confidence, ready to be asked: the estimate, what is said of it, and how plans and bounds are computed.
 
+    `kernel` is the estimate, in which policies are valued; `centre` is the kernel whose optimal plans have the uniform
+    certificate, which is another one for tables (models/interface.py).
     `truth` is the true kernel, where it is known. `where` says where episodes start, where that is not as usual.
     `whole`: all states, where those of the space are part of them: policies are for all, rewards come from `resolve`.
     `layout` says what states and actions are called.
@@ -50,9 +52,10 @@ class Answers:
 
     space: Space
     kernel: Kernel
+    centre: Kernel
     said: Said
-    solve: Callable[[Table], Solution]
-    values: Callable[[Table, np.ndarray], Float[np.ndarray, "H1 S"]]
+    solve: Callable[[Kernel, Table], Solution]
+    values: Callable[[Kernel, Table, np.ndarray], Float[np.ndarray, "H1 S"]]
     bounds: Callable[[np.ndarray, np.ndarray], Bounds]
     difference: Callable[[np.ndarray, Policies], tuple[float, float]]
     truth: Kernel | None = None
@@ -75,10 +78,23 @@ class Answers:
         return resolve_inside((self.whole or self).space, self.space, reward, scale=scale)
 
     def plan(self, checked: Reward, solve: Callable[[Table], Solution] | None = None) -> Plan:
-        """The best policy for a reward; solve: another way to plan than in the estimate."""
-        planned = (solve or self.solve)(checked.table)
-        value = float(self.space.at_start(planned.V[0]))
-        return self._certified(checked, named_allowed(self.space, np.array(planned.policy, np.int32)), value)
+        """The policy for a reward with the smallest certified gap: the best one in the estimate, or that in the centre.
+
+        The first of them where they tie. So the uniform certificate, which is proved for plans in the centre, holds for
+        what is returned. solve: another way to plan, whose values are its own.
+        """
+        if solve is not None:
+            planned = solve(checked.table)
+            value = float(self.space.at_start(planned.V[0]))
+            return self._certified(checked, self._allowed(planned), value)
+        plan = self._certified(checked, self._allowed(self.solve(self.kernel, checked.table)))
+        if np.array_equal(self.kernel.prob, self.centre.prob):
+            return plan
+        other = self._certified(checked, self._allowed(self.solve(self.centre, checked.table)))
+        return min(plan, other, key=lambda x: x.gap)
+
+    def _allowed(self, planned: Solution) -> np.ndarray:
+        return named_allowed(self.space, np.array(planned.policy, np.int32))
 
     def evaluate(self, checked: Reward, policy: Any) -> Plan:
         """A policy as a plan."""
@@ -89,7 +105,7 @@ class Answers:
         table = checked.table
         a, b = self._policy(policy_a), self._policy(policy_b)
         low, high = self.said.between(self.space, (a, b), lambda pair: self.difference(table, pair))
-        found = [float(self.space.at_start(self.values(table, policy)[0])) for policy in (a, b)]
+        found = [self._value(table, policy) for policy in (a, b)]
         factor = checked.factor
         return Comparison(factor * (found[0] - found[1]), factor * low, factor * high, self.said.delta)
 
@@ -101,6 +117,10 @@ class Answers:
         policy = inside(self.space, policy, axis=1)
         best, own = best_policy(self.truth, table)[1], policy_values(self.truth, table, leaf(policy))
         return checked.factor * lost(self.space, np.asarray(best), np.asarray(own))
+
+    def _value(self, table: Table, policy: np.ndarray) -> float:
+        """In the estimate."""
+        return float(self.space.at_start(self.values(self.kernel, table, policy)[0]))
 
     def _policy(self, policy: Any) -> np.ndarray:
         """A policy for all states, checked, on those of the space."""
@@ -121,7 +141,7 @@ class Answers:
         own = outside(self.space, policy, self.sizes[1], axis=1)
         return Plan(
             named_allowed((self.whole or self).space, own) if own.ndim == 2 else own,
-            in_caller_units(bounds.value if value is None else value),
+            in_caller_units(self._value(checked.table, policy) if value is None else value),
             in_caller_units(bounds.low),
             in_caller_units(bounds.high),
             checked.factor * certificate.eps,

@@ -110,11 +110,14 @@ def _in_lift(
     here = there.answers(delta)
     with np.errstate(all="ignore"):
         world = to_numpy(there.problem.model.world(there.confidence(delta))).lifted(lift)
-    known = in_numpy(world, lift.kernel(here.kernel), here.said)
+    known = in_numpy(world, lift.kernel(here.kernel), lift.kernel(here.centre), here.said)
     checked = known.resolve(table, scale)
-    if policy is None:
-        policy = named_allowed(here.space, known.solve(checked.table).policy[:, lift.first])
-    found = known.evaluate(checked, policy[:, lift.origin])
+    policies = [policy]
+    if policy is None:  # as `Answers.plan` chooses
+        solved = (known.solve(x, checked.table).policy[:, lift.first] for x in (known.kernel, known.centre))
+        policies = [named_allowed(here.space, x) for x in solved]
+    plans = [(known.evaluate(checked, x[:, lift.origin]), x) for x in policies]
+    found, policy = min(plans, key=lambda pair: pair[0].gap)
     return replace(
         found, policy=policy, kernel=here.kernel, start=np.asarray(here.space.initial), layout=here.layout
     )

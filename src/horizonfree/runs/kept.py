@@ -26,7 +26,7 @@ from horizonfree.runs import sealed
 from horizonfree.runs.answers import Answers, Policies, Table
 from horizonfree.runs.checkpoints import MANIFEST, checkpoints, episode_of, read_checkpoint
 
-FORMAT = 2  # rises when worlds, or what is said of them, change
+FORMAT = 3  # rises when worlds, or what is said of them, change
 NAME, ASIDE = "answers.npz", ".partial-answers"
 
 
@@ -71,7 +71,7 @@ def read(path: Any, delta: float) -> Kept | None:
 
 def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     world = world_of(header["class"], header["world"], under(arrays, "world."))
-    kernel = kernel_of(world, header["kernel"], under(arrays, "kernel."))
+    kernels = [kernel_of(world, header["kernel"], under(arrays, f"{name}.")) for name in ("kernel", "centre")]
     words, (S, A, n) = header["said"], world.space.succ.shape
     said = Said(
         delta=float(words["delta"]),
@@ -89,18 +89,20 @@ def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     parts = dict(zip(plain["parts"], arrays["certificate"].tolist(), strict=True))
     certificate = Certificate(**{**plain, "parts": parts})
     layout = header["layout"] | under(arrays, "layout.")
-    found = replace(in_numpy(world, kernel, said, truth), layout=layout)
+    found = replace(in_numpy(world, *kernels, said, truth), layout=layout)
     return Kept(found, certificate, int(header["tie"]["episodes"]))
 
 
-def in_numpy(world: World, kernel: Kernel, said: Said, truth: Kernel | None = None) -> Answers:
+def in_numpy(
+    world: World, kernel: Kernel, centre: Kernel, said: Said, truth: Kernel | None = None
+) -> Answers:
     """Answers that need no JAX."""
 
-    def solve(table: Table) -> Solution:
+    def solve(kernel: Kernel, table: Table) -> Solution:
         policy, V = best_policy(kernel, leaf(table), ROUNDING)
         return Solution(np.asarray(policy), np.asarray(V))
 
-    def values(table: Table, policy: np.ndarray) -> np.ndarray:
+    def values(kernel: Kernel, table: Table, policy: np.ndarray) -> np.ndarray:
         return np.asarray(policy_values(kernel, leaf(table), leaf(policy)))
 
     @np.errstate(all="ignore")  # infinite divergences, as in compiled code
@@ -112,4 +114,4 @@ def in_numpy(world: World, kernel: Kernel, said: Said, truth: Kernel | None = No
         low, high = world.difference(leaf(table), (leaf(policies[0]), leaf(policies[1])))
         return float(low), float(high)
 
-    return Answers(world.space, kernel, said, solve, values, bounds, difference, truth)
+    return Answers(world.space, kernel, centre, said, solve, values, bounds, difference, truth)

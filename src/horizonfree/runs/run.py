@@ -271,13 +271,13 @@ class Run(Printed):
     def answers(self, delta: float = 0.05, misspecification: Any = 0.0) -> Answers:
         """What the run answers at confidence 1 - delta, ready to be asked."""
         model, confidence = self.core.model, self.confidence(delta, misspecification)
-        kernel = confidence.kernel
         return Answers(
             self.core.space,
-            kernel,
+            confidence.kernel,
+            confidence.centre,
             certify.said(model, confidence),
-            partial(best_plan, kernel),
-            partial(evaluate, kernel),
+            best_plan,
+            evaluate,
             partial(certify.bounds, model, confidence),
             partial(certify.raw_difference, model, confidence),
             where=self._where,

@@ -18,7 +18,9 @@ A policy is a table of actions [H, S], or of their probabilities [H, S, A]. Writ
 
 from typing import Any
 
-from horizonfree._arrays import Array, Leaf, backward, in_tiles, library, mapped, node, taken
+import numpy as np
+
+from horizonfree._arrays import Array, Leaf, backward, in_tiles, leaf, library, mapped, node, taken
 from horizonfree._shapes import Bool, Float, Int
 from horizonfree.guarantees.gap import gap
 from horizonfree.mdp.lift import Lift
@@ -104,9 +106,14 @@ class World:
         """Nothing but the space leads anywhere."""
 
     def lifted(self, lift: Lift) -> "World":
-        """Rows are what they were; so is the divergence of all policies, which is made of rows alone."""
-        given = (lift.of(x) for x in (self.p, self.z, self.cost, self.leak, self.stop))
-        return World(lift.space, *given, self.kappa, self.hit, self.eps)  # type: ignore[call-arg]
+        """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
+
+        `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state
+        remembers which of them was paid. Without it `bounds` uses Lemma 5 with kappa and hit.
+        """
+        rows = (lift.of(x) for x in (self.p, self.z, self.cost, self.leak, self.stop))
+        infinite = leaf(np.asarray(np.inf))
+        return World(lift.space, *rows, self.kappa, self.hit, infinite)  # type: ignore[call-arg]
 
     def sums(self, after: Values) -> tuple[Means, Slopes]:
         """Means and slopes of what comes after each (s,a): one product for all of them."""

@@ -20,7 +20,10 @@ FINITE = 1e100  # a larger kappa stands for infinity
 
 
 class TabularConfidence(Confidence):
-    """The centres of the balls are the kernel to plan with; rows of which nothing is known lead nowhere in it."""
+    """`kernel` holds the observed frequencies; rows of pairs that were never visited are zero, so they earn nothing more.
+
+    The centres of the balls leave out rarely seen successors (Lemma 3). `eps` is proved for plans in the centres.
+    """
 
     kernel: Kernel
     eps: Float[Leaf, ""]
@@ -32,6 +35,11 @@ class TabularConfidence(Confidence):
     visits: Int[Leaf, " X"]
     episodes: Int[Leaf, ""]
     impossible: Int[Leaf, ""]
+
+    @property
+    def centre(self) -> Kernel:
+        """The centres of the balls."""
+        return Kernel(self.balls.succ, self.balls.prob, self.kernel.is_dense)
 
     def parts(self) -> dict[str, float]:
         """kappa only where it says something."""
@@ -126,10 +134,11 @@ def confidence(
         is_anywhere=not is_support_known,
     )
     is_full = seen.succ.shape == space.succ.shape
-    kernel = Kernel(balls.succ, balls.prob, space.is_dense and is_full)
-    found = uniform(space, kernel, balls.eps)
+    is_dense = space.is_dense and is_full
+    frequencies = each(even.at[s, a].set(N / jnp.maximum(N.sum(-1, keepdims=True), 1)))
+    found = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
     return TabularConfidence(
-        kernel=kernel,
+        kernel=Kernel(balls.succ, frequencies, is_dense),
         eps=found.gap(),
         delta=delta,
         is_refuted=seen.impossible > 0,
