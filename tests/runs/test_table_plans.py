@@ -29,7 +29,9 @@ def test_a_plan_heeds_what_was_seen_once_or_twice() -> None:
     plan = run.plan(-COST, scale="rescale")
     confidence = run.confidence()
     assert confidence.kernel.dense()[0, WAIT, 1] == pytest.approx(2 / 69)
-    assert confidence.centre.dense()[0, WAIT, 1] == 0  # the ball's centre leaves them out: the case in question
+    assert (
+        confidence.centre.dense()[0, WAIT, 1] == 0
+    )  # the ball's centre leaves them out: the case in question
     assert plan.act(0, 0) == REPAIR
     np.testing.assert_array_equal(plan.kernel.dense(), confidence.kernel.dense())
     waiting = run.evaluate(-COST, np.zeros(2, int), scale="rescale")

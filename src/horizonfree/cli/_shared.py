@@ -199,7 +199,17 @@ def loss(x: float) -> float:
 
 def certificate(found: "Certificate") -> dict[str, Any]:
     """A certificate as plain data."""
-    fields = ("eps", "delta", "method", "words", "forecast", "is_rejected", "is_vacuous")
+    fields = (
+        "eps",
+        "delta",
+        "method",
+        "words",
+        "holds_for",
+        "assumes",
+        "forecast",
+        "is_rejected",
+        "is_vacuous",
+    )
     return {name: getattr(found, name) for name in fields} | {"parts": dict(found.parts)}
 
 
@@ -225,11 +235,11 @@ def show_weights(weights: list[dict[str, Any]], delta: float) -> None:
     """The weights, where there are few."""
     if not 0 < len(weights) <= MOST_WEIGHTS:
         return
-    from horizonfree.guarantees.certificate import surely_of
+    from horizonfree.guarantees.certificate import confidence_of
 
     rows = [(x["name"], f"{x['estimate']:.3f}", f"{x['low']:.3f} to {x['high']:.3f}") for x in weights]
     tell("")
-    console.print(table("learnt", "estimate", f"with probability {surely_of(delta)}", rows=rows))
+    console.print(table("weight", "estimate", f"{confidence_of(delta)} interval", rows=rows))
 
 
 def problem_of(name: str | None, kernels: str | Path | None, param: dict[str, Any]) -> "Problem":

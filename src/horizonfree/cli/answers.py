@@ -121,15 +121,17 @@ def certify(
     value = certificate(found) | {"episodes": episodes}
     if checked is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
-    meanings, what = dict(MEANINGS), "for every reward: "
+    meanings = dict(MEANINGS)
     if run is not None and rewards is not None and not found.is_rejected:
         state = value["worst_state"] = worst_state(run, rewards, int(found.parts["worst"]))
-        meanings["gap"], what = "what a plan loses at most, for each of these rewards", ""
+        meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
         meanings["worst"] += f": the one of {run.problem.state_name(state)}"
 
     def show() -> None:
-        form = "After {episodes:,} episodes, {what}[bold]{words}[/]"
-        tell(form, episodes=episodes, what=what, words=found.words)
+        tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=episodes, words=found.words)
+        for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
+            if text:
+                tell("[dim]{name}:[/] {text}", name=name, text=text)
         say_forecast(found)
         if checked is not None and not checked.is_refuted:
             tell("Richer classes: {words}", words=checked.words)

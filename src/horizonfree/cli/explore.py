@@ -177,7 +177,7 @@ def explore(
 
         folder = typed(run.folder) if run.folder else ""
         tell("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
-        tell("For every reward: [bold]{words}[/]", words=found.words)
+        tell("[bold]{words}[/]", words=found.words)
         say_forecast(found)
         show_weights(learnt, asked)
         tell(

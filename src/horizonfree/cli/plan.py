@@ -240,11 +240,10 @@ def _show(found: "Plan") -> None:
 
 def _rows(found: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:
     """What is shown of a plan; costs are shown as such."""
-    from horizonfree.guarantees.certificate import interval, surely_of
+    from horizonfree.guarantees.certificate import confidence_of, interval
 
     low, high = (-found.value_high, -found.value_low) if is_cost else (found.value_low, found.value_high)
-    words = f"truly between {interval(low, high)}"
-    proved = f"{words}, with probability {surely_of(found.certificate.delta)}"
+    proved = f"{confidence_of(found.certificate.delta)} interval {interval(low, high)}"
     rows: list[tuple[str, Any, str]] = [
         (
             "cost" if is_cost else "value",
@@ -260,9 +259,9 @@ def _rows(found: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tupl
 
 def _difference(found: "Comparison", a: str, b: str) -> tuple[str, Any, str]:
     """What is shown of two policies."""
-    from horizonfree.guarantees.certificate import interval, surely_of
+    from horizonfree.guarantees.certificate import confidence_of, interval
 
     better = a if found.low > 0 else b if found.high < 0 else None
     verdict = "either may be better" if better is None else f"{better} is better"
-    words = f"{a} minus {b}: truly between {interval(found.low, found.high)}"
-    return ("difference", found.difference, f"{words}, with probability {surely_of(found.delta)}; {verdict}")
+    words = f"{a} minus {b}: {confidence_of(found.delta)} interval {interval(found.low, found.high)}"
+    return ("difference", found.difference, f"{words}; {verdict}")

@@ -49,8 +49,8 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
         console.print(_plans(found))
     _tell(
         console,
-        "\nValue: as estimated, and between which numbers it truly lies. The certified gap is what the plan "
-        "loses at most against the best policy. Both are computed without the truth and hold with probability 0.95. "
+        "\nValue: as estimated, with its 95% confidence interval. The gap is a certified bound on what the plan "
+        "loses against the best policy (95% confidence). Both are computed without the truth. "
         "Loss: the true loss, and what the best policy gets, are the truth.",
     )
     _draw(console, runs["information"], problem)
@@ -87,7 +87,7 @@ def _close(console: Console, folder: Path) -> None:
 
 
 def _certificates(run: Run) -> dict[str, Certificate]:
-    """What is proved of all goals together, and of every reward there is."""
+    """What is proved of all goals together, and of every reward."""
     return {"goals": of_goals(run), "every_reward": run.certificate()}
 
 
@@ -101,11 +101,11 @@ def _promise(console: Console, certificates: Mapping[str, Mapping[str, Certifica
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
     lines.add_column()
-    for what, title in (("goals", ""), ("every_reward", "every reward there is: ")):
+    for what in ("goals", "every_reward"):
         style = "bold" if what == "goals" else "none"
         for name, found in certificates.items():
             x = found[what]
-            lines.add_row(f"   [cyan]{name}[/]", f"[{style}]{title}{x.words}[/]")
+            lines.add_row(f"   [cyan]{name}[/]", f"[{style}]{x.words}[/]")
             if x.forecast:
                 lines.add_row("", f"[dim]{x.forecast}[/]")
     console.print(lines)
@@ -149,7 +149,7 @@ def _learnt(run: Run) -> str:
     truth = run.problem.truth
     assert truth is not None
     in_units = run.problem.model.in_units
-    known = {"estimated": in_units(run.theta_hat), "truth": in_units(truth)}
+    known = {"estimated": run.weights, "truth": in_units(truth)}
     lines = [f"{name:<10}" + "".join(f"{x:8.3f}" for x in theta[::2]) for name, theta in known.items()]
     return "   moves that go as intended, strip by strip:\n      " + "\n      ".join(lines)
 
@@ -169,7 +169,7 @@ def _answers(problem: Problem, runs: Mapping[str, Run], reward: np.ndarray) -> d
 def _plans(found: Mapping[str, Any]) -> Table:
     """One line per explorer."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("", "value", "truly between", "gap", "loss"):
+    for title in ("", "value", "95% confidence", "gap", "loss"):
         table.add_column(title, justify="left" if title == "" else "right", no_wrap=True)
     for name in EXPLORERS:
         x = found[name]

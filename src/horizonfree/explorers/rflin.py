@@ -54,7 +54,7 @@ from horizonfree.explorers.least_squares import (
     until_step,
 )
 from horizonfree.explorers.options import Delta, Episodes, check_bonus
-from horizonfree.guarantees.certificate import Certificate, proved
+from horizonfree.guarantees.certificate import Certificate, confidence_of, rounded_up
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
@@ -199,7 +199,11 @@ class RFLIN(Explorer):
         needed = theory.rflin_episodes(self.printed(model), model.space.horizon)
         is_enough = int(state.episode) >= needed and self.regmin == "force" and self.steps == "own"
         said = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
-        words = f"{proved(self.eps, self.delta)}, by linear rewards" if is_enough else f"vacuous: {said}"
+        words = (
+            f"suboptimality at most {rounded_up(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
+            if is_enough
+            else f"vacuous: {said}"
+        )
         method = "paper (constants that it leaves open are 1)"
         return Certificate(self.eps if is_enough else 1.0, self.delta, method, words, {"needed": needed})
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from typing import NamedTuple
 
 from horizonfree._shown import Card, Shown
@@ -10,15 +11,17 @@ from horizonfree._shown import Card, Shown
 FINEST = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
 SMALLEST = 1e-300  # a unit that can be divided by
+TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Shown):
-    """With probability 1 - delta the plan loses at most eps; `words` says what that means and what would help.
+    """A suboptimality bound that holds with probability 1 - delta, for all numbers of episodes at once.
 
-    `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller gap needs, empty
-    where there is nothing to say. `is_rejected`: no parameter of the class explains the data; then eps is 1 and
-    certifies nothing.
+    `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `words` is the
+    statement, in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
+    granted. `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller bound
+    needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
     """
 
     eps: float
@@ -28,11 +31,15 @@ class Certificate(Shown):
     parts: Mapping[str, float]
     is_rejected: bool = False
     forecast: str = ""
+    holds_for: str = ""
+    assumes: str = ""
 
     def card(self) -> Card:
         """What is proved, and what it is made of."""
         lines = [
             ("proved", self.words),
+            *([("holds for", self.holds_for)] if self.holds_for else []),
+            *([("assumes", self.assumes)] if self.assumes else []),
             ("eps", f"{self.eps:.6g}, with delta {self.delta:g}"),
             ("method", self.method),
         ]
@@ -68,11 +75,12 @@ def round_down(x: float) -> float:
 
 
 def interval(low: float, high: float) -> str:
-    """Two numbers that something lies between, such as "0.65 and 0.76": to two digits of its width."""
+    """A confidence interval such as "[0.65, 0.76]", rounded outwards to two digits of its width."""
     unit = max(FINEST, 10.0 ** (math.floor(math.log10(max(high - low, FINEST))) - 1))
     below, above = math.floor(low / unit + ROUNDING) * unit, math.ceil(high / unit - ROUNDING) * unit
     digits = max(0, -math.floor(math.log10(unit) + 0.5))
-    return " and ".join(f"{x + 0.0:,.{0 if x == int(x) else digits}f}" for x in (below, above))
+    ends = (f"{x + 0.0:,.{0 if x == int(x) else digits}f}" for x in (below, above))
+    return f"[{', '.join(ends)}]"
 
 
 def rounded_up(eps: float) -> str:
@@ -80,14 +88,19 @@ def rounded_up(eps: float) -> str:
     return f"{round_up(eps):.3g}"
 
 
-def proved(eps: float, delta: float) -> str:
-    """What a bound says."""
-    return f"at most {rounded_up(eps)} is lost, with probability {surely_of(delta)}"
+def proved(eps: float, delta: float, unit: str = "") -> str:
+    """The statement of a bound that holds at all times."""
+    return f"suboptimality at most {rounded_up(eps)}{unit} ({confidence_of(delta)}, any stopping time)"
 
 
-def surely_of(delta: float) -> str:
-    """1 - delta, which is not 1 however small delta is."""
-    return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
+def confidence_of(delta: float) -> str:
+    """The confidence 1 - delta such as "95% confidence", rounded down to two digits of delta."""
+    percent = 100 * (1 - Decimal(repr(float(delta))))
+    if delta < TINY:
+        return f"1 - {round_up(delta):.3g} confidence"
+    digits = 1 - math.floor(math.log10(100 * delta))
+    below = percent.quantize(Decimal(1).scaleb(-max(1, digits)), ROUND_FLOOR)
+    return f"{below.normalize():f}% confidence"
 
 
 TARGETS = tuple(
@@ -119,12 +132,7 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
     return f"{target:g} needs about {math.ceil(episodes / unit) * unit:,} more episodes"
 
 
-def in_units(certificate: Certificate, factor: float) -> Certificate:
-    """The same certificate, with words for a reward whose totals reach `factor`; eps stays on the scale of 1."""
-    if factor == 1 or certificate.is_vacuous or certificate.is_rejected:
-        return certificate
-    plain, scaled = (proved(x * certificate.eps, certificate.delta) for x in (1.0, factor))
-    return replace(certificate, words=certificate.words.replace(plain, scaled, 1))
+OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 
 
 class Terms(NamedTuple):
@@ -159,5 +167,7 @@ def claim(
     elif round_up(eps) >= 1:
         words = "vacuous: the paper's constants need far more episodes"
     else:
-        words = f"{proved(eps, delta)}, by plans in the explorer's own model"
-    return Certificate(eps, delta, f"{constants} constants, {bound}", words, parts)
+        words = (
+            f"suboptimality at most {rounded_up(eps)} ({confidence_of(delta)}) after {episodes:,} episodes"
+        )
+    return Certificate(eps, delta, f"{constants} constants, {bound}", words, parts, holds_for=OWN_PLANS)

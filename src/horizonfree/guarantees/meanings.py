@@ -1,7 +1,7 @@
 """What the numbers of a certificate mean, in a few words each; docs/certificates.md defines them."""
 
 MEANINGS = {
-    "gap": "what a plan loses at most, for every reward",
+    "gap": "suboptimality bound of the plans, for every reward r_h(s, a) of total at most 1",
     "delta": "the probability that this is wrong, at most",
     "slack": "how much less likely than the best fit, in logarithms, a parameter may make the data",
     "start": "the bet counts the episodes after this one",

@@ -22,15 +22,17 @@ from horizonfree._programs import program
 from horizonfree._stack import roomy
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, at_most_one, forecast, target_below
+from horizonfree.guarantees.certificate import Certificate, at_most_one, forecast, round_up, target_below
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.rewards import Reward
+from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
 from horizonfree.planning.backward import best_plan
 
+EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
 TIMES = [
     1.25**k for k in range(1, 42)
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
@@ -78,7 +80,14 @@ def said(model: Model, confidence: Confidence) -> Said:
         refutation=confidence.refutation,
         missing=confidence.missing,
         condition=confidence.condition(),
+        start=_start(model.space),
+        assumes=model.assumption,
     )
+
+
+def _start(space: Space) -> str:
+    start = "the distribution of starts" if space.start is None else f"state {space.start}"
+    return f"from {start}, {space.horizon} step{'' if space.horizon == 1 else 's'}"
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
@@ -106,7 +115,10 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     if target:
         needed = confidence.more_episodes(target * float(confidence.eps) / eps)
         ahead = forecast(target, needed, parts.get("floor"))
-    return Certificate(eps, words.delta, name, words.words(eps), parts, forecast=ahead)
+    statement = words.words(eps)
+    if round_up(eps) < 1:
+        statement = f"{EVERY_REWARD}: {statement}"
+    return words.certificate(eps, name, statement, parts, forecast=ahead)
 
 
 def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
@@ -161,7 +173,16 @@ def for_family(
     parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
     policy = planned(model, confidence, rewards[worst])[0]
     ahead = _forecast(model, confidence, *given(rewards[worst].table, policy), eps)
-    return Certificate(eps, words.delta, method, f"{name}: {words.words(eps)}", parts, forecast=ahead)
+    statement = f"{name}: {_in_units(words, eps, rewards)}"
+    return words.certificate(eps, method, statement, parts, forecast=ahead)
+
+
+def _in_units(words: Said, eps: float, rewards: Sequence[Reward]) -> str:
+    """The statement in the units that all rewards have; as a share of each one's range where these differ."""
+    factors = {1.0} if isinstance(rewards, StateRewards) else {reward.factor for reward in rewards}
+    if len(factors) == 1:
+        return words.words(eps, factors.pop())
+    return words.words(eps, unit=" of the range of each reward's totals")
 
 
 def _plans_bounds(model: Model, confidence: Confidence, rewards: Sequence[Reward]) -> Iterator[Bounds]:

@@ -128,6 +128,11 @@ class Model(eqx.Module):
     def told(self) -> Told:
         """The class in the words of a report."""
 
+    @property
+    @abc.abstractmethod
+    def assumption(self) -> str:
+        """What every certificate of the class takes for granted, as a sentence without its end."""
+
     @abc.abstractmethod
     def check(self) -> None:
         """Refuse a model that could not have been built, where it comes from a file."""

@@ -26,17 +26,44 @@ class Said:
     refutation: Callable[[], str]
     missing: Callable[[], str]
     condition: str = ""  # what is assumed beside the class, as the end of a sentence
+    start: str = ""  # where episodes start, and how long they are
+    assumes: str = ""  # what the model class takes for granted
 
     def rejected(self) -> Certificate:
         """Nothing is certified: the data refute the class."""
         words = f"model rejected: {self.refutation()}"
-        return Certificate(1.0, self.delta, "rejected", words, dict(self.parts), is_rejected=True)
+        return Certificate(
+            1.0, self.delta, "rejected", words, dict(self.parts), is_rejected=True, assumes=self.assumes
+        )
 
-    def words(self, eps: float) -> str:
-        """What a gap says."""
+    def words(self, eps: float, factor: float = 1.0, unit: str = "") -> str:
+        """The statement of a bound for rewards whose totals reach `factor`; unit: what it is a share of."""
         if round_up(eps) < 1:
-            return proved(eps, self.delta) + self.condition
+            return proved(factor * eps, self.delta, unit) + self.condition
         return f"vacuous: {self.missing()}"
+
+    def certificate(
+        self,
+        eps: float,
+        method: str,
+        words: str,
+        parts: Mapping[str, float],
+        *,
+        policies: str = "",
+        forecast: str = "",
+    ) -> Certificate:
+        """A certificate of these policies; of those of `Run.plan` where they are not named."""
+        holds_for = f"{policies or f'plans of run.plan(reward, delta={self.delta:g})'}, {self.start}"
+        return Certificate(
+            eps,
+            self.delta,
+            method,
+            words,
+            parts,
+            forecast=forecast,
+            holds_for=holds_for,
+            assumes=self.assumes,
+        )
 
     def smallest(self, bounds: Bounds) -> tuple[dict[str, float], str, float]:
         """The gaps by each proof, the proof of the smallest, and what it certifies."""
@@ -45,8 +72,10 @@ class Said:
         method = min(gaps, key=lambda name: (gaps[name], name))
         return gaps, method, at_most_one(max(0.0, gaps[method]) + self.rounding)
 
-    def of(self, bounds: Bounds) -> tuple[Bounds, Certificate]:
+    def of(self, bounds: Bounds, factor: float = 1.0) -> tuple[Bounds, Certificate]:
         """The bounds with an interval that rounding cannot leave, within [0, 1], and their certificate.
+
+        factor: the largest total of the reward in its own units, which the words are in.
 
         Where the class is refuted nothing is certified, and the value may be anything.
         """
@@ -54,7 +83,8 @@ class Said:
             anything = leaf(np.zeros(())), leaf(np.ones(()))
             return Bounds(bounds.value, *anything, bounds.gaps), self.rejected()
         gaps, method, eps = self.smallest(bounds)
-        certificate = Certificate(eps, self.delta, method, self.words(eps), dict(self.parts) | gaps)
+        words, parts = self.words(eps, factor), dict(self.parts) | gaps
+        certificate = self.certificate(eps, method, words, parts, policies="this policy")
         low, high = np.fmax(bounds.low - self.rounding, 0.0), np.fmin(bounds.high + self.rounding, 1.0)
         interval = leaf(np.asarray(low)), leaf(np.asarray(high))
         return Bounds(bounds.value, *interval, bounds.gaps), certificate

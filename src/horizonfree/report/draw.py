@@ -68,7 +68,7 @@ def gaps(
         ax.axhline(1, color=MUTED, linewidth=0.8, zorder=0)
         ax.set(yscale="log", ylim=(10.0 ** min(bottom, -1) / 1.5, 1.5))
         plain(ax.yaxis, [10.0**power for power in range(min(bottom, -1), 1)])
-    axes[0, 0].set(title="proved: at most this is lost, any reward", ylabel="loss, of a total of 1")
+    axes[0, 0].set(title="certified suboptimality, every reward", ylabel="suboptimality, of a total of 1")
     if has_truth:
         axes[0, 1].set(title=f"really lost, at the {worst_goal}")
     if len(histories) > 1:
@@ -108,7 +108,7 @@ def robustness(facts: Facts) -> "Figure | None":
     if low > 0:
         ax.axvspan(0, low, color=MUTED, alpha=0.15, linewidth=0, label="refuted by the data")
     ax.set(xlabel="misspecification: how far laws may be from those of one parameter")
-    ax.set(title="proved: at most this is lost", ylim=(0, 1.06), xlim=(0, 0.11))
+    ax.set(title="certified suboptimality", ylim=(0, 1.06), xlim=(0, 0.11))
     ax.set_xscale("symlog", linthresh=1e-3)
     plain(ax.xaxis, [0, 0.001, 0.003, 0.01, 0.03, 0.1])
     ax.axhline(1, color=MUTED, linewidth=0.8, zorder=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import interval, round_up, rounded_up
+from horizonfree.guarantees.certificate import confidence_of, interval, round_up, rounded_up
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
@@ -146,6 +146,7 @@ def environment() -> "Environment":
         "number": number,
         "bound": bound,
         "between": between,
+        "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
     }

@@ -11,7 +11,6 @@ import numpy as np
 
 from horizonfree._arrays import leaf
 from horizonfree._shapes import Float
-from horizonfree.guarantees.certificate import in_units
 from horizonfree.mdp.allowed import check_allowed, named_allowed
 from horizonfree.mdp.names import Named
 from horizonfree.mdp.part import inside, outside, resolve_inside
@@ -130,8 +129,7 @@ class Answers:
 
     def _certified(self, checked: Reward, policy: np.ndarray, value: float | None = None) -> Plan:
         """A policy with what is certified of it; its value is that in the estimate, where no other is given."""
-        bounds, certificate = self.said.of(self.bounds(*given(checked.table, policy)))
-        certificate = in_units(certificate, checked.factor)
+        bounds, certificate = self.said.of(self.bounds(*given(checked.table, policy)), checked.factor)
         if self.where:
             certificate = replace(certificate, words=f"{certificate.words}, {self.where}")
 

@@ -39,8 +39,10 @@ def card_of(run: Any) -> Card:
         ("episodes", f"{run.episodes:,}, {by}"),
     ]
     if run.has_parameter and problem.layout.get("weights"):
-        known = problem.model.in_units(np.asarray(run.evidence.theta))[:MOST]
-        lines.append(("learnt", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in enumerate(known))))
+        known = run.weights[:MOST]
+        lines.append(
+            ("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in enumerate(known)))
+        )
     lines += [] if run.folder is None else [("folder", str(run.folder))]
     lines.append(("ask it", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
     return Card(f"Run of {problem.name}", lines)

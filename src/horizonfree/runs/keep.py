@@ -53,7 +53,9 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
         world: Any = to_numpy(model.world(confidence))
     certificate = asdict(run.certificate(delta))
     said = found.said
-    arrays = arrays_of(world, "world.") | arrays_of(found.kernel, "kernel.") | arrays_of(found.centre, "centre.")
+    arrays = (
+        arrays_of(world, "world.") | arrays_of(found.kernel, "kernel.") | arrays_of(found.centre, "centre.")
+    )
     layout, drawn = laid_out(run.problem)
     arrays |= {f"layout.{key}": x for key, x in drawn.items()}
     arrays["parts"] = np.array(list(said.parts.values()), float)
@@ -78,6 +80,8 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
             "parts": list(said.parts),
             "refutation": said.refutation(),
             "missing": said.missing() if model.num_unknown else "",
+            "start": said.start,
+            "assumes": said.assumes,
         },
         "certificate": certificate | {"parts": list(certificate["parts"])},
         "same": same,

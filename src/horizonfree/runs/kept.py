@@ -71,7 +71,9 @@ def read(path: Any, delta: float) -> Kept | None:
 
 def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     world = world_of(header["class"], header["world"], under(arrays, "world."))
-    kernels = [kernel_of(world, header["kernel"], under(arrays, f"{name}.")) for name in ("kernel", "centre")]
+    kernel, centre = (
+        kernel_of(world, header["kernel"], under(arrays, f"{name}.")) for name in ("kernel", "centre")
+    )
     words, (S, A, n) = header["said"], world.space.succ.shape
     said = Said(
         delta=float(words["delta"]),
@@ -80,6 +82,8 @@ def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
         parts=dict(zip(words["parts"], arrays["parts"].tolist(), strict=True)),
         refutation=lambda: str(words["refutation"]),
         missing=lambda: str(words["missing"]),
+        start=str(words["start"]),
+        assumes=str(words["assumes"]),
     )
     truth = None
     if "truth" in arrays:
@@ -89,7 +93,7 @@ def _kept(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Kept:
     parts = dict(zip(plain["parts"], arrays["certificate"].tolist(), strict=True))
     certificate = Certificate(**{**plain, "parts": parts})
     layout = header["layout"] | under(arrays, "layout.")
-    found = replace(in_numpy(world, *kernels, said, truth), layout=layout)
+    found = replace(in_numpy(world, kernel, centre, said, truth), layout=layout)
     return Kept(found, certificate, int(header["tie"]["episodes"]))
 
 

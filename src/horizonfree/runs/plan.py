@@ -11,7 +11,7 @@ from horizonfree._inputs import whole
 from horizonfree._shapes import Float, Int
 from horizonfree._shown import Card, Shown
 from horizonfree.errors import ShapeError
-from horizonfree.guarantees.certificate import Certificate, interval, round_down, round_up, surely_of
+from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.runs.frames import of_plan
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Plan(Shown):
     """The answer to one reward. Values and gap are in the units of the reward as it was given.
 
-    `value` is the policy's value in the model it was planned in. With probability 1 - certificate.delta its true value
-    is between `value_low` and `value_high`, and it loses at most `gap` against the best policy. `kernel` is the
-    maximum-likelihood estimate that the certificate speaks of. `start` is the distribution of the first state, from
-    which all this holds, and `layout` has the names of states and actions.
+    `value` is the policy's value in `kernel`, the maximum-likelihood estimate, or in the explorer's own model for plans
+    with model="explorer". With probability 1 - certificate.delta its true value is between `value_low` and
+    `value_high`, and its suboptimality is at most `gap`. `start` is the distribution of the first state, from which all
+    this holds, and `layout` has the names of states and actions.
     """
 
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -47,8 +47,8 @@ class Plan(Shown):
 
     def card(self) -> Card:
         """Its value, what is proved, the first action and where it spends its time."""
-        surely = surely_of(self.certificate.delta)
-        between = f"truly between {interval(self.value_low, self.value_high)}, with probability {surely}"
+        sure = confidence_of(self.certificate.delta)
+        between = f"{sure} interval {interval(self.value_low, self.value_high)}"
         is_proved = not self.certificate.is_rejected
         lines = [
             ("value", f"{self.value:.4g}, {between if is_proved else 'of which nothing is proved'}"),
@@ -116,10 +116,10 @@ class Comparison(NamedTuple):
     @property
     def words(self) -> str:
         """What is proved."""
-        surely = surely_of(self.delta)
+        sure = f"({confidence_of(self.delta)}, any stopping time)"
         if self.low > 0:
-            return f"a is better by at least {round_down(self.low):.3g}, with probability {surely}"
+            return f"a is better by at least {round_down(self.low):.3g} {sure}"
         if self.high < 0:
-            return f"b is better by at least {round_down(-self.high):.3g}, with probability {surely}"
+            return f"b is better by at least {round_down(-self.high):.3g} {sure}"
         low, high = -round_up(-self.low), round_up(self.high)
-        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}], with probability {surely}"
+        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}] {sure}"

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from horizonfree._inputs import share
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import round_down, rounded_up, surely_of
+from horizonfree.guarantees.certificate import proved, round_down
 from horizonfree.mdp import rewards
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.rewards import Reward
@@ -61,14 +61,13 @@ class Robustness:
     def words(self) -> str:
         """What is proved."""
         low = f"{round_down(self.zeta_low):.3g}" if self.zeta_low > 0 else "0"
-        surely = f"with probability {surely_of(self.delta)}"
         end = f"the data show that no parameter is closer than {low}"
         if self.zeta is None:
-            return f"no misspecification gives a gap of {self.target:g}, {surely}; {end}"
+            return f"even with a correct model, {self.target:g} is not certified yet; {end}"
         most = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
-            f"at most {rounded_up(self.target)} is lost, {surely}, as long as every transition law is within {most} of "
-            f"one and the same parameter; {end}"
+            f"{proved(self.target, self.delta)}, as long as every transition law is within {most} of one and the same "
+            f"parameter; {end}"
         )
 
 

@@ -51,7 +51,7 @@ function promise() {
   $("promise").hidden = problem.is_rejected;
   $("confidence").textContent = problem.confidence;
   $("goals").textContent = promised(capital(problem.goals.name), problem.goals);
-  $("every").textContent = promised("Every reward there is", problem);
+  $("every").textContent = promised("Every reward r_h(s, a) of total at most 1", problem);
   for (const [id, { forecast }] of Object.entries({ "goals-need": problem.goals, "every-need": problem })) {
     $(id).textContent = forecast ? `${forecast}.` : "";
     $(id).hidden = !forecast;
@@ -273,7 +273,7 @@ function allowed() {
   const isRight = answer.allowance === 0;
   $("goals").hidden = $("goals-need").hidden = !isRight;
   $("every-need").hidden = !isRight || !problem.forecast;
-  $("every").textContent = promised("Every reward there is", isRight ? problem : answer.every);
+  $("every").textContent = promised("Every reward r_h(s, a) of total at most 1", isRight ? problem : answer.every);
   $("allowance-note").textContent = isRight
     ? "What is proved then holds in every such system."
     : `The data show that no parameter is closer than ${number(answer.every.low)}.`;
@@ -282,14 +282,14 @@ function allowed() {
 // The interval of the value; it is about the problem's own start.
 function between() {
   if (answer.is_rejected || answer.value_low === null) return "\u00a0";
-  return `As estimated; truly between ${interval(answer.value_low, answer.value_high)}, with probability ${problem.confidence}.`;
+  return `As estimated; ${problem.confidence} interval ${interval(answer.value_low, answer.value_high)}.`;
 }
 
 function proof() {
   if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
   if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
   const condition = answer.allowance ? `, if every transition law is within ${answer.allowance} of one and the same parameter` : "";
-  return `Certified: loses at most ${bound(answer.gap, hasCosts() ? 2 : 1)} against the best policy, with probability ${problem.confidence}${condition}.`;
+  return `Certified: suboptimality at most ${bound(answer.gap, hasCosts() ? 2 : 1)} (${problem.confidence}, any stopping time)${condition}.`;
 }
 
 function collected() {

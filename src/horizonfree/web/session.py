@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._x64 import leaf
 from horizonfree.errors import RewardError, ShapeError
+from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem
@@ -79,7 +80,7 @@ class Session:
             "is_logged": self.run.explorer is None,
             "explorer": explorer,
             "saw_reward": saw_reward(options),
-            "confidence": 1 - self.delta,
+            "confidence": confidence_of(self.delta),
             "allowances": self.allowances,
         }
         return drawing(self.run.problem) | told | self._proved
@@ -91,7 +92,7 @@ class Session:
 
     @cached_property
     def _proved(self) -> dict[str, Any]:
-        """Of every reward there is, and of the goals together."""
+        """Of every reward, and of the goals together."""
         with self._lock:
             goals, every = of_goals(self.run, self.delta), self.run.certificate(self.delta)
         return {

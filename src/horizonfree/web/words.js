@@ -30,17 +30,18 @@ export function bound(x, largest = 1) {
   return x < 1e-6 ? String(Number(above.toPrecision(3))) : number(above);
 }
 
-// What a number lies between: rounded outwards, to two digits of the width.
+// A confidence interval, rounded outwards to two digits of its width.
 export function interval(low, high) {
   const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(Math.max(high - low, 1e-6)))));
   const unit = 10 ** digits;
   const below = Math.floor(low * unit + 1e-9) / unit, above = Math.ceil(high * unit - 1e-9) / unit;
-  return [below, above].map((x) => x + 0).map((x) => (Number.isInteger(x) ? String(x) : x.toFixed(digits))).join(" and ");
+  const ends = [below, above].map((x) => x + 0).map((x) => (Number.isInteger(x) ? String(x) : x.toFixed(digits)));
+  return `[${ends.join(", ")}]`;
 }
 
 // What is proved of many rewards together.
 export const promised = (name, { eps, is_vacuous }) =>
-  is_vacuous ? `${name}: nothing is proved yet.` : `${name}: at most ${bound(eps)} is lost.`;
+  is_vacuous ? `${name}: nothing is proved yet.` : `${name}: suboptimality at most ${bound(eps)}.`;
 
 // What a state is called.
 export const named = ({ names }, s) => (names ? names[s] : `state ${s}`);

@@ -89,6 +89,11 @@ class LinearModel(Model):
         return self.dim * (self.space.num_states - 1)
 
     @property
+    def assumption(self) -> str:
+        """That the truth is in the class."""
+        return "a linear MDP with the given features, the same in every episode and step"
+
+    @property
     def told(self) -> Told:
         """Measures that all pairs share."""
         return Told(

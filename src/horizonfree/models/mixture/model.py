@@ -101,6 +101,14 @@ class MixtureModel(Model):
         return self.valid.num_free
 
     @property
+    def assumption(self) -> str:
+        """That the truth is in the class."""
+        given = (
+            f"a mixture of the {self.dim} given kernels" if self.is_hull else "linear in the given features"
+        )
+        return f"the transition probabilities are {given}, the same in every episode and step"
+
+    @property
     def told(self) -> Told:
         """Weights that all states share; what can be told of them is drawn."""
         return Told(

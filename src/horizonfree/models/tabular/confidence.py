@@ -20,7 +20,7 @@ FINITE = 1e100  # a larger kappa stands for infinity
 
 
 class TabularConfidence(Confidence):
-    """`kernel` holds the observed frequencies; rows of pairs that were never visited are zero, so they earn nothing more.
+    """`kernel` holds the observed frequencies. Rows of pairs that were never visited are zero: nothing is earned there.
 
     The centres of the balls leave out rarely seen successors (Lemma 3). `eps` is proved for plans in the centres.
     """

@@ -63,6 +63,12 @@ class TabularModel(Model):
         return len(self.pairs)
 
     @property
+    def assumption(self) -> str:
+        """That the states are Markov and, where it was declared, the support."""
+        known = ", and only the declared transitions are possible" if self.is_support_known else ""
+        return f"the next state depends on state and action alone, in the same way in every episode and step{known}"
+
+    @property
     def told(self) -> Told:
         """Every pair by itself."""
         return Told(
