@@ -192,7 +192,10 @@ def words(found: dict[str, Any]) -> str:
         for name, x in found["costs"].items()
     ]
     driven = found["driven"]
-    check, titles = found["check"], ["costs", "plan costs", "truly between", "loses at most", "of its cost"]
+    check, titles = (
+        found["check"],
+        ["costs", "plan costs", "95% confidence interval", "suboptimality at most", "of its cost"],
+    )
     return "\n\n".join(
         [
             f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Of the months, the "

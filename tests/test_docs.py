@@ -20,8 +20,8 @@ def test_the_example_of_the_readme_runs(capsys):
     scope: dict = {}
     exec(example, scope)
     goals, words, values, gap = capsys.readouterr().out.strip().splitlines()[-4:]
-    for said in (goals, f"every reward there is: {words}"):
-        assert f"# {said.partition(', with')[0]}, ..." in example
+    for said in (goals, words):
+        assert f"# {said.partition(' (95%')[0]} ..." in example
     value, low, high = map(float, values.split())
     assert 0 < low < value < high < 1
     assert 0 <= float(gap) < 1
@@ -62,7 +62,9 @@ def test_the_page_on_numbers_runs(capsys):
     assert [line for line in printed if line in said] == said
     plan, between = scope["plan"], interval(scope["plan"].value_low, scope["plan"].value_high)
     gap = f"{round_up(plan.gap, finest=0.001):.3f}"
-    assert f"value {plan.value:.3f}, truly between {between}; loses at most {gap}" in example
+    assert (
+        f"value {plan.value:.3f}, 95% confidence interval {between}; suboptimality at most {gap}" in example
+    )
     assert f'"value {plan.value:.3f}, gap {gap}"' in text
     assert scope["mine"].value < plan.value
     assert printed[-1].startswith("a is better by at least")

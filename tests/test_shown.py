@@ -44,7 +44,7 @@ def test_a_run_a_plan_and_a_certificate_say_what_they_are(run: hf.Run) -> None:
     plan = run.plan(hf.goal(run.problem, "<sea>"))
     said = repr(plan)
     assert said.startswith("Plan for 4 steps from port\n")
-    assert re.search(r"value +0\.\d+, truly between .* with probability 0\.95", said)
+    assert re.search(r"value +0\.\d+, 95% confidence interval \[", said)
     assert plan.certificate.words in said
     assert re.search(r"first +(wait|sail)", said)
     assert plan.certificate.words in repr(plan.certificate)

@@ -252,7 +252,7 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
                 <= plans[name]["value_high"]
             )
     for found_by in found["certificates"].values():
-        assert found_by["goals"]["words"].startswith("all 64 goals: at most ")
+        assert found_by["goals"]["words"].startswith("all 64 goals: suboptimality at most ")
         assert found_by["goals"]["eps"] <= found_by["every_reward"]["eps"]
         assert "more episodes" in found_by["every_reward"]["forecast"]
     assert Path(found["report"]).stat().st_size > 10_000
@@ -261,8 +261,8 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
     code, out, _ = shell("tour --out u")
     assert code == 0
     assert all(word in out for word in ("certified gap", "true loss", "report.html", "horizonfree serve"))
-    assert 0 < out.index("all 64 goals: at most") < out.index("every reward there is: at most")
-    assert "truly between" in out
+    assert 0 < out.index("all 64 goals: suboptimality") < out.index("every reward r_h(s, a)")
+    assert "95% confidence" in out
     assert "…" not in out
 
 
@@ -276,7 +276,12 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     assert "certified, every reward" in out
     screen = Console(width=width, record=True, file=io.StringIO())
     found = Certificate(
-        0.5, 0.05, "x", "at most 0.5 is lost, with probability 0.95", {}, forecast="0.2 needs more"
+        0.5,
+        0.05,
+        "x",
+        "suboptimality at most 0.5 (95% confidence, any stopping time)",
+        {},
+        forecast="0.2 needs more",
     )
     numbers = {"value": 0.5, "value_low": 0.4, "value_high": 0.6, "gap": 0.1, "true_loss": 0.01}
     tour._promise(screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS})
@@ -285,7 +290,7 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     said = screen.export_text()
     assert max(map(len, said.splitlines())) <= width
     assert "…" not in said
-    assert "0.40 and 0.60" in said
+    assert "[0.40, 0.60]" in said
     assert "   cd runs/tour\n   horizonfree explore --resume information --episodes 200\n" in said
 
 

@@ -125,7 +125,7 @@ def test_costs_are_given_in_any_unit_and_answered_in_it(shell: Shell, stored: Pa
         assert found["gap"] == pytest.approx(own.gap)
         np.testing.assert_array_equal(found["policy"], own.policy)
     assert re.search(
-        r"^cost +[\d.]+ +truly between", shell(f"plan {stored} --cost plain.csv")[1], re.MULTILINE
+        r"^cost +[\d.]+ +95% confidence interval", shell(f"plan {stored} --cost plain.csv")[1], re.MULTILINE
     )
     np.savetxt("profit.csv", -COST, delimiter=",")
     assert shell.json(f"plan {stored} --reward profit.csv --scale rescale")["value"] == pytest.approx(

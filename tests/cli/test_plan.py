@@ -37,8 +37,8 @@ def test_a_plan_shows_the_interval_of_its_value(shell: Shell, run: Run) -> None:
         assert found[name] == pytest.approx(getattr(own, name))
     assert own.value_low < own.value < own.value_high
     out = shell("plan a --goal 8")[1]
-    words = f"truly between {interval(own.value_low, own.value_high)}, with probability 0.95"
-    assert re.search(rf"^value +{own.value:.4g} +{words}$", out, re.MULTILINE)
+    words = f"95% confidence interval {interval(own.value_low, own.value_high)}"
+    assert re.search(rf"^value +{own.value:.4g} +{re.escape(words)}$", out, re.MULTILINE)
     assert "certified gap" in out
     np.save("ones.npy", np.ones(S))
     scaled = shell.json("plan a --reward ones.npy --scale per-step")
@@ -97,11 +97,11 @@ def test_two_policies_are_compared(shell: Shell, run: Run) -> None:
     assert found["words"] == own.words
     assert own.low > 0
     between = interval(own.low, own.high)
-    words = f"the plan minus still.npy: truly between {between}, with probability 0.95; the plan is better"
+    words = f"the plan minus still.npy: 95% confidence interval {between}; the plan is better"
     assert words in shell("plan a --goal 8 --compare still.npy")[1]
     shell.json("plan a --goal 8 --out best.npy")
     other = shell("plan a --goal 8 --policy still.npy --compare best.npy")[1]
-    assert f"still.npy minus best.npy: truly between {interval(-own.high, -own.low)}" in other
+    assert f"still.npy minus best.npy: 95% confidence interval {interval(-own.high, -own.low)}" in other
     assert "best.npy is better" in other
     assert "either may be better" in shell("plan a --goal 8 --policy best.npy --compare best.npy")[1]
 

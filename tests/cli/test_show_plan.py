@@ -16,7 +16,7 @@ from horizonfree.problems.named.grids import ACTIONS, grid
 from horizonfree.runs.plan import Plan
 from tests.shell import Shell
 
-CERTIFICATE = Certificate(0.1, 0.05, "by hand", "at most 0.1 is lost", {})
+CERTIFICATE = Certificate(0.1, 0.05, "by hand", "suboptimality at most 0.1", {})
 CELLS, TARGET = grid(np.array([[1, 1, 1], [1, 0, 1]], bool))  # 0 1 2 above, 3 and 4 below, a wall between
 
 

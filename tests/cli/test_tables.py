@@ -24,7 +24,7 @@ def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:
     assert 0 <= found["value_low"] <= found["value"] <= found["value_high"] <= 1
     assert found["true_loss"] <= found["gap"]
     goals = shell.json("certify a --rewards goals")
-    assert goals["words"].startswith("all 16 goals: at most ")
+    assert goals["words"].startswith("all 16 goals: suboptimality at most ")
     assert shell.json("explore --resume a --episodes 50")["episodes"] == 350
     assert "theta_hat" not in shell.json("explore --resume a --episodes 1")
 

@@ -123,7 +123,7 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     assert claim.eps == pytest.approx(2 * long_run.records["relaxed"][-1])
     assert claim.eps < 0.8
     assert claim.words == (
-        f"at most {rounded_up(claim.eps)} is lost, with probability 0.95, by plans in the explorer's own model"
+        f"suboptimality at most {rounded_up(claim.eps)} (95% confidence) after {long_run.episodes:,} episodes"
     )
     assert long_run.certificate(0.2, method="paper") == claim
     with pytest.raises(OptionError, match=r"delta is 0\.01, but this run explored with 0\.05"):

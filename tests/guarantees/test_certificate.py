@@ -1,5 +1,7 @@
 """Certificates say no less than what is proved, in words that stay true."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from horizonfree.guarantees.certificate import (
     Certificate,
     Terms,
     claim,
-    in_units,
+    confidence_of,
     proved,
     round_up,
     rounded_up,
@@ -32,22 +34,24 @@ def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
     assert round_up(np.inf) == np.inf
 
 
-def test_the_probability_is_never_said_to_be_one():
-    assert proved(0.123, 0.05) == "at most 0.123 is lost, with probability 0.95"
-    assert proved(0.123, 1e-9) == "at most 0.123 is lost, with probability 1 - 1e-09"
+@pytest.mark.parametrize(
+    "delta", [0.05, 1 / 3, 1.4e-6, 0.0049999996, 0.5, 0.999, 0.1, 1e-12, 1 - 1e-9, 5e-324]
+)
+def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(delta):
+    said = confidence_of(delta)
+    if "%" in said:
+        said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(delta))
+        assert said <= below
+        assert below - said <= max(0.1, 10 * delta)
+        assert said < 100
+    else:
+        assert float(said.removeprefix("1 - ").removesuffix(" confidence")) >= delta
 
 
-def test_words_follow_the_units_of_the_reward_and_eps_does_not():
-    certificate = Certificate(0.5, 0.1, "uniform", "at most 0.5 is lost, with probability 0.9", {})
-    scaled = in_units(certificate, 40.0)
-    assert scaled.words == "at most 20 is lost, with probability 0.9"
-    assert scaled.eps == 0.5
-    assert in_units(certificate, 1.0) is certificate
-    for nothing in (
-        Certificate(1.0, 0.1, "uniform", "vacuous", {}),
-        Certificate(1.0, 0.1, "rejected", "no", {}, True),
-    ):
-        assert in_units(nothing, 40.0) is nothing
+def test_statements_have_the_confidence_in_percent():
+    assert proved(0.123, 0.05) == "suboptimality at most 0.123 (95% confidence, any stopping time)"
+    assert proved(0.123, 1e-12) == "suboptimality at most 0.123 (1 - 1e-12 confidence, any stopping time)"
+    assert confidence_of(1 / 3) == "66.6% confidence"
 
 
 PAPER, SCALED = Terms(0.1, "paper", 100), Terms(0.1, "scaled", 100)
@@ -56,7 +60,8 @@ PAPER, SCALED = Terms(0.1, "paper", 100), Terms(0.1, "scaled", 100)
 def test_an_algorithms_own_claim_says_something_with_the_constants_of_its_paper_only():
     proven = claim(0.25, {"V": 0.1}, "4U", PAPER, 100)
     assert (proven.eps, proven.method, proven.parts) == (0.25, "paper constants, 4U", {"V": 0.1})
-    assert proven.words == "at most 0.25 is lost, with probability 0.9, by plans in the explorer's own model"
+    assert proven.words == "suboptimality at most 0.25 (90% confidence) after 100 episodes"
+    assert proven.holds_for.startswith("plans in the explorer's own model")
     far = claim(7.0, {}, "4U", PAPER, 100)
     assert far.eps == 1
     assert far.words == "vacuous: the paper's constants need far more episodes"

@@ -42,7 +42,9 @@ def test_where_no_action_decides_anything_nothing_can_be_lost(make):
     for i, confidence in enumerate(case.confidences):
         assert confidence.eps == 0
         assert 0 < confidence.divergence.eps  # the divergence alone would charge for it
-        assert case.uniform(i).words.startswith("at most 0 is lost")
+        assert case.uniform(i).words.startswith(
+            "every reward r_h(s, a) of total at most 1: suboptimality at most 0 ("
+        )
 
 
 def test_a_choice_after_something_nobody_influences_is_charged_alone():

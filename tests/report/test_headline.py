@@ -23,16 +23,16 @@ from .worlds import rejected
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.6532, 0.7581, "0.65 and 0.76"),
-        (0.65, 0.76, "0.65 and 0.76"),
-        (0.0, 1.0, "0 and 1"),
-        (0.00631, 0.03454, "0.006 and 0.035"),
-        (0.70912341, 0.70912347, "0.709123 and 0.709124"),
-        (1.1e-9, 1.3e-9, "0 and 0.000001"),
-        (0.9951, 1.0, "0.9951 and 1"),
-        (-0.2, 0.05, "-0.20 and 0.05"),
-        (12.3, 57.9, "12 and 58"),
-        (1234.5, 5678.9, "1,200 and 5,700"),
+        (0.6532, 0.7581, "[0.65, 0.76]"),
+        (0.65, 0.76, "[0.65, 0.76]"),
+        (0.0, 1.0, "[0, 1]"),
+        (0.00631, 0.03454, "[0.006, 0.035]"),
+        (0.70912341, 0.70912347, "[0.709123, 0.709124]"),
+        (1.1e-9, 1.3e-9, "[0, 0.000001]"),
+        (0.9951, 1.0, "[0.9951, 1]"),
+        (-0.2, 0.05, "[-0.20, 0.05]"),
+        (12.3, 57.9, "[12, 58]"),
+        (1234.5, 5678.9, "[1,200, 5,700]"),
     ],
 )
 def test_intervals_are_written_for_people(low: float, high: float, words: str) -> None:
@@ -42,7 +42,7 @@ def test_intervals_are_written_for_people(low: float, high: float, words: str) -
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e4))
 def test_intervals_are_rounded_outwards_and_by_little(low: float, width: float) -> None:
     high = low + width
-    below, above = (float(x.replace(",", "")) for x in interval(low, high).split(" and "))
+    below, above = (float(x.replace(",", "")) for x in interval(low, high)[1:-1].split(", "))
     tiny = 1e-8 * max(1.0, width)
     assert low - max(0.1 * width, 1e-6) - tiny <= below <= low + tiny
     assert high - tiny <= above <= high + max(0.1 * width, 1e-6) + tiny
@@ -52,7 +52,7 @@ def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
     gaps = [run.plan(hf.goal(run.problem, s)).gap for s in range(16)]
     found = of_goals(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("all 16 goals: at most ")
+    assert found.words.startswith("all 16 goals: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "all 16 goals"
     assert facts.hardest_goal == ft.place(run.problem, int(np.argmax(gaps)))
@@ -65,7 +65,7 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
     found = of_goals(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("worst of 5 goals, evenly spread among 16: at most ")
+    assert found.words.startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "worst of 5 goals"
     assert facts.hardest_goal == ft.place(run.problem, int(states[np.argmax(gaps)]))
@@ -74,8 +74,8 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
 def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<figure>")]).text
     goals, every = run.certificate(rewards="goals"), run.certificate()
-    first = lead.index(f"all 16 goals: at most {bound(goals.eps)} is lost")
-    assert first < lead.index(f"no plan loses more than {bound(every.eps)}")
+    first = lead.index(f"all 16 goals: suboptimality at most {bound(goals.eps)}")
+    assert first < lead.index(f"of total at most 1: suboptimality at most {bound(every.eps)}")
     for forecast in (goals.forecast, every.forecast):
         assert forecast
         assert forecast in lead
@@ -83,13 +83,13 @@ def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run
     for title, _, table in ft.samples(run.problem):
         plan = run.plan(table)
         assert title in whole
-        assert f"truly between {interval(plan.value_low, plan.value_high)}" in whole
+        assert f"95% confidence interval {interval(plan.value_low, plan.value_high)}" in whole
 
 
 def test_what_is_refuted_has_no_interval(tmp_path: Path) -> None:
     text = report.write_report(rejected(), tmp_path / "r.html").read_text(encoding="utf-8")
     after = text[text.index("Plans for three rewards") :]
-    assert "truly between" not in Page(after).text
+    assert "confidence interval [" not in Page(after).text
 
 
 def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -> None:

@@ -53,13 +53,13 @@ def test_bounds_are_never_rounded_down(x: float) -> None:
             [
                 "If the model is a little wrong",
                 "no parameter is closer than 0",
-                "no plan loses more than",
+                "of total at most 1: suboptimality at most",
                 "really lost at the worst goal",
                 "End in column",
                 "zoned-grid",
             ],
         ),
-        (known_world, ["Nothing had to be learnt", "loses at most"]),
+        (known_world, ["Nothing had to be learnt", "suboptimality at most"]),
         (rejected, ["The data contradict the model", "model rejected", "if the model were right"]),
         (logged, ["river", "What 50 logged episodes taught", "Its episodes were logged"]),
         (unlabelled, ["For all rewards at once nothing is proved yet", "random-mixture", "uniform"]),
@@ -118,7 +118,7 @@ def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
     left, right = figures["gap"].axes
     assert left.get_ylim() == right.get_ylim()
     assert left.get_yscale() == right.get_yscale() == "log"
-    assert left.get_ylabel() == "loss, of a total of 1"
+    assert left.get_ylabel() == "suboptimality, of a total of 1"
     for axis in (left, right):
         for line in axis.lines:
             assert axis.get_ylim()[0] < min(line.get_ydata()) <= max(line.get_ydata()) < axis.get_ylim()[1]
@@ -126,7 +126,7 @@ def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
 
 def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<h2>")]).text
-    assert f"no plan loses more than {bound(run.certificate().eps)}, " in lead
+    assert f"of total at most 1: suboptimality at most {bound(run.certificate().eps)}, " in lead
     assert "With probability 0.95" in lead
 
 

@@ -91,7 +91,7 @@ def test_a_family_has_the_largest_gap_of_its_plans(run):
     found = run.certificate(rewards="goals")
     reachable_at_the_end = int(found.parts["rewards"])
     assert found.eps == pytest.approx(max(every), rel=1e-9)
-    assert found.words.startswith(f"all {reachable_at_the_end} goals: at most ")
+    assert found.words.startswith(f"all {reachable_at_the_end} goals: suboptimality at most ")
     assert found.parts["median"] <= found.eps
     listed = run.certificate(rewards=[hf.goal(problem, 3), hf.occupancy(problem, 5)])
     assert listed.words.startswith("all 2 rewards: ")

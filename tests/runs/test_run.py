@@ -54,7 +54,7 @@ def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: h
     for plan in (one, per_step):  # what is said is what is certified, in the same units
         assert (
             plan.certificate.is_vacuous
-            or f"at most {round_up(plan.gap):.3g} is lost" in plan.certificate.words
+            or f"suboptimality at most {round_up(plan.gap):.3g} (" in plan.certificate.words
         )
     cost = hf.rescale(problem, -3 * table)
     kernel = run.plan(cost).kernel
@@ -100,8 +100,8 @@ def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Problem) -> None:
 
 
 def test_no_probability_is_said_to_be_one() -> None:
-    assert proved(0.25, 0.05) == "at most 0.25 is lost, with probability 0.95"
-    assert proved(0.25, 1e-12) == "at most 0.25 is lost, with probability 1 - 1e-12"
+    assert proved(0.25, 0.05) == "suboptimality at most 0.25 (95% confidence, any stopping time)"
+    assert proved(0.25, 1e-12) == "suboptimality at most 0.25 (1 - 1e-12 confidence, any stopping time)"
 
 
 @pytest.mark.parametrize("rare", [1e-6, 1e-10, 1e-15])
@@ -126,7 +126,10 @@ def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
     lost = hf.true_gap(problem, reward, plan.policy)
     assert lost == pytest.approx(0.265)
     assert plan.gap >= lost
-    assert plan.certificate.words == f"at most {rounded_up(plan.gap)} is lost, with probability 0.95"
+    assert (
+        plan.certificate.words
+        == f"suboptimality at most {rounded_up(plan.gap)} (95% confidence, any stopping time)"
+    )
 
 
 def test_the_value_of_a_plan_is_that_of_the_model_it_was_made_in(problem: hf.Problem) -> None:

@@ -14,13 +14,10 @@ COST = np.array([[0.0, 1.0], [50.0, 50.0]])
 def log_with_breakdowns(waits: int, breakdowns: int) -> tuple[hf.Problem, hf.Run]:
     """One machine, one step per episode: so many waits, some of which end in a breakdown, and as many repairs."""
     problem = hf.Tabular(2, 2, horizon=10, start=0)
-    ends = np.r_[np.ones(breakdowns, int), np.zeros(waits - breakdowns, int), np.zeros(waits, int)]
-    actions = np.repeat([WAIT, REPAIR], waits)
-    states = np.full((2 * waits, 11), -1)
-    states[:, 0], states[:, 1] = 0, ends
-    taken = np.full((2 * waits, 10), -1)
-    taken[:, 0] = actions
-    return problem, hf.from_episodes(problem, (states, taken))
+    ends = np.r_[np.ones(breakdowns, int), np.zeros(2 * waits - breakdowns, int)]
+    states = [[0, int(end)] for end in ends]
+    actions = [[WAIT]] * waits + [[REPAIR]] * waits
+    return problem, hf.from_episodes(problem, (states, actions))
 
 
 def test_a_plan_heeds_what_was_seen_once_or_twice() -> None:

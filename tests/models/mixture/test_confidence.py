@@ -59,7 +59,7 @@ def test_one_step_needs_no_data():
     assert certify.uniform(model, evidence, confidence).eps == 0
     _, certificate = for_plan(model, confidence, np.random.default_rng(0).uniform(size=(1, 4, 2)))
     assert certificate.eps == model.rounding() < 6e-12
-    assert certificate.words == "at most 5.01e-12 is lost, with probability 0.95"
+    assert certificate.words == "suboptimality at most 5.01e-12 (95% confidence, any stopping time)"
 
 
 def test_nothing_to_learn_is_certified_at_once():

@@ -55,7 +55,7 @@ def judge(model, evidence, tables, rewards):
         is_used = balls.prob > 0
         ratio = jnp.where(is_used, balls.prob / jnp.where(is_used, table, 1.0), 1.0)
         kl = (balls.prob * jnp.log(ratio)).sum(-1)
-        policy, _ = optimal_jax(confidence.kernel, reward)
+        policy, _ = optimal_jax(confidence.centre, reward)
         bounds = model.bounds(confidence, reward, policy)
         at = model.space.at_start
         value = at(evaluate_jax(truth, reward, policy)[0])
@@ -145,7 +145,7 @@ def test_lists_of_what_was_seen_say_the_same_as_those_of_all_that_is_possible(su
     np.testing.assert_array_equal(short.balls.is_open, full.balls.is_open)
     assert float(short.eps) == pytest.approx(float(full.eps), rel=1e-12)
     reward = random_reward(np.random.default_rng(0), *case.problem.space.sizes)
-    policy = best_plan(short.kernel, reward).policy
+    policy = best_plan(short.centre, reward).policy
     found = [bounds_of(case, reward, policy, confidence) for confidence in (short, full)]
     assert found[0] == pytest.approx(found[1], rel=1e-10, abs=1e-12)
 

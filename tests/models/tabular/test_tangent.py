@@ -43,7 +43,7 @@ def test_the_bounds_agree_with_the_literal_recursion(case):
     slow, both = literal(case), (case.confidence, case.in_full())
     for i in range(3):
         reward = random_reward(rng, H, S, A)
-        policy = best_plan(case.confidence.kernel, reward).policy if i == 0 else random_policy(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i == 0 else random_policy(rng, H, S, A)
         found = slow.bounds(reward, as_weights(policy, A), 0)
         for confidence in both:
             quick = bounds_of(case, reward, policy, confidence)
@@ -53,7 +53,7 @@ def test_the_bounds_agree_with_the_literal_recursion(case):
 def functions(case, rng, reward, policy):
     """Values of the plan at every step, of each state alone, and at random: what an adversary may aim at."""
     H, S, _A = reward.shape
-    V = evaluate(case.confidence.kernel, reward, policy)
+    V = evaluate(case.confidence.centre, reward, policy)
     return [*V[1:H], *np.eye(S), *rng.random((4, S))]
 
 
@@ -64,7 +64,7 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     largest = 0.0
     for i in range(4):
         reward = random_reward(rng, H, S, A)
-        policy = best_plan(case.confidence.kernel, reward).policy if i < 3 else random_policy(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i < 3 else random_policy(rng, H, S, A)
         bounds = bounds_of(case, reward, policy)
         for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
             lost, value = loss(P, reward, policy)
@@ -79,7 +79,7 @@ def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):
     """Where gradients would take too much memory, intervals alone remain."""
     rng = np.random.default_rng(3)
     reward = random_reward(rng, *case.problem.space.sizes)
-    policy = best_plan(case.confidence.kernel, reward).policy
+    policy = best_plan(case.confidence.centre, reward).policy
     with_blocks = bounds_of(case, reward, policy)
     monkeypatch.setattr(tangent, "MOST_NUMBERS", 0)
     without = bounds_of(case, reward, policy, is_new=True)

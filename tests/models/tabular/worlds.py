@@ -52,7 +52,7 @@ class World(NamedTuple):
     @property
     def table(self):
         """The centre, [S, A, S]."""
-        return self.confidence.kernel.dense()
+        return self.confidence.centre.dense()
 
     @property
     def pairs(self):

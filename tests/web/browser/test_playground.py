@@ -121,7 +121,7 @@ def test_undo_redo_clear_and_fill(grid: Playground, visit: Visit) -> None:
     settled(page)
     assert painted(page) == "0-63"
     assert value(page) == 1
-    said = re.search(r"loses at most ([\d.e-]+) against", page.inner_text("#proof"))
+    said = re.search(r"suboptimality at most ([\d.e-]+) \(", page.inner_text("#proof"))
     assert said
     assert float(said[1]) < 1e-6
 

@@ -70,7 +70,7 @@ def test_intervals_are_rounded_outwards_as_in_reports(grid: Playground, visit: V
 def test_the_value_stands_with_its_interval(grid: Playground, visit: Visit, picture: Picture) -> None:
     page = visit(f"{grid.address}#when=end&paint=27")
     found = plan(grid, [27])
-    words = f"truly between {interval(found.value_low, found.value_high)}, with probability 0.95."
+    words = f"95% confidence interval {interval(found.value_low, found.value_high)}."
     assert page.inner_text("#between") == f"As estimated; {words}"
     picture(page, "interval")
     page.focus("#start")
@@ -82,9 +82,12 @@ def test_the_value_stands_with_its_interval(grid: Playground, visit: Visit, pict
 def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, visit: Visit) -> None:
     page = visit(grid.address)
     goals, every = grid.run.certificate(rewards="goals"), grid.run.certificate()
-    assert page.inner_text("#goals") == f"All 64 goals: at most {round_up(goals.eps):.3g} is lost."
+    assert page.inner_text("#goals") == f"All 64 goals: suboptimality at most {round_up(goals.eps):.3g}."
     assert page.inner_text("#goals-need") == f"{goals.forecast}."
-    assert page.inner_text("#every") == f"Every reward there is: at most {round_up(every.eps):.3g} is lost."
+    assert (
+        page.inner_text("#every")
+        == f"Every reward r_h(s, a) of total at most 1: suboptimality at most {round_up(every.eps):.3g}."
+    )
     assert page.inner_text("#every-need") == f"{every.forecast}."
     assert page.inner_text("#confidence") == "0.95"
 
@@ -92,7 +95,10 @@ def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, vis
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"is_vacuous": True, "forecast": ""}, "Every reward there is: nothing is proved yet."),
+        (
+            {"is_vacuous": True, "forecast": ""},
+            "Every reward r_h(s, a) of total at most 1: nothing is proved yet.",
+        ),
         ({"is_rejected": True, "words": "model rejected: so it is"}, ""),
     ],
 )
@@ -115,7 +121,7 @@ def test_a_tiny_gap_is_told_as_a_gap(grid: Playground, visit: Visit, gap: float,
     page = visit(f"{grid.address}#when=end&paint=")
     page.route("**/api/plan", lambda route: route.fulfill(json=route.fetch().json() | {"gap": gap}))
     drag(page, 9)
-    wanted = f"Certified: loses at most {said} against the best policy, with probability 0.95."
+    wanted = f"Certified: suboptimality at most {said} (95% confidence, any stopping time)."
     assert page.inner_text("#proof") == wanted
 
 

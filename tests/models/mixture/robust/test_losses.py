@@ -197,7 +197,7 @@ def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     assert run.certificate(misspecification=found.zeta).eps <= 0.4
     assert run.certificate(misspecification=found.zeta * 1.05).eps > 0.4
     assert found.words.startswith(
-        "at most 0.4 is lost, with probability 0.95, as long as every transition law is within"
+        "suboptimality at most 0.4 (95% confidence, any stopping time), as long as every transition law is within"
     )
     one = run.robustness(0.05, reward=hf.goal(run.problem, 2))
     assert one.zeta > found.zeta / 10
