@@ -284,16 +284,22 @@ class MixtureModel(Model):
 
     def doubts(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
         """The largest half width of a row."""
-        return insight.doubts(self.space, self.valid, confidence)
+        return insight.doubts(self.space, self._valid_of(confidence), confidence)
 
     def mean_doubt(self, confidence: MixtureConfidence | RobustConfidence) -> float:
         """Over the distinct free rows."""
-        return insight.mean_doubt(self.valid, confidence)
+        return insight.mean_doubt(self._valid_of(confidence), confidence)
 
     def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""
-        weights = (0.0, 1.0) if self.is_hull else (-np.inf, np.inf)
-        return insight.intervals(self.valid, confidence, self.unit, weights)
+        limits = np.array([0.0, self.unit] if self.is_hull else [-np.inf, np.inf])
+        found = insight.intervals(self._valid_of(confidence), confidence, self.bound, limits)
+        theta, low, high = (x / self.unit for x in found[:3])
+        return Intervals(theta, low, high, found.is_learnable)
+
+    def _valid_of(self, confidence: MixtureConfidence | RobustConfidence) -> ValidSet:
+        """The parameters that a confidence is about."""
+        return confidence.valid if isinstance(confidence, RobustConfidence) else self.valid
 
 
 def mixture_model(

@@ -33,12 +33,17 @@ from horizonfree.models.mixture.valid import ValidSet
 
 
 class RobustConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence, for radii zeta [S, A]."""
+    """Everything that certificates and planning take from the evidence, for radii zeta [S, A].
+
+    `valid` is the set of parameters that all of it is about. Where laws may lead anywhere, rows of unreachable states
+    belong to it, and it may be smaller than the model's own.
+    """
 
     kernel: Kernel
     eps: Float[Leaf, ""]
     delta: Float[Leaf, ""]
     is_refuted: Bool[Leaf, ""]
+    valid: ValidSet
     theta: Float[Leaf, " d"]
     ball: Ellipsoid
     step: Steps
@@ -195,6 +200,7 @@ def _confidence(
         eps=leaf(np.asarray(eps)),
         delta=leaf(np.asarray(delta)),
         is_refuted=leaf(np.asarray(found.is_empty or is_impossible)),
+        valid=shared.valid,
         theta=found.ball.theta,
         ball=found.ball,
         step=step,
