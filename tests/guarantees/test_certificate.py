@@ -6,11 +6,13 @@ import pytest
 from horizonfree.guarantees.certificate import (
     Certificate,
     Terms,
+    at_most_of,
     claim,
     in_units,
     proved,
     round_up,
     rounded_up,
+    surely_of,
 )
 
 
@@ -35,6 +37,29 @@ def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
 def test_the_probability_is_never_said_to_be_one():
     assert proved(0.123, 0.05) == "at most 0.123 is lost, with probability 0.95"
     assert proved(0.123, 1e-9) == "at most 0.123 is lost, with probability 1 - 1e-09"
+
+
+def test_confidence_is_rounded_down_and_error_probabilities_up():
+    """Words never state more confidence than 1 - delta, and state it to six digits."""
+    assert surely_of(1 / 3) == "0.666666"
+    assert surely_of(1.4e-6) == "0.999998"
+    assert surely_of(0.0049999996) == "0.995"
+    assert surely_of(1.23456789e-9) == "1 - 1.23457e-09"
+    assert surely_of(1.23456123e-9) == "1 - 1.23457e-09"
+    assert [surely_of(x) for x in (0.05, 0.1, 0.3, 0.01, 1e-6)] == ["0.95", "0.9", "0.7", "0.99", "1 - 1e-06"]
+    assert at_most_of(1 / 3) == "0.333334"
+    assert at_most_of(0.05) == "0.05"
+    rng = np.random.default_rng(0)
+    random = np.concatenate([rng.uniform(0, 1, 5000), 10.0 ** rng.uniform(-300, 0, 5000)])
+    close = np.concatenate([np.round(random, k) for k in range(1, 9)]) + rng.choice([-1e-15, 0, 1e-9], 80_000)
+    for delta in (float(x) for x in np.concatenate([random, close]) if 0 < x < 1):
+        said = surely_of(delta)
+        assert said != "1"
+        if said.startswith("1 - "):
+            assert delta <= float(said[4:]) <= delta * (1 + 2e-5)
+        else:
+            assert (1 - delta) * (1 - 2e-5) <= float(said) <= 1 - delta
+        assert delta <= float(at_most_of(delta)) <= delta * (1 + 2e-5)
 
 
 def test_words_follow_the_units_of_the_reward_and_eps_does_not():

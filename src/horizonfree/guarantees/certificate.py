@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import NamedTuple
 
 from horizonfree._shown import Card, Shown
@@ -81,8 +82,22 @@ def proved(eps: float, delta: float) -> str:
 
 
 def surely_of(delta: float) -> str:
-    """1 - delta, which is not 1 however small delta is."""
-    return f"{1 - delta:g}" if delta > 1e-6 else f"1 - {delta:g}"
+    """The confidence 1 - delta to six digits, rounded down; never 1."""
+    return _six_digits(1 - delta, -1) if delta > 1e-6 else f"1 - {at_most_of(delta)}"
+
+
+def at_most_of(delta: float) -> str:
+    """An error probability to six digits, rounded up."""
+    return _six_digits(delta, 1)
+
+
+def _six_digits(x: float, direction: int) -> str:
+    """x > 0 to six digits, not above x (direction -1) or not below it (1)."""
+    text = f"{x:g}"
+    if (float(text) - x) * direction >= 0:
+        return text
+    unit = Decimal(1).scaleb(math.floor(math.log10(x)) - 5)
+    return f"{Decimal(text) + direction * unit:g}"
 
 
 TARGETS = tuple(

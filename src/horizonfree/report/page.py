@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import interval, round_up, rounded_up
+from horizonfree.guarantees.certificate import interval, round_up, rounded_up, surely_of
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
@@ -147,6 +147,7 @@ def environment() -> "Environment":
         "bound": bound,
         "between": between,
         "sentence": sentence,
+        "surely": surely_of,
         "setting": setting,
     }
     return made

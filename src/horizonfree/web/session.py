@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._x64 import leaf
 from horizonfree.errors import RewardError, ShapeError
+from horizonfree.guarantees.certificate import surely_of
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem
@@ -79,7 +80,7 @@ class Session:
             "is_logged": self.run.explorer is None,
             "explorer": explorer,
             "saw_reward": saw_reward(options),
-            "confidence": 1 - self.delta,
+            "confidence": surely_of(self.delta),
             "allowances": self.allowances,
         }
         return drawing(self.run.problem) | told | self._proved

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf, leaf, to_device, to_numpy, x64
 from horizonfree.errors import RewardError, RunError
-from horizonfree.guarantees.certificate import round_down, round_up
+from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, Steps
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.interface import Confidence
@@ -116,8 +116,8 @@ class RobustConfidence(Confidence):
         low = float(self.zeta_low)
         least = shown_low(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
         return (
-            f"no single parameter is within {least} of all laws (wrong with probability {float(self.delta):g} at "
-            "most); declare a larger misspecification"
+            f"no single parameter is within {least} of all laws (wrong with probability "
+            f"{at_most_of(float(self.delta))} at most); declare a larger misspecification"
         )
 
     def missing(self) -> str:
