@@ -31,6 +31,7 @@ from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
 from horizonfree.planning.backward import best_plan
 
+HALF = 0.5  # the gap that `Confidence.missing` speaks of
 TIMES = [
     1.25**k for k in range(1, 42)
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
@@ -69,14 +70,21 @@ def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspeci
 
 
 def said(model: Model, confidence: Confidence) -> Said:
-    """What certificates of a confidence say beside their bounds."""
+    """What certificates of a confidence say beside their bounds.
+
+    Where plans for every reward lose at most HALF, a policy that may lose 1 is a bad one, and no data are missing.
+    """
+
+    def missing() -> str:
+        return "" if float(confidence.eps) <= HALF else confidence.missing()
+
     return Said(
         delta=float(confidence.delta),
         rounding=model.rounding(),
         is_refuted=bool(confidence.is_refuted),
         parts=confidence.parts(),
         refutation=confidence.refutation,
-        missing=confidence.missing,
+        missing=missing,
         condition=confidence.condition(),
     )
 

@@ -11,12 +11,14 @@ from horizonfree.guarantees.certificate import Certificate, proved, round_up
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.world import Bounds
 
+ENOUGH = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
+
 
 @dataclass(frozen=True, eq=False)
 class Said:
     """What one confidence says beside the bounds: numbers and words of `Confidence`, and `Model.rounding`.
 
-    The words are asked for where they are needed.
+    The words are asked for where they are needed. `missing` gives no words where the data are not what is missing.
     """
 
     delta: float
@@ -36,7 +38,8 @@ class Said:
         """What a gap says."""
         if round_up(eps) < 1:
             return proved(eps, self.delta) + self.condition
-        return f"vacuous: {self.missing()}"
+        missing = self.missing()
+        return f"vacuous: {missing}" if missing else ENOUGH
 
     def smallest(self, bounds: Bounds) -> tuple[dict[str, float], str, float]:
         """The gaps by each proof, the proof of the smallest, and what it certifies."""

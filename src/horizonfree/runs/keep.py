@@ -77,7 +77,7 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
             "is_refuted": said.is_refuted,
             "parts": list(said.parts),
             "refutation": said.refutation(),
-            "missing": said.missing() if model.num_unknown else "",
+            "missing": said.missing(),
         },
         "certificate": certificate | {"parts": list(certificate["parts"])},
         "same": same,

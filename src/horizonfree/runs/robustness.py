@@ -4,6 +4,10 @@ With probability 1 - delta the gap of every zeta holds, for all of them at once 
 declared before the data are seen. Where radii differ from pair to pair they grow together, zeta times a declared shape
 whose largest entry is 1. A gap that holds within a larger radius holds within a smaller one, for the same plan, so the
 curve never falls.
+
+At 0 the curve and `run.certificate()` bound the same loss by different methods, each with probability 1 - delta: the
+curve by the three sets of docs/robust.md, which share delta, the certificate by e-processes alone, with all of delta.
+Either number may be the smaller one. Words of the curve say which method they are about.
 """
 
 from collections.abc import Callable
@@ -40,6 +44,7 @@ GRID = (
     1e-1,
 )  # radii that are always looked at
 HALVINGS = 7  # of the interval between two of them, for the largest
+METHOD = "; by the bounds for misspecified models: for an exact model certificate() has its own bound"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +69,11 @@ class Robustness:
         surely = f"with probability {surely_of(self.delta)}"
         end = f"the data show that no parameter is closer than {low}"
         if self.zeta is None:
-            return f"no misspecification gives a gap of {self.target:g}, {surely}; {end}"
+            return f"no misspecification gives a gap of {self.target:g}, {surely}; {end}{METHOD}"
         most = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
             f"at most {rounded_up(self.target)} is lost, {surely}, as long as every transition law is within {most} of "
-            f"one and the same parameter; {end}"
+            f"one and the same parameter; {end}{'' if self.zeta > 0 else METHOD}"
         )
 
 

@@ -85,6 +85,8 @@ class MixtureConfidence(Confidence):
 
     def missing(self) -> str:
         """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
+        if not self.num_free:
+            return "nothing is unknown, and more episodes do not help"
         missing = self.num_free - int(self.num_seen)
         if missing:
             return f"{missing} of {self.num_free} unknown directions have not been seen by the bet"

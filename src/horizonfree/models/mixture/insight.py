@@ -117,7 +117,7 @@ def intervals(
     for i in np.flatnonzero(~_is_inside(valid, theta, axes) | np.isinf(radius)):
         least, most = range_of(int(i))
         low[i], high[i] = max(low[i], least), min(high[i], most)
-    return Intervals(theta, *(np.clip(x, *limits) for x in (low, high)), is_learnable)
+    return Intervals(theta, np.clip(low, *limits), np.clip(high, *limits), is_learnable)
 
 
 def _axes(

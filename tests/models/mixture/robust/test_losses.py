@@ -206,6 +206,16 @@ def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     assert "no misspecification gives a gap of 1e-06" in run.robustness(1e-6).words
 
 
+def test_a_curve_says_at_zero_that_it_is_proved_in_another_way(run):
+    """The curve and the plain certificate bound the same loss at zero; words that speak of zero say which it is."""
+    at_zero = run.robustness(0.4).gaps[0]
+    assert at_zero != pytest.approx(run.certificate().eps, rel=1e-3)
+    method = "certificate() has its own bound"
+    assert method in run.robustness(at_zero / 2).words
+    assert method in run.robustness(at_zero * (1 + 1e-9)).words
+    assert method not in run.robustness(0.4).words
+
+
 def test_words_say_what_is_assumed_and_what_the_data_show(run):
     certificate = run.certificate(misspecification=ZETA)
     low = certificate.parts["zeta_low"]
