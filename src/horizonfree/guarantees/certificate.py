@@ -97,7 +97,7 @@ def _six_digits(x: float, direction: int) -> str:
     if (float(text) - x) * direction >= 0:
         return text
     unit = Decimal(1).scaleb(math.floor(math.log10(x)) - 5)
-    return f"{Decimal(text) + direction * unit:g}"
+    return f"{float(Decimal(text) + direction * unit):g}"
 
 
 TARGETS = tuple(
