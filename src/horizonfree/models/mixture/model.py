@@ -42,6 +42,7 @@ from horizonfree.models.mixture.record import no_record
 from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
+    by_pinsker,
     confidence_within,
     least_gap,
     shown_low,
@@ -195,7 +196,8 @@ class MixtureModel(Model):
         """For the parameter in the middle of the class."""
         zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
         anywhere = misspecification.support == "anywhere"
-        return least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+        known = least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+        return min(known, by_pinsker(self.space, misspecification))
 
     def world(self, confidence: MixtureConfidence | RobustConfidence) -> World | RobustWorld:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""

@@ -293,6 +293,19 @@ def test_other_balls_are_inside_one_of_total_variation(given, zeta):
     assert hf.Misspecification(**given).radii(2, 2) == pytest.approx(np.full((2, 2), zeta))
 
 
+@pytest.mark.parametrize("support", ["successors", "anywhere"])
+def test_no_target_is_refused_that_a_certificate_reaches(support):
+    """The floor that `until_eps` is compared with is the floor of certificates, also for divergences."""
+    problem = small.dense(weights=(0.5, 0.5), horizon=20)
+    about = hf.Misspecification(kl=1e-4, support=support)
+    run = hf.explore(problem, episodes=20, progress=False)
+    floor = problem.model.least_gap(about)
+    assert floor == pytest.approx(np.sqrt(2 * 19 * 1e-4))
+    assert run.certificate(misspecification=about).parts["floor"] <= floor * (1 + 1e-9)
+    found = hf.explore(problem, until_eps=0.2, episodes=1, misspecification=about, progress=False)
+    assert found.episodes == 1
+
+
 def test_a_misspecification_that_is_none_is_refused():
     for given in ({}, {"tv": 0.1, "kl": 0.1}, {"tv": -0.1}, {"tv": 0.1, "support": "here"}, {"tv": np.nan}):
         with pytest.raises(OptionError):

@@ -190,7 +190,7 @@ def _confidence(
     lost, z, is_slot = to_numpy(_by_theta(*on_device, found.ball))
     step, divergence = to_numpy(_within(*on_device, found.ball, zeta))
     floor = least_gap(space, shared.valid, zeta, theta, anywhere=anywhere)
-    steered = math.sqrt(2 * (space.horizon - 1) * declared.divergence())  # Pinsker, for two policies
+    steered = by_pinsker(space, declared)
     floor, eps = min(floor, steered), float(lost) + min(_coupled(space, zeta), steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
@@ -256,6 +256,11 @@ def least_gap(
     known = Ellipsoid(*map(leaf, (theta, p, z, o, o, np.zeros(()))))
     found = to_numpy(_within(space, valid, known, zeta))[1]
     return float(np.fmin(coupled, found.eps))
+
+
+def by_pinsker(space: Space, declared: Misspecification) -> float:
+    """What two policies can lose by laws of a declared divergence, if theta were known; infinite without one."""
+    return math.sqrt(2 * (space.horizon - 1) * declared.divergence()) if space.horizon > 1 else 0.0
 
 
 def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
