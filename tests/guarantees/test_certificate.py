@@ -8,11 +8,13 @@ import pytest
 from horizonfree.guarantees.certificate import (
     Certificate,
     Terms,
+    at_most_of,
     claim,
     confidence_of,
     proved,
     round_up,
     rounded_up,
+    surely_of,
 )
 
 
@@ -40,12 +42,16 @@ def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
 def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(delta):
     said = confidence_of(delta)
     if "%" in said:
-        said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(delta))
+        said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(repr(delta)))
         assert said <= below
         assert below - said <= max(0.1, 10 * delta)
         assert said < 100
     else:
         assert float(said.removeprefix("1 - ").removesuffix(" confidence")) >= delta
+
+
+def test_error_probabilities_are_rounded_up():
+    assert (at_most_of(1 / 3), at_most_of(0.05)) == ("0.334", "0.05")
 
 
 def test_statements_have_the_confidence_in_percent():

@@ -23,6 +23,8 @@ import numpy as np
 import scipy  # loads `scipy.special`, which takes long, when it is asked for
 from jaxtyping import Bool, Float, Int
 
+from horizonfree.guarantees.certificate import at_most_of
+
 HALF = 0.5
 
 
@@ -68,7 +70,7 @@ class Check:
         if self.is_refuted:
             return (
                 f"the class is refuted by {self.strongest.name!r}: e-value {power(self.strongest.log_e)} after "
-                f"{self.episodes:,} episodes (wrong with probability {self.delta:g} at most)"
+                f"{self.episodes:,} episodes (wrong with probability {at_most_of(self.delta)} at most)"
             )
         found = ", ".join(f"{x.name} {power(x.log_e)}" for x in self.alternatives)
         return f"not refuted: e-values after {self.episodes:,} episodes are {found}"

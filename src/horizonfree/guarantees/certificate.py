@@ -93,11 +93,16 @@ def proved(eps: float, delta: float, unit: str = "") -> str:
     return f"suboptimality at most {rounded_up(eps)}{unit} ({confidence_of(delta)}, any stopping time)"
 
 
+def at_most_of(delta: float) -> str:
+    """An error probability to three digits, rounded up."""
+    return f"{max(round_up(delta), delta):.3g}"
+
+
 def confidence_of(delta: float) -> str:
     """The confidence 1 - delta such as "95% confidence", rounded down to two digits of delta."""
     percent = 100 * (1 - Decimal(repr(float(delta))))
     if delta < TINY:
-        return f"1 - {round_up(delta):.3g} confidence"
+        return f"1 - {at_most_of(delta)} confidence"
     digits = 1 - math.floor(math.log10(100 * delta))
     below = percent.quantize(Decimal(1).scaleb(-max(1, digits)), ROUND_FLOOR)
     return f"{below.normalize():f}% confidence"

@@ -32,6 +32,7 @@ from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
 from horizonfree.planning.backward import best_plan
 
+HALF = 0.5  # the gap that `Confidence.missing` speaks of
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
 TIMES = [
     1.25**k for k in range(1, 42)
@@ -71,14 +72,21 @@ def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspeci
 
 
 def said(model: Model, confidence: Confidence) -> Said:
-    """What certificates of a confidence say beside their bounds."""
+    """What certificates of a confidence say beside their bounds.
+
+    Where plans for every reward lose at most HALF, a policy that may lose 1 is a bad one, and no data are missing.
+    """
+
+    def missing() -> str:
+        return "" if float(confidence.eps) <= HALF else confidence.missing()
+
     return Said(
         delta=float(confidence.delta),
         rounding=model.rounding(),
         is_refuted=bool(confidence.is_refuted),
         parts=confidence.parts(),
         refutation=confidence.refutation,
-        missing=confidence.missing,
+        missing=missing,
         condition=confidence.condition(),
         start=_start(model.space),
         assumes=model.assumption,

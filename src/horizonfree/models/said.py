@@ -11,12 +11,14 @@ from horizonfree.guarantees.certificate import Certificate, at_most_one, proved,
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.world import Bounds
 
+ENOUGH = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
+
 
 @dataclass(frozen=True, eq=False)
 class Said:
     """What one confidence says beside the bounds: numbers and words of `Confidence`, and `Model.rounding`.
 
-    The words are asked for where they are needed.
+    The words are asked for where they are needed. `missing` gives no words where the data are not what is missing.
     """
 
     delta: float
@@ -40,7 +42,8 @@ class Said:
         """The statement of a bound for rewards whose totals reach `factor`; unit: what it is a share of."""
         if round_up(eps) < 1:
             return proved(factor * eps, self.delta, unit) + self.condition
-        return f"vacuous: {self.missing()}"
+        missing = self.missing()
+        return f"vacuous: {missing}" if missing else ENOUGH
 
     def certificate(
         self,

@@ -78,7 +78,11 @@ def _robustness(found: Facts) -> str:
             each.append(
                 f"{name}: {x.gaps[first]:.3g} at {x.zetas[first]:.3g}, {x.gaps[last]:.3g} at {x.zetas[last]:.3g}"
             )
-    return "Proved loss against how far transition laws may be from the class. " + "; ".join(each) + "."
+    return (
+        "Proved loss, for misspecified models, against how far transition laws may be from the class. "
+        + "; ".join(each)
+        + "."
+    )
 
 
 def _plan(found: Facts, x: Example) -> str:

@@ -110,7 +110,8 @@ def _in_lift(
     here = there.answers(delta)
     with np.errstate(all="ignore"):
         world = to_numpy(there.problem.model.world(there.confidence(delta))).lifted(lift)
-    known = in_numpy(world, lift.kernel(here.kernel), lift.kernel(here.centre), here.said)
+    said = replace(here.said, missing=lambda: "too few episodes for payments that depend on the next state")
+    known = in_numpy(world, lift.kernel(here.kernel), lift.kernel(here.centre), said)
     checked = known.resolve(table, scale)
     policies = [policy]
     if policy is None:  # as `Answers.plan` chooses

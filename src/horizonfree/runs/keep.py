@@ -79,7 +79,7 @@ def _described(run: Run, delta: float) -> tuple[dict[str, Any], dict[str, np.nda
             "is_refuted": said.is_refuted,
             "parts": list(said.parts),
             "refutation": said.refutation(),
-            "missing": said.missing() if model.num_unknown else "",
+            "missing": said.missing(),
             "start": said.start,
             "assumes": said.assumes,
         },

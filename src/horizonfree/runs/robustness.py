@@ -4,6 +4,10 @@ With probability 1 - delta the gap of every zeta holds, for all of them at once 
 declared before the data are seen. Where radii differ from pair to pair they grow together, zeta times a declared shape
 whose largest entry is 1. A gap that holds within a larger radius holds within a smaller one, for the same plan, so the
 curve never falls.
+
+At 0 the curve and `run.certificate()` bound the same loss by different methods, each with probability 1 - delta: the
+curve by the three sets of docs/robust.md, which share delta, the certificate by e-processes alone, with all of delta.
+Either number may be the smaller one. Words of the curve say which method they are about.
 """
 
 from collections.abc import Callable
@@ -40,6 +44,7 @@ GRID = (
     1e-1,
 )  # radii that are always looked at
 HALVINGS = 7  # of the interval between two of them, for the largest
+METHOD = "; by the bounds for misspecified models: for an exact model certificate() has its own bound"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +68,11 @@ class Robustness:
         low = f"{round_down(self.zeta_low):.3g}" if self.zeta_low > 0 else "0"
         end = f"the data show that no parameter is closer than {low}"
         if self.zeta is None:
-            return f"even with a correct model, {self.target:g} is not certified yet; {end}"
+            return f"even with a correct model, {self.target:g} is not certified yet; {end}{METHOD}"
         most = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
             f"{proved(self.target, self.delta)}, as long as every transition law is within {most} of one and the same "
-            f"parameter; {end}"
+            f"parameter; {end}{'' if self.zeta > 0 else METHOD}"
         )
 
 

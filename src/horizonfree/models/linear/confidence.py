@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf, leaf
+from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.trajectories import smallest
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
@@ -75,7 +76,7 @@ class LinearConfidence(Confidence):
         """Pairs that do not go as their features say."""
         if self.impossible > 0:
             return f"{int(self.impossible)} transitions are impossible for every parameter"
-        surely = f"(wrong with probability {float(self.delta):g} at most)"
+        surely = f"(wrong with probability {at_most_of(float(self.delta))} at most)"
         if self.misfits > 0:
             return f"{int(self.misfits)} pairs (s,a) do not go as these features allow {surely}"
         return f"no linear MDP with these features explains the data {surely}"

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf, leaf
+from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
 from horizonfree.guarantees.trajectories import LARGE, Divergence, Steps, smallest
 from horizonfree.mdp.space import Kernel, Space
@@ -78,10 +79,14 @@ class MixtureConfidence(Confidence):
         """Transitions that cannot be, or bets that no parameter survives."""
         if self.impossible > 0:
             return f"{int(self.impossible)} transitions are impossible for every parameter"
-        return f"no parameter explains the data (wrong with probability {float(self.delta):g} at most)"
+        return (
+            f"no parameter explains the data (wrong with probability {at_most_of(float(self.delta))} at most)"
+        )
 
     def missing(self) -> str:
         """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
+        if not self.num_free:
+            return "nothing is unknown, and more episodes do not help"
         missing = self.num_free - int(self.num_seen)
         if missing:
             return f"{missing} of {self.num_free} unknown directions have not been seen by the bet"

@@ -10,10 +10,13 @@ from horizonfree.models.interface import Intervals
 from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import predict
+from horizonfree.models.mixture.programmes import EPS
 from horizonfree.models.mixture.robust.confidence import RobustConfidence
 from horizonfree.models.mixture.valid import ValidSet, extent
 
 CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
+RESOLVED = 1e-12  # singular values below this share of the largest are left to the remainder of an interval
+SMALL = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
 
 
 _predict = eqx.filter_jit(predict)
@@ -75,29 +78,61 @@ def mean_doubt(valid: ValidSet, confidence: MixtureConfidence | RobustConfidence
 def intervals(
     valid: ValidSet,
     confidence: MixtureConfidence | RobustConfidence,
-    unit: float,
-    weights: tuple[float, float],
+    bound: float,
+    limits: Float[np.ndarray, " 2"],
 ) -> Intervals:
-    """Theta with the shadow of the confidence ellipsoid on each axis, as far as some kernel has such an entry.
+    """Theta with the range of each entry over the confidence ellipsoid, as far as some kernel has such an entry.
 
-    The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the rows. With the rows' own coordinates x Z = z_rows there is a
-    map L with z = z_rows L, so theta = theta_hat + Z L u and entry i moves by at most ||(Z L)_i||. Of an entry that
-    cannot be learnt, and of every entry where the data refute the class, nothing is known but what Theta and the
-    `weights` (their ends, in the units of the features as given) leave.
+    The ellipsoid is p = p_hat + z u, ||u|| <= 1, over the free rows X. Row sums, and rows that are zero on all of
+    Theta, are equalities E. For any coefficients c, s write e_i = X'c + E's + rho. Every theta of the ellipsoid has
+
+        |theta_i - theta_hat_i| = |c'z u + rho'(theta - theta_hat)| <= ||z'c|| + sum_j |rho_j| reach_j,
+
+    reach_j the largest |theta_j - theta_hat_j| of a valid parameter. This holds for every c and s, so no decision about
+    ranks matters: least squares make rho vanish where the rows determine the entry, and where they do not, rho is of
+    the order of 1 and the interval is as wide as Theta.
+
+    Of an entry that cannot be learnt, and of every entry where the data refute the class, nothing is known but what
+    Theta and the `limits` of all entries leave. bound: on the norm of the parameter.
     """
-    Z = np.asarray(valid.basis)
-    z_rows = np.where(np.asarray(valid.free)[:, None], np.asarray(valid.rows) @ Z, 0.0)
-    L = np.linalg.lstsq(z_rows, np.asarray(confidence.ball.z), rcond=None)[0]
-    theta, radius = np.asarray(confidence.theta), np.linalg.norm(Z @ L, axis=1)
-    is_learnable = _is_learnable(valid)
-    radius = np.where(is_learnable & ~np.asarray(confidence.is_refuted), radius, np.inf)
+    theta, is_learnable = np.asarray(confidence.theta), _is_learnable(valid)
+    ends: dict[int, tuple[float, float]] = {}
+
+    def range_of(j: int) -> tuple[float, float]:
+        """Entry j over Theta, as wide as it can be."""
+        if j not in ends:
+            least, most = extent(valid, j) if valid.rows.size <= CUT else (-np.inf, np.inf)
+            ends[j] = max(least, limits[0]), min(most, limits[1])
+        return ends[j]
+
+    axes, rho, rounding = _axes(valid, confidence)
+    reach = np.abs(theta) + min(bound, float(np.abs(limits).max()))
+    for j in np.flatnonzero((np.abs(rho) * reach).max(axis=1) > SMALL):
+        least, most = range_of(int(j))
+        reach[j] = min(reach[j], max(theta[j] - least, most - theta[j], 0.0))
+    radius = np.linalg.norm(axes, axis=1) + np.abs(rho).T @ reach + rounding
+    is_known = is_learnable & ~np.asarray(confidence.is_refuted) & np.isfinite(radius)
+    radius = np.where(is_known, radius, np.inf)
     low, high = theta - radius, theta + radius
-    if valid.rows.size <= CUT:
-        for i in np.flatnonzero(~_is_inside(valid, theta, Z @ L) | np.isinf(radius)):
-            least, most = extent(valid, int(i))
-            low[i], high[i] = max(low[i], least), min(high[i], most)
-    low, high = (np.clip(x / unit, *weights) for x in (low, high))
-    return Intervals(theta / unit, low, high, is_learnable)
+    for i in np.flatnonzero(~_is_inside(valid, theta, axes) | np.isinf(radius)):
+        least, most = range_of(int(i))
+        low[i], high[i] = max(low[i], least), min(high[i], most)
+    return Intervals(theta, np.clip(low, *limits), np.clip(high, *limits), is_learnable)
+
+
+def _axes(
+    valid: ValidSet, confidence: MixtureConfidence | RobustConfidence
+) -> tuple[Float[np.ndarray, "d q"], Float[np.ndarray, "d d"], Float[np.ndarray, " d"]]:
+    """c'z of each entry (rows), its rho (columns), and a bound on the rounding in c'(p_theta - p_hat)."""
+    free, sizes = np.asarray(valid.free), np.asarray(valid.sizes)
+    scaled = np.asarray(valid.rows) / sizes[:, None]
+    z = np.asarray(confidence.ball.z)[free] / sizes[free, None]
+    known = np.vstack([np.asarray(valid.sums), scaled[~np.asarray(valid.positive)]])
+    rows = np.vstack([scaled[free], known])
+    c = np.linalg.lstsq(rows.T, np.eye(rows.shape[1]), rcond=RESOLVED)[0]
+    rho = np.eye(rows.shape[1]) - rows.T @ c
+    size = np.abs(rows) @ np.abs(np.asarray(confidence.theta)) + 1
+    return c[: len(z)].T @ z, rho, 4 * rows.shape[1] * EPS * (size @ np.abs(c))
 
 
 def _is_inside(

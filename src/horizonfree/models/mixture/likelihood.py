@@ -79,7 +79,11 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
-    """theta_hat = argmin over Theta of L, along a decreasing barrier; traceable. `start` must be inside Theta."""
+    """theta_hat = argmin over Theta of L, along a decreasing barrier; traceable.
+
+    Newton's method stays inside Theta only if it starts there: a `start` at which some free row has no probability is
+    replaced by the centre.
+    """
     at = coordinates(valid)
     if valid.num_free == 0:
         zero = jnp.zeros(())
@@ -100,7 +104,9 @@ def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[A
         return y, None
 
     last = GAP / counts.shape[0]
-    y, _ = jax.lax.scan(at_barrier, at.y(start), jnp.geomspace(pseudo_counts(valid)[1], last, BARRIERS))
+    first = at.y(start)
+    first = jnp.where(((at.p(first) > 0) | ~valid.free).all(), first, 0.0)
+    y, _ = jax.lax.scan(at_barrier, first, jnp.geomspace(pseudo_counts(valid)[1], last, BARRIERS))
     p = at.p(y)
     lam, gap = _multipliers(at, valid.free, counts, p, last)
     return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)

@@ -42,6 +42,7 @@ from horizonfree.models.mixture.record import no_record
 from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
+    by_pinsker,
     confidence_within,
     least_gap,
     shown_low,
@@ -203,7 +204,8 @@ class MixtureModel(Model):
         """For the parameter in the middle of the class."""
         zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
         anywhere = misspecification.support == "anywhere"
-        return least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+        known = least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+        return min(known, by_pinsker(self.space, misspecification))
 
     def world(self, confidence: MixtureConfidence | RobustConfidence) -> World | RobustWorld:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
@@ -292,16 +294,22 @@ class MixtureModel(Model):
 
     def doubts(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
         """The largest half width of a row."""
-        return insight.doubts(self.space, self.valid, confidence)
+        return insight.doubts(self.space, self._valid_of(confidence), confidence)
 
     def mean_doubt(self, confidence: MixtureConfidence | RobustConfidence) -> float:
         """Over the distinct free rows."""
-        return insight.mean_doubt(self.valid, confidence)
+        return insight.mean_doubt(self._valid_of(confidence), confidence)
 
     def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""
-        weights = (0.0, 1.0) if self.is_hull else (-np.inf, np.inf)
-        return insight.intervals(self.valid, confidence, self.unit, weights)
+        limits = np.array([0.0, self.unit] if self.is_hull else [-np.inf, np.inf])
+        found = insight.intervals(self._valid_of(confidence), confidence, self.bound, limits)
+        theta, low, high = (x / self.unit for x in found[:3])
+        return Intervals(theta, low, high, found.is_learnable)
+
+    def _valid_of(self, confidence: MixtureConfidence | RobustConfidence) -> ValidSet:
+        """The parameters that a confidence is about."""
+        return confidence.valid if isinstance(confidence, RobustConfidence) else self.valid
 
 
 def mixture_model(

@@ -58,7 +58,10 @@ class TabularConfidence(Confidence):
 
     def missing(self) -> str:
         """Pairs of which nothing is known, or just more episodes."""
-        X, least = len(self.pairs), int(np.argmin(self.visits))
+        X = len(self.pairs)
+        if not X:
+            return "nothing is unknown, and more episodes do not help"
+        least = int(np.argmin(self.visits))
         s, a = np.asarray(self.pairs)[least]
         seen = f"the least seen of {X} unknown pairs (s,a) is ({s}, {a}), {int(self.visits[least])} times"
         enough = float(f"{self.needed(0.5):.2g}")

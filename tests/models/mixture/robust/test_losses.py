@@ -206,6 +206,16 @@ def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     assert "no misspecification gives a gap of 1e-06" in run.robustness(1e-6).words
 
 
+def test_a_curve_says_at_zero_that_it_is_proved_in_another_way(run):
+    """The curve and the plain certificate bound the same loss at zero; words that speak of zero say which it is."""
+    at_zero = run.robustness(0.4).gaps[0]
+    assert at_zero != pytest.approx(run.certificate().eps, rel=1e-3)
+    method = "certificate() has its own bound"
+    assert method in run.robustness(at_zero / 2).words
+    assert method in run.robustness(at_zero * (1 + 1e-9)).words
+    assert method not in run.robustness(0.4).words
+
+
 def test_words_say_what_is_assumed_and_what_the_data_show(run):
     certificate = run.certificate(misspecification=ZETA)
     low = certificate.parts["zeta_low"]
@@ -281,6 +291,19 @@ def test_a_run_until_a_gap_within_a_misspecification_stops_there_and_is_stored(p
 @pytest.mark.parametrize(("given", "zeta"), [({"tv": 0.1}, 0.1), ({"kl": 0.02}, 0.1), ({"ratio": 0.5}, 0.2)])
 def test_other_balls_are_inside_one_of_total_variation(given, zeta):
     assert hf.Misspecification(**given).radii(2, 2) == pytest.approx(np.full((2, 2), zeta))
+
+
+@pytest.mark.parametrize("support", ["successors", "anywhere"])
+def test_no_target_is_refused_that_a_certificate_reaches(support):
+    """The floor that `until_eps` is compared with is the floor of certificates, also for divergences."""
+    problem = small.dense(weights=(0.5, 0.5), horizon=20)
+    about = hf.Misspecification(kl=1e-4, support=support)
+    run = hf.explore(problem, episodes=20, progress=False)
+    floor = problem.model.least_gap(about)
+    assert floor == pytest.approx(np.sqrt(2 * 19 * 1e-4))
+    assert run.certificate(misspecification=about).parts["floor"] <= floor * (1 + 1e-9)
+    found = hf.explore(problem, until_eps=0.2, episodes=1, misspecification=about, progress=False)
+    assert found.episodes == 1
 
 
 def test_a_misspecification_that_is_none_is_refused():

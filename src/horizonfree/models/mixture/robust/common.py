@@ -73,8 +73,9 @@ def _predictors(valid: ValidSet, rows: Int[Array, "T R"]) -> Float[Array, "T q"]
 
 
 @jax.jit
-def _fits(valid: ValidSet, counts: Int[Array, "J R"], start: Float[Array, " d"]) -> Fit:
-    fits: Fit = jax.lax.map(lambda x: maximum_likelihood(valid, x, start), counts)
+def _fits(valid: ValidSet, counts: Int[Array, "J R"], start: Float[Array, " q"]) -> Fit:
+    at = coordinates(valid)
+    fits: Fit = jax.lax.map(lambda x: maximum_likelihood(valid, x, at.theta(start)), counts)
     return fits
 
 
@@ -118,14 +119,19 @@ def _classes(valid: ValidSet, evidence: Evidence, record: Record, delta: float) 
 def _chosen(
     valid: ValidSet, on_device: ValidSet, rows: Rows, evidence: Evidence, record: Record, delta: float
 ) -> Chosen:
-    """The bet with the smallest slack per transition; it begins with the first block after its declared start."""
+    """The bet with the smallest slack per transition; it begins with the first block after its declared start.
+
+    Predictors, maximum likelihood and slack are all over the parameters of `valid`. The fit starts from the last
+    predictor, which lies inside them. The run's own predictor need not: `valid` may be smaller than the run's set, as
+    with laws that may lead anywhere.
+    """
     seen = np.asarray(record.rows) * np.asarray(valid.positive)
     y = np.asarray(_predictors(on_device, seen.astype(np.int32)))
     p = rows.p(y)
     first = np.searchsorted(STARTS, np.asarray(evidence.starts))  # J
     first = np.minimum(first, len(STARTS) - 1)
     counts = np.stack([seen[b:].sum(0) for b in first]).astype(np.int32)
-    fits = to_numpy(_fits(on_device, counts, np.asarray(evidence.theta)))
+    fits = to_numpy(_fits(on_device, counts, y[-1]))
     with np.errstate(divide="ignore"):
         logs = np.where(seen > 0, seen * np.log(p), 0.0).sum(1)
     loss = -np.array([logs[b:].sum() for b in first])

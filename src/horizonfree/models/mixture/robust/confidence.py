@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from horizonfree._x64 import Leaf, leaf, to_device, to_numpy, x64
 from horizonfree.errors import RewardError, RunError
-from horizonfree.guarantees.certificate import round_down, round_up
+from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, Steps
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.interface import Confidence
@@ -33,12 +33,17 @@ from horizonfree.models.mixture.valid import ValidSet
 
 
 class RobustConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence, for radii zeta [S, A]."""
+    """Everything that certificates and planning take from the evidence, for radii zeta [S, A].
+
+    `valid` is the set of parameters that all of it is about. Where laws may lead anywhere, rows of unreachable states
+    belong to it, and it may be smaller than the model's own.
+    """
 
     kernel: Kernel
     eps: Float[Leaf, ""]
     delta: Float[Leaf, ""]
     is_refuted: Bool[Leaf, ""]
+    valid: ValidSet
     theta: Float[Leaf, " d"]
     ball: Ellipsoid
     step: Steps
@@ -111,8 +116,8 @@ class RobustConfidence(Confidence):
         low = float(self.zeta_low)
         least = shown_low(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
         return (
-            f"no single parameter is within {least} of all laws (wrong with probability {float(self.delta):g} at "
-            "most); declare a larger misspecification"
+            f"no single parameter is within {least} of all laws (wrong with probability "
+            f"{at_most_of(float(self.delta))} at most); declare a larger misspecification"
         )
 
     def missing(self) -> str:
@@ -185,7 +190,7 @@ def _confidence(
     lost, z, is_slot = to_numpy(_by_theta(*on_device, found.ball))
     step, divergence = to_numpy(_within(*on_device, found.ball, zeta))
     floor = least_gap(space, shared.valid, zeta, theta, anywhere=anywhere)
-    steered = math.sqrt(2 * (space.horizon - 1) * declared.divergence())  # Pinsker, for two policies
+    steered = by_pinsker(space, declared)
     floor, eps = min(floor, steered), float(lost) + min(_coupled(space, zeta), steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
@@ -195,6 +200,7 @@ def _confidence(
         eps=leaf(np.asarray(eps)),
         delta=leaf(np.asarray(delta)),
         is_refuted=leaf(np.asarray(found.is_empty or is_impossible)),
+        valid=shared.valid,
         theta=found.ball.theta,
         ball=found.ball,
         step=step,
@@ -250,6 +256,11 @@ def least_gap(
     known = Ellipsoid(*map(leaf, (theta, p, z, o, o, np.zeros(()))))
     found = to_numpy(_within(space, valid, known, zeta))[1]
     return float(np.fmin(coupled, found.eps))
+
+
+def by_pinsker(space: Space, declared: Misspecification) -> float:
+    """What two policies can lose by laws of a declared divergence, if theta were known; infinite without one."""
+    return math.sqrt(2 * (space.horizon - 1) * declared.divergence()) if space.horizon > 1 else 0.0
 
 
 def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:

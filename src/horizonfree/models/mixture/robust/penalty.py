@@ -41,7 +41,7 @@ def penalised(
     F: Float[np.ndarray, "q q"],
     W: float,
 ) -> float:
-    """W', the smaller of (i) and (ii); infinite where a row that counts may be 0, nan where U is empty."""
+    """W', the smaller of (i) and (ii); infinite where a row that counts may be 0, negative where U is empty."""
     n = blocks.visits.sum(0)
     counted = np.flatnonzero((n > 0) & (kinds.zeta > 0))
     if not len(counted):
@@ -64,8 +64,8 @@ def penalised(
         E += visits @ (zeta * (high - low))
     G2 = _first_order(rows, is_slot, zeta * n[counted], z, p, a, F)
     inside = G2 / 4 + W + E + SHARE
-    by_roots = (math.sqrt(G2) / 2 + math.sqrt(inside)) ** 2 if inside >= 0 else math.nan
-    return math.nan if math.isnan(by_roots) or by_logs < 0 else min(by_logs, by_roots)
+    by_roots = (math.sqrt(G2) / 2 + math.sqrt(inside)) ** 2 if inside >= 0 else -1.0
+    return min(by_logs, by_roots)
 
 
 def _first_order(

@@ -99,10 +99,10 @@ def _tightened(shared: Common, kinds: Kinds, classes: Frequencies, bet: Bet) -> 
         before = below + above
         F = _gram(z, bet.counts * _curvature(above) / p**2) + SHARE * box
         slack = penalised(kinds, bet.blocks, z, p, below, above, F, bet.slack)
-        if math.isnan(slack) or slack < 0:
+        if slack < 0:
             return _ball(fit, p, white, below, above, bet.slack), slack, True
-        if math.isfinite(slack):
-            found = to_numpy(_ellipsoid(*shared.on_device, np.asarray(slack)))
+        found = to_numpy(_ellipsoid(*shared.on_device, np.asarray(slack)))
+        if math.isfinite(slack) and np.isfinite(found.z).all():
             white = np.asarray(found.z)
             below = np.where(free, np.minimum(below, found.below), 0.0)
             above = np.where(free, np.minimum(above, found.above), 0.0)
