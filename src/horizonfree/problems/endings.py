@@ -22,6 +22,7 @@ from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.problems.problem import Problem
 
 ENDED = "ended"  # key of a layout
 NEVER, UNDECLARED = -1, -2
@@ -117,28 +118,38 @@ class Endings(NamedTuple):
         return int((self.after > np.arange(len(self.after))).sum())
 
 
-def endings_in(space: Space, model: Model | None = None) -> Endings:
-    """Of a class that declares no endings: an episode can end in a state where it may stay for ever."""
+def endings_of(problem: Problem) -> Endings:
+    """What a problem declares of endings; where it declares nothing, an episode can end where it may stay for ever."""
+    found = undeclared(problem.space, problem.model)
+    ended = problem.layout.get(ENDED)
+    if ended is None:
+        return found
+    S = len(ended)
+    found.after[:S] = np.where(ended == UNDECLARED, found.after[:S], ended)
+    found.always[:S] = ended == np.arange(S)
+    return found
+
+
+def has_copy(problem: Problem) -> Bool[np.ndarray, " S"]:
+    """Which of the states for which endings were declared have a copy."""
+    ended = np.asarray(problem.layout.get(ENDED, ()), np.int64)
+    return np.asarray(ended >= len(ended))
+
+
+def undeclared(space: Space, model: Model | None = None) -> Endings:
+    """An episode can end in every state where it may stay for ever."""
     may_stay = _may_stay(space) if model is None else _may_stay_under(model)
     return Endings(np.where(may_stay, np.arange(space.num_states), NEVER), np.zeros(space.num_states, bool))
 
 
-def declared_endings(model: Model, ended: Int[np.ndarray, " S"]) -> Endings:
-    """Of a class whose first states have an array `ended`."""
-    after, always = endings_in(model.space, model)
-    S = len(ended)
-    after[:S], always[:S] = np.where(ended == UNDECLARED, after[:S], ended), ended == np.arange(S)
-    return Endings(after, always)
-
-
 def _may_stay(space: Space) -> Bool[np.ndarray, " S"]:
     """States that may follow themselves, whatever the action."""
-    return np.asarray((_own_slot(space)).any(-1).all(-1))
+    return np.asarray(_own_slot(space).any(-1).all(-1))
 
 
 def _own_slot(space: Space) -> Bool[np.ndarray, "S A n"]:
     own = np.arange(space.num_states)[:, None, None]
-    return (np.asarray(space.succ) == own) & np.asarray(space.support)
+    return np.asarray((np.asarray(space.succ) == own) & np.asarray(space.support))
 
 
 def _may_stay_under(model: Model) -> Bool[np.ndarray, " S"]:

@@ -234,9 +234,9 @@ def _with_copies(
     d, S, A, _ = outcomes.shape
     wider = S + num_copies(ended)
     counts = np.zeros((d, wider, A, wider), np.int64)
-    which = np.arange(2 * S)
-    after = next_states(ended, which % S, which >= S)
-    np.add.at(counts[:, :S], (slice(None), slice(None), slice(None), after), outcomes)
+    states = np.arange(S)
+    counts[:, :S, :, :S] = outcomes[..., :S]
+    counts[:, :S, :, next_states(ended, states, np.ones(S, bool))] += outcomes[..., S:]
     return counts
 
 

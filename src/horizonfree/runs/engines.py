@@ -23,7 +23,7 @@ from horizonfree.problems.gymnasium.live import (
     check_env_matches,
     check_is_env,
     contradicted,
-    endings_of,
+    endings_in,
 )
 from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
@@ -107,7 +107,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     """
     space = run.problem.space
     check_is_env(env)
-    endings = endings_of(run.problem, env, encode)
+    endings = endings_in(env, run.problem, encode)
     check_env_matches(env, space, encode, endings.num_copies)
     if run.evidence.impossible:
         raise ModelError(
@@ -136,8 +136,9 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
         after, numbers = _absorb(explorer, model, None, state, to_device(trajectory))
         if end is not None:
             ended.add(end[0])
-        final = np.asarray(NOWHERE if end is None else end[0], np.int32)
-        return after, numbers | ({ENDED_IN: final} if is_recorded else {}), error
+        if is_recorded:
+            numbers = {**numbers, ENDED_IN: leaf(np.array(NOWHERE if end is None else end[0], np.int32))}
+        return after, numbers, error
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
         done: tuple[Progress, list[Records]] = (state, [])

@@ -12,7 +12,7 @@ from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
-from horizonfree.problems.endings import ENDED, NEVER, Endings, declared_endings, endings_in
+from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
 from horizonfree.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -70,21 +70,19 @@ def check_env_matches(
             )
 
 
-def endings_of(problem: Problem, env: "gymnasium.Env[Any, Any]", encode: Encode | None) -> Endings:
-    """What the problem declares of endings.
+def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode | None) -> Endings:
+    """Where the problem says that episodes of this environment end.
 
     An environment that itself shows every state of the problem, copies too, need not terminate in final states, as
     `problem.to_gymnasium()` does not.
     """
     from horizonfree.problems.gymnasium.to_env import ProblemEnv
 
-    ended = problem.layout.get(ENDED)
-    if ended is None or isinstance(getattr(env, "unwrapped", env), ProblemEnv):
-        return endings_in(problem.space, problem.model)
-    shows_copies = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
-    if shows_copies and len(ended) < problem.num_states:
-        return endings_in(problem.space, problem.model)
-    return declared_endings(problem.model, np.asarray(ended))
+    has_copies = len(problem.layout.get(ENDED, ())) < problem.num_states
+    has_all = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
+    if isinstance(getattr(env, "unwrapped", env), ProblemEnv) or (has_all and has_copies):
+        return undeclared(problem.space, problem.model)
+    return endings_of(problem)
 
 
 def run_episode(
@@ -119,7 +117,7 @@ def attempt(
     To forget such an episode would be to choose the data by what they say. Steps that were not seen have the slot
     UNSEEN; what contradicts the class has the slot IMPOSSIBLE.
     """
-    endings = endings_in(space) if endings is None else endings
+    endings = undeclared(space) if endings is None else endings
     copies = endings.num_copies
     check_env_matches(env, space, encode, copies)
     table = policy_table(policy, *space.sizes)
