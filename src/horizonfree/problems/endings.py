@@ -106,6 +106,15 @@ def layout_with_copies(
     return found, [*names, *(f"{names[s]} (ended)" for s in both)]
 
 
+def in_words(ended: Int[np.ndarray, " S"]) -> str:
+    """Where episodes end, for the summary of a problem."""
+    always, at_random = int((ended == np.arange(len(ended))).sum()), num_copies(ended)
+    rest = "always or never" if (ended == UNDECLARED).any() else "never"
+    numbers = {"always": always, "at random": at_random}
+    counted = [f"in {n:,} state{'s' * (n > 1)} {how}" for how, n in numbers.items() if n]
+    return ", ".join([*counted, f"in each other state {rest}" if counted else f"in each state {rest}"])
+
+
 class Endings(NamedTuple):
     """`after` [S]: where an episode is that has ended in s, NEVER where none can; `always` [S]: every entry ends it."""
 

@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import start_distribution
+from horizonfree.problems.endings import ENDED, UNDECLARED
 from horizonfree.problems.gymnasium.live import check_is_env, state_of
 from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
@@ -54,6 +55,7 @@ def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, st
         _limit(env) if horizon is None else horizon,
         start,
         terminal=_terminal(env, S, start),
+        layout={ENDED: np.full(S, UNDECLARED)},
         name=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,
     )
 
