@@ -368,11 +368,12 @@ def test_a_log_of_episodes_that_end_at_random_is_certified_with_its_endings_and_
     assert lost <= plan.gap < 0.9
     assert plan.value_low <= value <= plan.value_high < 0.9
     one_state = hf.Tabular(4, 3, 6)
-    assert hf.certify(one_state, episodes, ended=ended).is_rejected
+    with pytest.raises(ModelError, match=r"goes on from state 1 at step ., but another episode ended there"):
+        hf.certify(one_state, episodes, ended=ended)
     assert not hf.certify(one_state, episodes).is_rejected  # taken as not seen further: the caller says so
 
 
-def test_logs_that_contradict_declared_terminal_states_are_rejected():
+def test_logs_that_contradict_the_final_states_of_a_problem_do_not_count_for_it():
     on, actions = [[0, 1, 2, 3], [0, 1]], [[1, 1, 1], [1]]
     known = hf.Tabular(4, 3, 3, terminal=[1])
     assert hf.certify(known, (on, actions)).is_rejected
@@ -382,7 +383,10 @@ def test_logs_that_contradict_declared_terminal_states_are_rejected():
     walk = hf.Mixture.from_kernels(moves, horizon=3)
     assert not hf.certify(walk, (on, actions)).is_rejected
     assert not hf.certify(walk, ([[0, 1, 2, 3]], [[1, 1, 1]]), ended=[True]).is_rejected
-    assert hf.certify(walk, (on, actions), ended=[False, True]).is_rejected
+    with pytest.raises(
+        ModelError, match="episode 1 ended in state 1 after 1 steps, but no episode of this problem"
+    ):
+        hf.certify(walk, (on, actions), ended=[False, True])
     for ended in ([True], [0, 1], "yes"):
         with pytest.raises(ShapeError, match=r"it must be True or False for each of the 2 episodes"):
             hf.certify(walk, (on, actions), ended=ended)
@@ -397,7 +401,10 @@ def test_a_log_file_may_say_which_steps_terminated(flags, tmp_path):
     run = hf.from_log(path, terminal="unknown", num_states=3, num_actions=2)
     assert run.log.s[:, 1].tolist() == [1, 4, 0]  # 4 is 1, ended
     assert run.log.j[:, 1].tolist() == [2, -2, -2]  # what follows was not seen
-    assert hf.from_log(path, num_states=3, num_actions=2).certificate().is_rejected
+    with pytest.raises(
+        ModelError, match="episode 0 goes on from state 1 at step 2, but another episode ended"
+    ):
+        hf.from_log(path, num_states=3, num_actions=2)
     renamed = tmp_path / "renamed.csv"
     renamed.write_text(path.read_text().replace("terminated", "done"))
     with pytest.raises(OptionError, match="stops in state 2, where an episode may end or go on"):

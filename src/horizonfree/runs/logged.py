@@ -43,9 +43,9 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     rejected". budget: as for `explore`; it must have been fixed before the data were seen.
 
     ended: [K], for each episode whether the system ended it (`terminated`) in its last state. Without it, no episode
-    was ended: one that stops early was not seen further (`truncated`). An episode that ended in a state which the
-    problem does not allow to be final, or which other episodes leave, leads to "model rejected". Where the problem has
-    states that may end an episode or not, and an episode stops in one of them, `ended` must be given.
+    was ended: one that stops early was not seen further (`truncated`). It is an error if an episode ended in a state
+    that the problem does not allow to be final, or that other episodes leave. Where the problem has states that may
+    end an episode or not, and an episode stops in one of them, `ended` must be given.
     """
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
@@ -188,21 +188,33 @@ def _with_ends(
 ) -> Trajectory:
     """Episodes that ended are in the final state that the problem has for it.
 
-    The last step of one that ended where none can, and steps out of states in which others ended, are impossible.
+    Raises an error where one ended in a state that cannot be final, or that another one leaves.
     """
     if not is_ended.any():
         return episodes
     s, a, j = (np.array(x) for x in (episodes.s, episodes.a, episodes.j))
-    after = endings_of(problem).after
     k = np.flatnonzero(is_ended)
-    h = length[k]
-    final = after[s[k, h]]
-    can_end = final != NEVER
-    s[k[can_end], h[can_end]] = final[can_end]
-    j[k, h - 1] = np.where(can_end, _slots(problem.space, s, a)[k, h - 1], IMPOSSIBLE)
-    s = np.where(np.arange(s.shape[1]) > length[:, None], s[np.arange(len(s)), length][:, None], s)
-    is_left = (s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final[can_end]) & (j != UNSEEN)
-    return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, np.where(is_left, IMPOSSIBLE, j))))
+    last = length[k]
+    final = endings_of(problem).after[s[k, last]]
+    bad = np.flatnonzero(final == NEVER)
+    if bad.size:
+        where = problem.state_name(int(s[k[bad[0]], last[bad[0]]]))
+        raise ModelError(
+            f"episode {k[bad[0]]} ended in {where} after {last[bad[0]]} steps, but no episode of this problem can end "
+            "there; make that state absorbing in the problem, or give ended episodes states of their own"
+        )
+    for episode, h, state in zip(k, last, final):
+        s[episode, h:] = state
+    j = np.where(j == UNSEEN, UNSEEN, _slots(problem.space, s, a))
+    left = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
+    if left.size:
+        episode, h = left[0]
+        raise ModelError(
+            f"episode {episode} goes on from {problem.state_name(int(s[episode, h]))} at step {h + 1}, but another "
+            "episode ended there: these are two states; use hf.Tabular(.., terminal='unknown'), in which every state "
+            "may end an episode or not"
+        )
+    return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
 
 
 def _slots(space: Space, s: np.ndarray, a: np.ndarray) -> np.ndarray:
