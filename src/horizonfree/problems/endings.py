@@ -22,7 +22,6 @@ from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.problems.problem import Problem
 
 ENDED = "ended"  # key of a layout
 NEVER, UNDECLARED = -1, -2
@@ -127,10 +126,9 @@ class Endings(NamedTuple):
         return int((self.after > np.arange(len(self.after))).sum())
 
 
-def endings_of(problem: Problem) -> Endings:
+def endings_of(model: Model, layout: Mapping[str, Any]) -> Endings:
     """What a problem declares of endings; where it declares nothing, an episode can end where it may stay for ever."""
-    found = undeclared(problem.space, problem.model)
-    ended = problem.layout.get(ENDED)
+    found, ended = undeclared(model.space, model), layout.get(ENDED)
     if ended is None:
         return found
     S = len(ended)
@@ -139,9 +137,9 @@ def endings_of(problem: Problem) -> Endings:
     return found
 
 
-def has_copy(problem: Problem) -> Bool[np.ndarray, " S"]:
+def has_copy(layout: Mapping[str, Any]) -> Bool[np.ndarray, " S"]:
     """Which of the states for which endings were declared have a copy."""
-    ended = np.asarray(problem.layout.get(ENDED, ()), np.int64)
+    ended = np.asarray(layout.get(ENDED, ()), np.int64)
     return np.asarray(ended >= len(ended))
 
 

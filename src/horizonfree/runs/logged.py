@@ -168,7 +168,7 @@ def _is_ended(
     """Which episodes the system ended."""
     K = len(s)
     if ended is None:
-        last, may_end_or_not = s[np.arange(K), length], np.flatnonzero(has_copy(problem))
+        last, may_end_or_not = s[np.arange(K), length], np.flatnonzero(has_copy(problem.layout))
         undecided = np.flatnonzero(np.isin(last, may_end_or_not))
         if undecided.size:
             k = int(undecided[0])
@@ -195,7 +195,7 @@ def _with_ends(
     s, a, j = (np.array(x) for x in (episodes.s, episodes.a, episodes.j))
     k = np.flatnonzero(is_ended)
     last = length[k]
-    final = endings_of(problem).after[s[k, last]]
+    final = endings_of(problem.model, problem.layout).after[s[k, last]]
     bad = np.flatnonzero(final == NEVER)
     if bad.size:
         where = problem.state_name(int(s[k[bad[0]], last[bad[0]]]))

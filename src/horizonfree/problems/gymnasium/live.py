@@ -82,7 +82,7 @@ def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode 
     has_all = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
     if isinstance(getattr(env, "unwrapped", env), ProblemEnv) or (has_all and has_copies):
         return undeclared(problem.space, problem.model)
-    return endings_of(problem)
+    return endings_of(problem.model, problem.layout)
 
 
 def run_episode(
