@@ -89,16 +89,18 @@ def with_copies(
     return wider
 
 
-def layout_with_copies(
-    layout: Mapping[str, Any] | None, states: Any, ended: Int[np.ndarray, " S"]
-) -> tuple[dict[str, Any], Any]:
+def layout_with_copies(layout: Any, states: Any, ended: Int[np.ndarray, " S"]) -> tuple[Any, Any]:
     """A layout and names of states, with names of the copies; cells are left out: a copy has none."""
-    S, found = len(ended), dict(layout or {})
+    S = len(ended)
     both = np.flatnonzero(ended >= S)
-    if not both.size:
-        return found, states
+    is_layout = layout is None or isinstance(layout, Mapping)  # anything else raises an error elsewhere
+    if not both.size or not is_layout:
+        return layout, states
+    found = dict(layout or {})
     found.pop("cells", None)
     names = found.pop("states", None) if states is None else states
+    if not (names is None or isinstance(names, (list, tuple))):
+        return found, names
     names = [f"state {s}" for s in range(S)] if names is None else list(names)
     if len(names) != S:
         raise ShapeError(f"states has {len(names)} names; there are {S} states")

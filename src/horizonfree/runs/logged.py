@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from horizonfree._inputs import count, integers, shown
+from horizonfree._inputs import count, integers, real, shown
 from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import ModelError, OptionError, ShapeError
@@ -177,7 +177,7 @@ def _is_ended(
                 "which episodes ended: ended=[..], True or False for each"
             )
         return np.zeros(K, bool)
-    flags = np.asarray(ended)
+    flags = real(ended, "ended")
     if flags.shape != (K,) or flags.dtype != bool:
         raise ShapeError(f"ended is {shown(ended)}; it must be True or False for each of the {K} episodes")
     return flags

@@ -212,9 +212,9 @@ def _names_of_copies(base: Base) -> dict[str, Any]:
     """Names of all states, where some are copies for episodes that have ended."""
     if base.ended is None or not num_copies(base.ended):
         return {}
-    layout, names = layout_with_copies(None, None, base.ended)
+    _, names = layout_with_copies(None, None, base.ended)
     extra = base.kernels[0].shape[1] - len(names)
-    return layout | {"states": [*names, *[BEFORE] * extra]}
+    return {"states": [*names, *[BEFORE] * extra]}
 
 
 def _kind(env: Any) -> str:
