@@ -424,3 +424,26 @@ def test_a_log_file_may_say_which_steps_terminated(flags, tmp_path):
     ):
         with pytest.raises(ShapeError, match=words):
             hf.from_log({**columns, "terminated": flag}, terminal="unknown")
+
+
+def test_copies_go_with_starts_that_differ_between_maps():
+    """Ten states: eight cells, a copy of the one that is a hole on one map only, and one to draw the start."""
+    descs = (["SHFG", "FFFF"], ["FSFG", "FFFF"])
+    lakes = [gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False) for desc in descs]
+    problem = hf.from_gymnasium(lakes, horizon=5)
+    assert (problem.num_states, problem.start) == (8 + 1 + 1, 9)
+    assert problem.layout["states"][8:] == ["state 1 (ended)", "before the start"]
+    for env in lakes:
+        run = hf.explore(env, "uniform", known=problem, episodes=20, progress=False)
+        assert run.evidence.impossible == 0
+        assert (8 in run.records["ended_in"]) == (env is lakes[0])
+
+
+def test_a_problem_with_copies_can_be_seen_as_a_table():
+    problem = hf.from_gymnasium([lake(desc) for desc in LAKES], horizon=8, weights=[0.5, 0.5])
+    table = problem.seen_as("tabular")
+    assert table.model.num_unknown == 4 * 15  # neither the goal nor the two copies
+    np.testing.assert_allclose(table.kernel().dense(), problem.kernel().dense(), atol=1e-12)
+    run = hf.explore(lake(LAKES[0]), "uniform", known=table, episodes=20, progress=False)
+    assert run.evidence.impossible == 0
+    assert 16 in run.records["ended_in"]
