@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import horizonfree as hf
 from horizonfree.errors import (
     KernelError,
     ModelError,
@@ -157,9 +158,6 @@ def test_an_edited_table_is_not_taken_for_the_original():
 
 
 def test_what_cannot_become_a_problem_is_refused():
-    row, back = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}, [(1.0, 0, 0.0, False)]
-    with pytest.raises(ModelError, match=r"state 1 ends an episode .* not from \(s=0, a=1\)"):
-        from_gymnasium(TableEnv({0: row, 1: {0: back, 1: back}}), horizon=3)
     with pytest.raises(KernelError, match=r"sums to 0\.5"):
         from_gymnasium(TableEnv({0: {0: [(0.5, 0, 0.0, False)]}}), horizon=3)
     with pytest.raises(ShapeError, match=r"P\[0\]\[0\] leads to 7"):
@@ -229,10 +227,21 @@ def test_only_what_can_happen_ends_an_episode():
     np.testing.assert_array_equal(absorbing_kernel(elsewhere)[:2, 0, :2], [[0, 1], [1, 0]])
 
 
-def test_a_start_that_is_also_an_end_is_refused_unless_nothing_leaves_it():
+def test_a_state_that_ends_some_episodes_only_gets_a_copy():
+    """By the action, and where it is also the start. Nothing is known of such a table: endings must be unknown, too."""
+    row, back = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}, [(1.0, 0, 0.0, False)]
+    by_action = TableEnv({0: row, 1: {0: back, 1: back}})
+    problem = from_gymnasium(by_action, horizon=3)
+    expected = [[[0, 0, 1], [0, 1, 0]], [[1, 0, 0]] * 2, [[0, 0, 1]] * 2]
+    np.testing.assert_array_equal(problem.kernel().dense(), expected)
+    assert problem.layout["ended"].tolist() == [-1, 2]
+    assert problem.state_name(2) == "state 1 (ended)"
+    with pytest.raises(ModelError, match=r"state 1 ends some episodes .* terminal='unknown'"):
+        hf.explore(by_action, horizon=3, episodes=1)
     cycle_of_two = {0: {0: [(1.0, 1, 0.0, False)]}, 1: {0: [(1.0, 0, 1.0, True)]}}
-    with pytest.raises(ModelError, match="state 0 ends an episode from some states but others start there"):
-        from_gymnasium(TableEnv(cycle_of_two), horizon=3)
+    np.testing.assert_array_equal(
+        absorbing_kernel(cycle_of_two)[:, 0], [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    )  # 2 is 0, ended
     hole = from_gymnasium("FrozenLake-v1", horizon=3, start=5)
     np.testing.assert_allclose(hole.kernel().dense()[5, :, 5], 1, atol=1e-12)
 

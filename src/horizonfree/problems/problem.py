@@ -25,6 +25,7 @@ class Problem(Shown):
 
     `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
     "cells" [S, 2] column and row of each state on a grid, and it holds the names of "states", "actions", "weights".
+    "ended" says in which states episodes end (endings.py), where something was declared.
     """
 
     model: Model
@@ -109,6 +110,10 @@ class Problem(Shown):
                 )
             )
         lines.append(("episode", f"{self.horizon:,} steps from {self.first_state()}"))
+        if "ended" in self.layout:
+            from horizonfree.problems.endings import in_words
+
+            lines.append(("ends", in_words(np.asarray(self.layout["ended"]))))
         weights = [str(x) for x in self.layout.get("weights") or ()]
         of_what = f", in the weights of {listed(weights)}" if weights else ""
         lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_what}"))

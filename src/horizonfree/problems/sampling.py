@@ -33,6 +33,7 @@ class Sampling(NamedTuple):
     `samples` [S, A] is the fewest of any simulator, `successors` [S, A] how many states may follow, `shift` [S, A] how
     far smoothing moved an estimate. `rows` = d X. `is_fixed`: the numbers of samples were fixed beforehand.
     `everywhere`: a state may follow that no sample showed. `size` bounds the sum of |weights|, 1 in the simplex.
+    `can_end`: some sample ended an episode.
     """
 
     samples: Int[np.ndarray, "S A"]
@@ -43,6 +44,7 @@ class Sampling(NamedTuple):
     everywhere: bool
     size: float
     horizon: int
+    can_end: bool = False
 
     def divergence(self, delta: float) -> Float[np.ndarray, "S A"]:
         """How far (KL) the estimates may be, at confidence 1 - delta for all together; infinite without samples."""
@@ -108,9 +110,8 @@ class Sampling(NamedTuple):
     def clause(self, delta: float) -> str:
         """What a certificate adds: that the errors of the samples are in it."""
         zeta = float(self.misspecification(SHARE * delta).radii(*self.samples.shape).max())
-        return (
-            f", with what the samples of the simulators leave open, up to {round_up(zeta):.3g} of every law"
-        )
+        ends = ", assuming that states end episodes only as they did in the samples" if self.can_end else ""
+        return f", with what the samples of the simulators leave open, up to {round_up(zeta):.3g} of every law{ends}"
 
     def layout(self) -> dict[str, Any]:
         """As a problem keeps it."""
@@ -119,6 +120,7 @@ class Sampling(NamedTuple):
             "is_fixed": self.is_fixed,
             "everywhere": self.everywhere,
             "size": self.size,
+            "can_end": self.can_end,
         }
         return dict(zip(KEYS, (self.samples, self.successors, self.shift, plain)))
 
@@ -130,7 +132,9 @@ def sampling_of(layout: Mapping[str, Any], horizon: int) -> Sampling | None:
     samples, successors, shift, plain = (layout[key] for key in KEYS)
     arrays = np.asarray(samples), np.asarray(successors), np.asarray(shift, np.float64)
     flags = bool(plain["is_fixed"]), bool(plain["everywhere"])
-    return Sampling(*arrays, int(plain["rows"]), *flags, float(plain["size"]), horizon)
+    return Sampling(
+        *arrays, int(plain["rows"]), *flags, float(plain["size"]), horizon, bool(plain.get("can_end"))
+    )
 
 
 def agrawal(level: float, m: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:

@@ -3,6 +3,9 @@
 A simulator is asked `samples` times at every pair (s,a), or, an environment that cannot be put into a state, followed
 in episodes of random actions. P_hat(s'|s,a) = (N(s') + c/m) / (N + c), c = `smoothing`, over the m states that may
 follow. What the estimates may be off is kept with the problem and goes into its certificates (sampling.py).
+
+An outcome of a transition is a next state and whether the episode ends there (endings.py). Each simulator has its own
+probability of ending. Counts [S, A, 2S] list the outcomes that go on before those that end.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +16,17 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._inputs import check_seed, count, integers, numbers, shown, whole
 from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.mdp.space import start_distribution
 from horizonfree.models.mixture.valid import extent
+from horizonfree.problems.endings import (
+    ENDED,
+    Entries,
+    ended_states,
+    layout_with_copies,
+    next_states,
+    num_copies,
+    with_copies,
+)
 from horizonfree.problems.gymnasium.sampled import Place, is_env, sampled_env, start_of_envs
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.problem import Problem
@@ -21,13 +34,6 @@ from horizonfree.problems.sampling import Sampling
 
 MOST_CALLS = 20_000_000  # of a simulator: minutes of Python
 Encode = Callable[[Any], int]
-
-
-class Sampled(NamedTuple):
-    """What one simulator showed: counts, and states in which an episode is over."""
-
-    counts: Int[np.ndarray, "S A S"]
-    is_end: Bool[np.ndarray, " S"]
 
 
 def from_simulators(
@@ -62,33 +68,47 @@ def from_simulators(
         them is impossible. successors: [S, A, S], which states may follow, where that is known beforehand; else any.
     hull: False where weights outside the simplex are meant, as long as they make the estimates a kernel.
     states, actions: their names, optional.
+
+    Ending (`terminated`) is an outcome with a probability of its own in each simulator. A state that the simulators
+    enter both with and without ending gets a copy, "state 3 (ended)", numbered after the S states. It is assumed that
+    other states always end an episode, or never, as in the samples; `hf.explore` checks this. `truncated` does not
+    end an episode.
     """
     names, given = _listed(simulators)
     rngs = np.random.default_rng(check_seed(seed)).spawn(len(given))
     ask = _Asked(num_states, num_actions, count(samples, "samples"), horizon, encode, place)
-    found = [ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)]
-    counts = _stacked([x.counts for x in found], names)
-    is_end = np.any([x.is_end for x in found], axis=0)
-    may_follow = _may_follow(successors, counts, is_end)
-    kernels, shift = _estimates(counts, is_end, smoothing, may_follow)
+    outcomes = _stacked([ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)], names)
     if start is None:
         start = start_of_envs(given, encode) if is_env(given[0]) else 0
-    settings: dict[str, Any] = {"horizon": horizon, "start": start, "weights": weights, "hull": hull}
+    S, A = outcomes.shape[1:3]
+    initial = start_distribution(start, S)
+    allowed = _allowed(successors, outcomes)
+    ended = _ended(outcomes, initial > 0)
+    counts, may_follow = _with_copies(outcomes, ended), with_copies(allowed, ended)
+    is_final = np.append(ended == np.arange(S), np.ones(num_copies(ended), bool))
+    kernels, shift = _estimates(counts, is_final, smoothing, may_follow)
+    layout, states = layout_with_copies(layout, states, ended)
+    first = start if np.ndim(start) == 0 else np.append(initial, np.zeros(num_copies(ended)))
+    settings: dict[str, Any] = {"horizon": horizon, "start": first, "weights": weights, "hull": hull}
     settings |= {"name": name, "layout": layout, "states": states, "actions": actions}
     problem = Mixture.from_kernels(dict(zip(names, kernels)), **settings)
     listed = (kernels > 0).any(0)
+    can_end = bool(outcomes[..., S:].any())
     sampling = Sampling(
-        samples=np.where(is_end[:, None], 0, counts.sum(-1).min(0)),
+        samples=np.where(is_final[:, None], 0, counts.sum(-1).min(0)),
         successors=may_follow.sum(-1),
         shift=shift,
-        rows=int(counts.shape[0] * counts.shape[1] * counts.shape[2]),
+        rows=len(given) * S * A,
         is_fixed=place is not None or not is_env(given[0]),
         everywhere=bool((may_follow & ~listed).any()),
         size=1.0 if hull else _size(problem),
         horizon=problem.horizon,
+        can_end=can_end,
     )
-    told = {**problem.layout, "simulators": names, **sampling.layout()}
-    return Problem(problem.model, problem.truth, name, None, told)
+    described = {**problem.layout, "simulators": names, **sampling.layout()}
+    if can_end:
+        described[ENDED] = ended
+    return Problem(problem.model, problem.truth, name, None, described)
 
 
 class _Asked(NamedTuple):
@@ -101,21 +121,23 @@ class _Asked(NamedTuple):
     encode: Encode | None
     place: Place | None
 
-    def of(self, simulator: Any, name: str, rng: np.random.Generator) -> Sampled:
-        """What one of them shows."""
+    def of(self, simulator: Any, name: str, rng: np.random.Generator) -> Int[np.ndarray, "S A S2"]:
+        """Counts of the outcomes of one simulator."""
         if is_env(simulator):
             how = self.samples, self.horizon, self.num_states, self.encode, self.place
-            return Sampled(*sampled_env(simulator, name, rng, *how))
+            return sampled_env(simulator, name, rng, *how)
         if callable(simulator):
-            return self._function(simulator, name, rng)
+            return _without_ends(self._function(simulator, name, rng))
         table = integers(simulator, f"simulator {name}")
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape or (table < 0).any():
             raise ShapeError(
                 f"simulator {name} is an array of shape {table.shape}; counts are whole numbers >= 0, [S, A, S]"
             )
-        return Sampled(table.astype(np.int64), np.zeros(len(table), bool))
+        return _without_ends(table.astype(np.int64))
 
-    def _function(self, simulator: Callable[..., Any], name: str, rng: np.random.Generator) -> Sampled:
+    def _function(
+        self, simulator: Callable[..., Any], name: str, rng: np.random.Generator
+    ) -> Int[np.ndarray, "S A S"]:
         """A function asked at every pair."""
         sizes = {"num_states": self.num_states, "num_actions": self.num_actions}
         S, A = (
@@ -136,7 +158,11 @@ class _Asked(NamedTuple):
                 except Exception as error:  # whatever somebody's function does
                     raise OptionError(f"{where} fails: {type(error).__name__}: {error}") from error
                 counts[s, a, whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)] += 1
-        return Sampled(counts, np.zeros(S, bool))
+        return counts
+
+
+def _without_ends(counts: Int[np.ndarray, "S A S"]) -> Int[np.ndarray, "S A S2"]:
+    return np.concatenate([counts, np.zeros_like(counts)], axis=-1)
 
 
 def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
@@ -159,26 +185,25 @@ def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
     return names, given
 
 
-def _stacked(counts: list[Int[np.ndarray, "S A S"]], names: list[str]) -> Int[np.ndarray, "d S A S"]:
+def _stacked(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[np.ndarray, "d S A S2"]:
+    first = counts[0].shape[:2]
     for table, name in zip(counts, names):
-        if table.shape != counts[0].shape:
+        if table.shape[:2] != first:
             raise ShapeError(
-                f"simulator {name} has shape {table.shape} but simulator {names[0]} {counts[0].shape}; they must agree"
+                f"simulator {name} has [S, A] = {table.shape[:2]} but simulator {names[0]} {first}; they must agree"
             )
     return np.stack(counts)
 
 
-def _may_follow(
-    successors: Any, counts: Int[np.ndarray, "d S A S"], is_end: Bool[np.ndarray, " S"]
-) -> Bool[np.ndarray, "S A S"]:
-    """Which states may follow: all, those that are declared, or the state itself where an episode is over."""
-    S, A = counts.shape[1:3]
+def _allowed(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.ndarray, "S A S"]:
+    """Which states may follow, with or without ending: all, or those that are declared."""
+    S, A = outcomes.shape[1:3]
     allowed = (
         np.ones((S, A, S), bool) if successors is None else numbers(successors, "successors").astype(bool)
     )
     if allowed.shape != (S, A, S):
         raise ShapeError(f"successors has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}")
-    wrong = np.argwhere((counts > 0) & ~allowed)
+    wrong = np.argwhere((outcomes[..., :S] + outcomes[..., S:] > 0) & ~allowed)
     if wrong.size:
         i, s, a, to = wrong[0]
         raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors says cannot be")
@@ -188,12 +213,36 @@ def _may_follow(
         raise KernelError(
             f"successors lists no state that may follow (s={s}, a={a}); it must list at least one"
         )
-    return np.where(is_end[:, None, None], np.eye(S, dtype=bool)[:, None], allowed)
+    return allowed
+
+
+def _ended(outcomes: Int[np.ndarray, "d S A S2"], starts: Bool[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
+    """In which state an episode is that has ended in s, for all simulators alike.
+
+    Episodes may be asked for from another start later, so they act in every state that no transition ends in.
+    """
+    S = len(starts)
+    s, to = np.nonzero(outcomes.any(axis=(0, 2)))
+    is_ended_in = outcomes[..., S:].any(axis=(0, 1, 2))
+    return ended_states(Entries(s, to % S, to >= S), starts | ~is_ended_in)
+
+
+def _with_copies(
+    outcomes: Int[np.ndarray, "d S A S2"], ended: Int[np.ndarray, " S"]
+) -> Int[np.ndarray, "d S1 A S1"]:
+    """Counts of the next states, copies among them."""
+    d, S, A, _ = outcomes.shape
+    wider = S + num_copies(ended)
+    counts = np.zeros((d, wider, A, wider), np.int64)
+    states = np.arange(S)
+    counts[:, :S, :, :S] = outcomes[..., :S]
+    counts[:, :S, :, next_states(ended, states, np.ones(S, bool))] += outcomes[..., S:]
+    return counts
 
 
 def _estimates(
     counts: Int[np.ndarray, "d S A S"],
-    is_end: Bool[np.ndarray, " S"],
+    is_final: Bool[np.ndarray, " S"],
     smoothing: Any,
     may_follow: Bool[np.ndarray, "S A S"],
 ) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
@@ -207,7 +256,7 @@ def _estimates(
     added = counts + float(smoothing) * may_follow / may_follow.sum(-1, keepdims=True)
     total = added.sum(-1, keepdims=True)
     smooth = np.where(total > 0, added / np.where(total > 0, total, 1.0), stay)
-    smooth, plain = (np.where(is_end[:, None, None], stay, x) for x in (smooth, plain))
+    smooth, plain = (np.where(is_final[:, None, None], stay, x) for x in (smooth, plain))
     return smooth, np.abs(smooth - plain).sum(-1).max(0) / 2
 
 

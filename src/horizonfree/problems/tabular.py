@@ -1,22 +1,24 @@
 """Problems of which nothing is known but states, actions and, perhaps, which transitions are possible."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from horizonfree._inputs import integers, numbers, real, shown, whole
 from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.names import BEFORE
-from horizonfree.mdp.space import LONGEST, Space
+from horizonfree.mdp.space import LONGEST, Space, start_distribution
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
+from horizonfree.problems.endings import ENDED, UNDECLARED, layout_with_copies, with_copies
 from horizonfree.problems.problem import Problem, described
 
 LARGEST_TABLE = 2**31 - 1  # states or actions
-UNKNOWN = "unknown"  # where episodes start
+UNKNOWN = "unknown"  # where episodes start, or end
 
 
 class Tabular:
@@ -24,7 +26,9 @@ class Tabular:
 
     start: a state, or a known distribution from which the first state is drawn; for an environment also "unknown": then
     a state is added, numbered last, in which every action leads to the first state, in a step before the `horizon`
-    others. terminal: states in which an episode is over, whatever the action; they are known to lead to themselves.
+    others. terminal: states in which every episode ends; they are known to lead to themselves. "unknown", for an
+    environment: every state may end some episodes and not others. Then each state s has a copy, s + num_states, in
+    which an episode is that has ended in s. In any other state, an episode either ends always or never.
     actions_allowed: as for mixtures; forbidden actions are nothing to be learnt.
     """
 
@@ -47,15 +51,22 @@ class Tabular:
         meaning = "a whole number of at least 1"
         S = whole(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
         A = whole(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
-        possible, is_known = _possible(S, A, "any" if support is None else support, None, terminal)
+        can_end_anywhere = isinstance(terminal, str)
+        ended = _copies_of_all(terminal, S) if can_end_anywhere else _final(terminal, S)
+        possible, is_known = _possible(S, A, "any" if support is None else support, None, ended)
         acts = acts_of(actions_allowed, S, A)
+        if can_end_anywhere:
+            layout, states = layout_with_copies(layout, states, ended)
+            acts = None if acts is None else np.concatenate([acts, acts])
+            start = start if np.ndim(start) == 0 else np.append(start_distribution(start, S), np.zeros(S))
+        num_known = len(possible)
         if isinstance(start, str):
             possible, start, horizon = _drawn(possible, start, horizon)
             acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
-        if isinstance(states, (list, tuple)) and len(possible) > S:
+        if isinstance(states, (list, tuple)) and len(possible) > num_known:
             states = [*states, BEFORE]
-        return described(model, None, name, layout, states=states, actions=actions)
+        return _declaring(described(model, None, name, layout, states=states, actions=actions), ended)
 
     @staticmethod
     def from_table(
@@ -79,11 +90,12 @@ class Tabular:
         table = numbers(P, "P")
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
             raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
-        possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, terminal)
+        ended = _final(terminal, len(table))
+        possible, is_known = _possible(table.shape[0], table.shape[1], support, table > 0, ended)
         acts = acts_of(actions_allowed, *table.shape[:2])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
-        return described(model, truth, name, layout, states=states, actions=actions)
+        return _declaring(described(model, truth, name, layout, states=states, actions=actions), ended)
 
 
 def seen_as(problem: Problem, support: str = "any") -> Problem:
@@ -102,7 +114,8 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
         prob = None if truth is None else np.maximum(np.asarray(truth.prob), 0.0)
         known = None if prob is None else prob / prob.sum(-1, keepdims=True)
         return described(model, known, problem.name, _of_table(problem.layout))
-    possible, _ = _possible(space.num_states, space.num_actions, "any", None, _never_left(space))
+    final = _final(_never_left(space), space.num_states)
+    possible, _ = _possible(space.num_states, space.num_actions, "any", None, final)
     start = space.start if space.initial is None else space.initial
     acts = None if space.acts is None else np.asarray(space.acts)
     model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False, acts=acts)
@@ -123,9 +136,13 @@ def _never_left(space: Space) -> np.ndarray:
 
 
 def _possible(
-    S: int, A: int, support: Any, positive: Bool[np.ndarray, "S A S"] | None, terminal: Any
-) -> tuple[Bool[np.ndarray, "S A S"], bool]:
-    """Which transitions may happen, and whether that was said."""
+    S: int,
+    A: int,
+    support: Any,
+    positive: Bool[np.ndarray, "S A S"] | None,
+    ended: Int[np.ndarray, " S"],
+) -> tuple[Bool[np.ndarray, "S1 A S1"], bool]:
+    """Which transitions may happen, with the copies of states, and whether that was declared."""
     if isinstance(support, str):
         if support not in ("any", "given") or (support == "given" and positive is None):
             choice = (
@@ -142,9 +159,7 @@ def _possible(
                 "possible"
             )
         possible, is_known = allowed.astype(bool), True
-    for s in _states(terminal, S):
-        possible[s] = np.arange(S) == s
-    return possible, is_known
+    return with_copies(possible, ended), is_known
 
 
 def _drawn(
@@ -162,11 +177,27 @@ def _drawn(
     return wider, S, steps + 1
 
 
-def _states(terminal: Any, S: int) -> np.ndarray:
+def _final(terminal: Any, S: int) -> Int[np.ndarray, " S"]:
+    """The array `ended` (endings.py) in which these states always end an episode."""
+    ended = np.full(S, UNDECLARED)
     if real(terminal, "terminal").size == 0:
-        return np.zeros(0, np.int32)
+        return ended
     states = np.atleast_1d(integers(terminal, "terminal"))
     bad = np.flatnonzero((states < 0) | (states >= S)) if states.ndim == 1 else np.zeros(1, int)
     if bad.size:
         raise ShapeError(f"terminal is {shown(terminal)}; it must list states, 0 to {S - 1}")
-    return states
+    ended[states] = states
+    return ended
+
+
+def _copies_of_all(terminal: str, S: int) -> Int[np.ndarray, " S"]:
+    """The array `ended` in which every state has a copy."""
+    if terminal != UNKNOWN:
+        raise OptionError(f"terminal is {shown(terminal)}; it must list states, or be {UNKNOWN!r}")
+    return S + np.arange(S)
+
+
+def _declaring(problem: Problem, ended: Int[np.ndarray, " S"]) -> Problem:
+    if (ended == UNDECLARED).all():
+        return problem
+    return replace(problem, layout={**problem.layout, ENDED: ended})

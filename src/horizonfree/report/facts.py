@@ -20,6 +20,7 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
 from horizonfree.report.headline import certified, name_of, of_goals
 from horizonfree.report.history import GoalStates, Moment, ahead, goal_states, moments
+from horizonfree.runs.engines import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
@@ -152,7 +153,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
         history=history,
         ahead=ahead(run, delta) if len(history) == 1 else [],
         goals=goal_states(run),
-        records=run.records,
+        records={name: x for name, x in run.records.items() if name != ENDED_IN},
         visits=run.visits.sum(axis=1),
         doubt=outside(run.core.space, model.doubts(confidence), run.problem.num_states, fill=np.nan),
         intervals=model.intervals(confidence),

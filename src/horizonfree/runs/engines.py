@@ -18,11 +18,19 @@ from horizonfree.mdp.part import outside
 from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.problems.gymnasium.live import attempt, check_env_matches, contradicted
+from horizonfree.problems.gymnasium.live import (
+    attempt,
+    check_env_matches,
+    check_is_env,
+    contradicted,
+    endings_in,
+)
 from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
 
 BLOCK = 256  # the most episodes of one compiled call
+ENDED_IN = "ended_in"  # record of stepped episodes: the state in which the environment ended it, or NOWHERE
+NOWHERE = -1
 
 # (so far, how many) -> after them, their numbers [count or more], and what ended the block early
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
@@ -98,7 +106,9 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     An episode that breaks off counts as far as it was seen, and ends the exploration: Ctrl-C alone makes it forgotten.
     """
     space = run.problem.space
-    check_env_matches(env, space, encode)
+    check_is_env(env)
+    endings = endings_in(env, run.problem, encode)
+    check_env_matches(env, space, encode, endings.num_copies)
     if run.evidence.impossible:
         raise ModelError(
             f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
@@ -107,6 +117,8 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     model, key = to_device(run.core.model), _key(leaf(np.array(run.seed)))
     host = chooser(explorer, run.core.model)
     whole = partial(outside, run.core.space, S=space.num_states)
+    is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
+    ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NOWHERE}
 
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
@@ -114,12 +126,19 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             state = _choose(explorer, model, key, state)
         else:
             state = chosen(host, explorer, model, key, state)
-        attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode)
-        trajectory, error, _ = contradicted(attempted, whole(np.asarray(state.evidence.counts)), space)
+        attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode, endings)
+        trajectory, error, end = contradicted(
+            attempted, whole(np.asarray(state.evidence.counts)), space, ended
+        )
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
         trajectory = trajectory_inside(run.core.space, trajectory, space.num_states)
-        return *_absorb(explorer, model, None, state, to_device(trajectory)), error
+        after, numbers = _absorb(explorer, model, None, state, to_device(trajectory))
+        if end is not None:
+            ended.add(end[0])
+        if is_recorded:
+            numbers = {**numbers, ENDED_IN: leaf(np.array(NOWHERE if end is None else end[0], np.int32))}
+        return after, numbers, error
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
         done: tuple[Progress, list[Records]] = (state, [])

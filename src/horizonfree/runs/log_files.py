@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from horizonfree._inputs import brief, closest, integers, shown
 from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
@@ -22,12 +22,17 @@ from horizonfree.runs.logged import from_episodes
 from horizonfree.runs.run import Run
 
 COLUMNS = ("episode", "step", "state", "action", "next_state")
+TERMINATED = "terminated"  # a column that may be missing
+FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
 Episodes = tuple[list[np.ndarray], list[np.ndarray]]  # the states and the actions of each
 
 
 class Log(NamedTuple):
-    """One entry per step, episode by episode; `episode` is its name, `lengths` are those of the K episodes."""
+    """One entry per step, episode by episode; `episode` is its name, `lengths` are those of the K episodes.
+
+    `terminated`: whether the system ended the episode in next_state; None where the log does not say.
+    """
 
     episode: Int[np.ndarray, " N"]
     step: Int[np.ndarray, " N"]
@@ -35,6 +40,11 @@ class Log(NamedTuple):
     action: Int[np.ndarray, " N"]
     next_state: Int[np.ndarray, " N"]
     lengths: Int[np.ndarray, " K"]
+    terminated: Bool[np.ndarray, " N"] | None = None
+
+    def ended(self) -> Bool[np.ndarray, " K"] | None:
+        """Which episodes the system ended; None where the log does not say."""
+        return None if self.terminated is None else self.terminated[np.cumsum(self.lengths) - 1]
 
     def where(self, row: int) -> str:
         """A row in words."""
@@ -57,24 +67,30 @@ def from_log(
 
     source: the path of a .csv file (with a header) or a .parquet file (with pyarrow installed); or the columns as
         arrays, in a dictionary, a data frame, or whatever gives them by name: episode, step, state, action, next_state.
-        States and actions are numbers, or names where the problem has some.
+        States and actions are numbers, or names where the problem has some. A column `terminated` (0 or 1, true or
+        false) says which steps ended their episode; without it no step did, and episodes that stop early were not
+        seen further. `truncated` is not an ending.
     problem: the class of dynamics that the log belongs to; without it, an unknown table.
     num_states, num_actions, horizon: of the unknown table. What is not given is taken from the log: that nothing else
-        exists is then your assumption. terminal: states in which an episode is over.
+        exists is then your assumption. terminal: states in which every episode ends, or "unknown" (`Tabular`).
     start: a state, a distribution over states, or "unknown" (`Tabular`); by default the one state in which all begin.
     columns: what the columns are called in the source, {"episode": "id", ..}, where that is something else.
     budget: as for `from_episodes`; which episodes may be left out, and when they may break off, is said there.
     """
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
-    log = _arranged(_columns(source, _names(columns), _numbers_of(problem)))
+    names = _names(columns)
+    flag = names.pop(TERMINATED, TERMINATED)
+    table = _columns(source, names, _numbers_of(problem))
+    is_named = columns is not None and TERMINATED in columns
+    log = _arranged(table, _flags(source, flag, len(table["step"]), is_named=is_named))
     sizes = {"num_states": num_states, "num_actions": num_actions, "horizon": horizon}
     if problem is not None:
         given = [name for name, x in {**sizes, "start": start}.items() if x is not None]
         if given or np.size(terminal):
             named = ", ".join([*given, *(["terminal"] if np.size(terminal) else [])])
             raise OptionError(f"{named}: a problem has its own; give one or the other")
-        return from_episodes(problem, _episodes(log), budget=budget)
+        return from_episodes(problem, _episodes(log), ended=log.ended(), budget=budget)
     first = log.state[np.cumsum(log.lengths) - log.lengths]
     if start is None and (first != first[0]).any():
         raise OptionError(
@@ -89,17 +105,18 @@ def from_log(
     S, A, H = (found[name] if x is None else x for name, x in sizes.items())
     world = Tabular(S, A, H, int(first[0]) if start is None else start, terminal=terminal, name="log")
     episodes = _after_a_draw(_episodes(log), world) if isinstance(start, str) else _episodes(log)
-    return from_episodes(world, episodes, budget=budget)
+    return from_episodes(world, episodes, ended=log.ended(), budget=budget)
 
 
 def _names(columns: Any) -> dict[str, str]:
     """What each column is called."""
     given = {} if columns is None else columns
-    if not isinstance(given, Mapping) or not set(given) <= set(COLUMNS):
+    known = (*COLUMNS, TERMINATED)
+    if not isinstance(given, Mapping) or not set(given) <= set(known):
         raise OptionError(
-            f"columns is {shown(columns)}; it must be a dictionary from some of {', '.join(COLUMNS)}"
+            f"columns is {shown(columns)}; it must be a dictionary from some of {', '.join(known)}"
         )
-    return {name: str(given.get(name, name)) for name in COLUMNS}
+    return {name: str(given.get(name, name)) for name in known}
 
 
 def _numbers_of(problem: Problem | None) -> dict[str, dict[str, int]]:
@@ -158,6 +175,28 @@ def _columns(
     return {key: x.astype(np.int64) for key, x in columns.items()}
 
 
+def _flags(source: Any, name: str, size: int, *, is_named: bool) -> Bool[np.ndarray, " N"] | None:
+    """A column of truth values; None where it is missing and was not asked for by name."""
+    try:
+        if isinstance(source, (str, PathLike)):
+            path = Path(fspath(source))
+            is_csv = path.suffix.lower() == ".csv"
+            found = _from_csv(path, [name], True)[0] if is_csv else _from_parquet(path, [name])[0]
+        else:
+            found = _column(source, name)
+    except UnknownNameError:
+        if is_named:
+            raise
+        return None
+    texts = [str(x).strip().lower() for x in np.asarray(found).ravel()]
+    odd = next((row for row, x in enumerate(texts) if x not in FLAGS), None)
+    if odd is not None:
+        raise ShapeError(f"column {name}, row {odd + 1}: {shown(texts[odd])} is none of {', '.join(FLAGS)}")
+    if len(texts) != size:
+        raise ShapeError(f"column {name} has {len(texts)} entries; the others have {size}")
+    return np.array([FLAGS[x] for x in texts])
+
+
 def _column(source: Any, name: str) -> Any:
     try:
         return source[name]
@@ -201,7 +240,7 @@ def _from_parquet(path: Path, names: list[str]) -> list[Any]:
     return [_column(table, name).to_numpy() for name in names]
 
 
-def _arranged(columns: dict[str, Int[np.ndarray, " N"]]) -> Log:
+def _arranged(columns: dict[str, Int[np.ndarray, " N"]], terminated: Bool[np.ndarray, " N"] | None) -> Log:
     """Rows by episode and step; refuses steps that are missing or there twice, and states that do not follow."""
     _, first, which = np.unique(columns["episode"], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -209,7 +248,7 @@ def _arranged(columns: dict[str, Int[np.ndarray, " N"]]) -> Log:
     order = np.lexsort((columns["step"], rank[which]))
     lengths = np.bincount(rank[which])
     rows = {name: columns[name][order] for name in COLUMNS}
-    log = Log(**rows, lengths=lengths)
+    log = Log(**rows, lengths=lengths, terminated=None if terminated is None else terminated[order])
     for name in COLUMNS[2:]:
         bad = np.flatnonzero(getattr(log, name) < 0)
         if bad.size:
@@ -224,6 +263,12 @@ def _arranged(columns: dict[str, Int[np.ndarray, " N"]]) -> Log:
         raise ShapeError(
             f"{log.where(row)}: next_state is {log.next_state[row]}, but step {log.step[row + 1]} is in state "
             f"{log.state[row + 1]}"
+        )
+    early = np.flatnonzero(goes_on & (False if log.terminated is None else log.terminated))
+    if early.size:
+        row = int(early[0])
+        raise ShapeError(
+            f"{log.where(row)}: terminated is true, but the episode goes on with step {log.step[row + 1]}"
         )
     return log
 

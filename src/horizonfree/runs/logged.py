@@ -6,11 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 
-from horizonfree._inputs import count, integers
+from horizonfree._inputs import count, integers, real, shown
 from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
-from horizonfree.errors import ModelError, ShapeError
+from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
@@ -18,6 +19,7 @@ from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Evidence, Model
+from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
@@ -31,7 +33,7 @@ def _nothing(model: Model, budget: int | None, *, is_recorded: bool) -> Evidence
 
 
 @x64
-def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None) -> Run:
+def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
     """A run made of logged episodes, whoever gathered them, in order.
 
     episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. Episodes may be shorter: all of
@@ -39,10 +41,20 @@ def from_episodes(problem: Problem, episodes: Any, *, budget: int | None = None)
     nothing. An episode's policy, and when it breaks off, may depend on what was seen before and on nothing later, and
     none may be left out for what it shows. Transitions that no parameter explains are kept and lead to "model
     rejected". budget: as for `explore`; it must have been fixed before the data were seen.
+
+    ended: [K], for each episode whether the system ended it (`terminated`) in its last state. Without it, no episode
+    was ended: one that stops early was not seen further (`truncated`). It is an error if an episode ended in a state
+    that the problem does not allow to be final, or that other episodes leave. Where the problem has states that may
+    end an episode or not, and an episode stops in one of them, `ended` must be given.
     """
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
-    trajectories = _trajectories(problem.space, *_rows(problem.space, episodes))
+    rows = _rows(problem.space, episodes)
+    is_exact = (
+        isinstance(episodes, Trajectory) and ended is None
+    )  # simulated: states show whether an episode ended
+    is_ended = np.zeros(len(rows[0]), bool) if is_exact else _is_ended(problem, *rows, ended)
+    trajectories = _with_ends(problem, _trajectories(problem.space, *rows), rows[2], is_ended)
     budget = None if budget is None else count(budget, "budget")
     part = part_of_problem(problem)
     if part is not None and not has_all(part.space, np.asarray(trajectories.s), problem.num_states):
@@ -59,17 +71,20 @@ def certify(
     problem: Problem,
     episodes: Any,
     *,
+    ended: Any = None,
     delta: float = 0.05,
     budget: int | None = None,
     misspecification: Any = 0.0,
     alternatives: Any = None,
 ) -> Certificate:
-    """The certificate that logged episodes support, for the plans of every reward; episodes as for `from_episodes`.
+    """The certificate that logged episodes support, for the plans of every reward.
+
+    episodes, ended: as for `from_episodes`.
 
     misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
     alternatives: richer classes that may refute this one, as for `Run.check`.
     """
-    run = from_episodes(problem, episodes, budget=budget)
+    run = from_episodes(problem, episodes, ended=ended, budget=budget)
     return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
 
 
@@ -144,6 +159,61 @@ def _trajectories(space: Space, s: np.ndarray, a: np.ndarray, length: np.ndarray
         where = "elsewhere" if space.start is None else f"in {space.start}"
         raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts {where}")
     j = np.where(is_taken, _slots(space, s, a), UNSEEN)
+    return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
+
+
+def _is_ended(
+    problem: Problem, s: np.ndarray, a: np.ndarray, length: np.ndarray, ended: Any
+) -> Bool[np.ndarray, " K"]:
+    """Which episodes the system ended."""
+    K = len(s)
+    if ended is None:
+        last, may_end_or_not = s[np.arange(K), length], np.flatnonzero(has_copy(problem.layout))
+        undecided = np.flatnonzero(np.isin(last, may_end_or_not))
+        if undecided.size:
+            k = int(undecided[0])
+            raise OptionError(
+                f"episode {k} stops in {problem.state_name(int(last[k]))}, where an episode may end or go on; say "
+                "which episodes ended: ended=[..], True or False for each"
+            )
+        return np.zeros(K, bool)
+    flags = real(ended, "ended")
+    if flags.shape != (K,) or flags.dtype != bool:
+        raise ShapeError(f"ended is {shown(ended)}; it must be True or False for each of the {K} episodes")
+    return flags
+
+
+def _with_ends(
+    problem: Problem, episodes: Trajectory, length: np.ndarray, is_ended: Bool[np.ndarray, " K"]
+) -> Trajectory:
+    """Episodes that ended are in the final state that the problem has for it.
+
+    Raises an error where one ended in a state that cannot be final, or that another one leaves.
+    """
+    if not is_ended.any():
+        return episodes
+    s, a, j = (np.array(x) for x in (episodes.s, episodes.a, episodes.j))
+    k = np.flatnonzero(is_ended)
+    last = length[k]
+    final = endings_of(problem.model, problem.layout).after[s[k, last]]
+    bad = np.flatnonzero(final == NEVER)
+    if bad.size:
+        where = problem.state_name(int(s[k[bad[0]], last[bad[0]]]))
+        raise ModelError(
+            f"episode {k[bad[0]]} ended in {where} after {last[bad[0]]} steps, but no episode of this problem can end "
+            "there; make that state absorbing in the problem, or give ended episodes states of their own"
+        )
+    for episode, h, state in zip(k, last, final):
+        s[episode, h:] = state
+    j = np.where(j == UNSEEN, UNSEEN, _slots(problem.space, s, a))
+    left = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
+    if left.size:
+        episode, h = left[0]
+        raise ModelError(
+            f"episode {episode} goes on from {problem.state_name(int(s[episode, h]))} at step {h + 1}, but another "
+            "episode ended there: these are two states; use hf.Tabular(.., terminal='unknown'), in which every state "
+            "may end an episode or not"
+        )
     return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
 
 

@@ -1,8 +1,9 @@
 """A Gymnasium environment of which nothing is known but its spaces, as an unknown table.
 
 States and actions are those of its discrete spaces, the horizon is its time limit. After termination it counts as
-staying where it ended, so a state in which episodes end is never left; one that ends some episodes and not others is
-two states, and such an environment is refused when it shows that (live.py).
+staying where it ended, so it is assumed that a state ends every episode that enters it, or none. An environment that
+contradicts this raises an error, and the class is refuted (live.py). `Tabular(.., terminal="unknown")` does not assume
+it.
 
 Where episodes start is what the environment says of it. Where it says nothing a few resets are looked at before the
 first episode: if they agree, that state is taken to be the start; if not, the caller must say.
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
+from horizonfree.mdp.space import start_distribution
+from horizonfree.problems.endings import ENDED, UNDECLARED
 from horizonfree.problems.gymnasium.live import check_is_env, state_of
-from horizonfree.problems.gymnasium.table import absorbing, read_table
+from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import Tabular
 
@@ -45,12 +48,14 @@ def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, st
             )
         sizes.append(int(space.n))
     S, A = sizes
+    start = _start(env, S) if start is None else start
     return Tabular(
         S,
         A,
         _limit(env) if horizon is None else horizon,
-        _start(env, S) if start is None else start,
-        terminal=_terminal(env, S),
+        start,
+        terminal=_terminal(env, S, start),
+        layout={ENDED: np.full(S, UNDECLARED)},
         name=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,
     )
 
@@ -80,7 +85,7 @@ def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " 
     return first[0]
 
 
-def _terminal(env: "gymnasium.Env[Any, Any]", S: int) -> list[int]:
+def _terminal(env: "gymnasium.Env[Any, Any]", S: int, start: Any) -> list[int]:
     """States in which the environment's own table, where it has one, always ends; but not those it can start in."""
     if not hasattr(env.unwrapped, "P"):
         return []
@@ -88,5 +93,16 @@ def _terminal(env: "gymnasium.Env[Any, Any]", S: int) -> list[int]:
         table = read_table(env.unwrapped)
     except (ShapeError, UnknownNameError, OptionError):
         return []
-    rho = getattr(env.unwrapped, "initial_state_distrib", np.zeros(S))
-    return np.flatnonzero(absorbing(table, np.asarray(rho))).tolist() if table.num_states == S else []
+    if table.num_states != S:
+        return []
+    rho = getattr(env.unwrapped, "initial_state_distrib", None)
+    if rho is None:
+        rho = np.zeros(S) if isinstance(start, str) else start_distribution(start, S)
+    ended = ended_in([table], np.asarray(rho) > 0)
+    both = np.flatnonzero(ended >= S)
+    if both.size:
+        raise ModelError(
+            f"state {both[0]} ends some episodes that enter it and not others; give known=hf.Tabular(states, actions, "
+            "horizon, terminal='unknown'), in which every state may end an episode or not"
+        )
+    return np.flatnonzero(ended == np.arange(S)).tolist()

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from horizonfree._inputs import brief, shown
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
+from horizonfree.mdp.names import BEFORE
 from horizonfree.mdp.space import TOLERANCE
-from horizonfree.problems.gymnasium.table import absorbing, kernel_from, read_table, start_of
+from horizonfree.problems.endings import ENDED, layout_with_copies, num_copies
+from horizonfree.problems.gymnasium.table import ended_in, kernel_from, read_table, start_of
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.problem import Problem
 
@@ -45,12 +47,16 @@ ACTIONS = {
 
 
 class Base(NamedTuple):
-    """Base kernels, each [S*A, S], the start distribution, and the weights and names, where they are known."""
+    """Base kernels, each [S*A, S], the start distribution, and the weights and names, where they are known.
+
+    `ended` is the array of problems/endings.py, None where observations do not show the states.
+    """
 
     kernels: "list[scipy.sparse.csr_array]"
     rho: Float[np.ndarray, " S"]
     weights: Any
     names: list[str] | None = None
+    ended: Int[np.ndarray, " S"] | None = None
 
 
 def from_gymnasium(
@@ -79,14 +85,13 @@ def from_gymnasium(
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
     made = [_make(e, make_kwargs) for e in envs]
-    base = (
-        _joined([_alone(e, start) for e in made], weights, _apart(made))
-        if is_list
-        else _slips(made[0], start)
-    )
-    is_tabular = base is None
-    base = base or _alone(made[0], start)
+    base = None if is_list else _slips(made[0], start)
+    is_tabular = base is None and not is_list
+    base = base or _joined(made, start, weights, _apart(made) if is_list else None)
     layout = _layout(made[0], base.kernels[0].shape[1])
+    if base.ended is not None:
+        layout[ENDED] = base.ended
+        layout |= _names_of_copies(base)
     settings: dict[str, Any] = {"horizon": horizon, "start": base.rho, "name": _name(made), "layout": layout}
     if is_tabular:
         P = base.kernels[0].toarray()
@@ -123,17 +128,6 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
         ) from error
 
 
-def _alone(env: Any, start: Any) -> Base:
-    """The environment's own kernel as the only one."""
-    if getattr(env, "fickle_passenger", False):
-        raise ModelError(
-            "a fickle passenger is not in the table P; pass that Taxi alone, as gymnasium built it"
-        )
-    table = read_table(env)
-    rho = start_of(env, start, table.num_states)
-    return Base([kernel_from(table, table.p, absorbing(table, rho))], rho, np.ones(1))
-
-
 def _slips(env: Any, start: Any) -> Base | None:
     """Base kernel j takes outcome j of every row of the slippery version, the only one where a row has one.
 
@@ -143,17 +137,18 @@ def _slips(env: Any, start: Any) -> Base | None:
         return None
     own, slippery = read_table(env), read_table(type(env)(**SLIPPERY[_kind(env)](env)))
     rho = start_of(env, start, own.num_states)
-    is_end = absorbing(slippery, rho)
+    ended = ended_in([slippery], rho > 0)
     row = slippery.s * slippery.num_actions + slippery.a
     is_sure = np.bincount(row)[row] == 1
     num = int(slippery.j.max()) + 1
-    kernels = [kernel_from(slippery, ((slippery.j == j) | is_sure) * 1.0, is_end) for j in range(num)]
-    truth = kernel_from(own, own.p, is_end)
+    kernels = [kernel_from(slippery, ((slippery.j == j) | is_sure) * 1.0, ended) for j in range(num)]
+    truth = kernel_from(own, own.p, ended)
     full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
     mixed = [own.p[last - num + 1 : last + 1] for last in full]
     for weights in [*mixed, *np.eye(num)]:
         if abs(sum(w * K for w, K in zip(weights, kernels)) - truth).max() <= TOLERANCE:
-            base = Base(kernels, rho, weights, list(OUTCOMES[_kind(env)]))
+            initial = np.append(rho, np.zeros(num_copies(ended)))
+            base = Base(kernels, initial, weights, list(OUTCOMES[_kind(env)]), ended)
             is_fickle = getattr(env, "fickle_passenger", False)
             return _fickle(base, env.fickle_probability) if is_fickle else base
     return None
@@ -183,16 +178,25 @@ def _fickle(base: Base, probability: float) -> Base:
     return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights, names)
 
 
-def _joined(parts: list[Base], weights: Any, names: list[str] | None) -> Base:
-    """Several environments as one mixture."""
-    shapes = [part.kernels[0].shape for part in parts]
-    for i, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise ShapeError(f"environment {i} has [S*A, S] = {shape} but environment 0 has {shapes[0]}")
-    kernels, starts = [part.kernels[0] for part in parts], [part.rho for part in parts]
+def _joined(envs: list[Any], start: Any, weights: Any, names: list[str] | None) -> Base:
+    """Environments on the same spaces as one mixture of their kernels."""
+    if any(getattr(env, "fickle_passenger", False) for env in envs):
+        raise ModelError(
+            "a fickle passenger is not in the table P; pass that Taxi alone, as gymnasium built it"
+        )
+    tables = [read_table(env) for env in envs]
+    S, A = tables[0].num_states, tables[0].num_actions
+    for i, table in enumerate(tables):
+        if (table.num_states, table.num_actions) != (S, A):
+            shape = f"{table.num_states} states and {table.num_actions} actions"
+            raise ShapeError(f"environment {i} has {shape} but environment 0 has {S} and {A}")
+    starts = [start_of(env, start, S) for env in envs]
+    ended = ended_in(tables, np.any(np.array(starts) > 0, axis=0))
+    kernels = [kernel_from(table, table.p, ended) for table in tables]
+    starts = [np.append(rho, np.zeros(num_copies(ended))) for rho in starts]
     if all(np.abs(rho - starts[0]).max() <= TOLERANCE for rho in starts):
-        return Base(kernels, starts[0], weights, names)
-    rows, S = shapes[0]
+        return Base(kernels, starts[0], weights, names, ended)
+    rows, S = kernels[0].shape
     drawn = [
         scipy.sparse.csr_array(
             scipy.sparse.block_array(
@@ -201,7 +205,16 @@ def _joined(parts: list[Base], weights: Any, names: list[str] | None) -> Base:
         )
         for kernel, rho in zip(kernels, starts)
     ]
-    return Base(drawn, np.eye(S + 1)[S], weights, names)
+    return Base(drawn, np.eye(S + 1)[S], weights, names, ended)
+
+
+def _names_of_copies(base: Base) -> dict[str, Any]:
+    """Names of all states, where some are copies for episodes that have ended."""
+    if base.ended is None or not num_copies(base.ended):
+        return {}
+    _, names = layout_with_copies(None, None, base.ended)
+    extra = base.kernels[0].shape[1] - len(names)
+    return {"states": [*names, *[BEFORE] * extra]}
 
 
 def _kind(env: Any) -> str:

@@ -12,6 +12,8 @@ from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
+from horizonfree.problems.problem import Problem
 
 if TYPE_CHECKING:
     import gymnasium
@@ -20,7 +22,10 @@ Encode = Callable[[Any], int]
 
 
 class Attempt(NamedTuple):
-    """An episode as far as it was seen, what broke it off, and the state and step in which the environment ended it."""
+    """An episode as far as it was seen, what broke it off, and the final state and step where the environment ended it.
+
+    The final state is that of the class, a copy where the class has one.
+    """
 
     trajectory: Trajectory
     error: Exception | None
@@ -36,11 +41,14 @@ def check_is_env(env: Any) -> None:
         )
 
 
-def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None) -> None:
+def check_env_matches(
+    env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None, num_copies: int = 0
+) -> None:
     """Refuse an environment whose spaces are not the states and actions of the known class.
 
-    One state more than the environment has is right when it is the start: `from_gymnasium` adds it to draw a
-    random start. With encode (observation -> state) only the actions can be checked beforehand.
+    The class may have more states: copies of states for episodes that have ended, which the environment may show or
+    not, and, numbered last, a start from which the first state is drawn. With encode (observation -> state) only the
+    actions can be checked beforehand.
     """
     from gymnasium.spaces import Discrete
 
@@ -49,7 +57,10 @@ def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Enco
         raise OptionError(f"encode is {shown(encode)}; it must be a function from observations to states")
     sizes = {"action": space.num_actions}
     if encode is None:
-        sizes["observation"] = space.num_states - _has_drawn_start(env, space)
+        own = getattr(env.observation_space, "n", None)
+        added = int(_has_drawn_start(env, space, num_copies))
+        hidden = 0 if own == space.num_states else num_copies
+        sizes["observation"] = space.num_states - added - hidden
     for kind, size in sizes.items():
         own = getattr(env, f"{kind}_space")
         if not isinstance(own, Discrete) or own.n != size:
@@ -57,6 +68,21 @@ def check_env_matches(env: "gymnasium.Env[Any, Any]", space: Space, encode: Enco
             raise ShapeError(
                 f"the {kind} space of the environment is {own}, but the known class wants Discrete({size}){advice}"
             )
+
+
+def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode | None) -> Endings:
+    """Where the problem says that episodes of this environment end.
+
+    An environment that itself shows every state of the problem, copies too, need not terminate in final states, as
+    `problem.to_gymnasium()` does not.
+    """
+    from horizonfree.problems.gymnasium.to_env import ProblemEnv
+
+    has_copies = len(problem.layout.get(ENDED, ())) < problem.num_states
+    has_all = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
+    if isinstance(getattr(env, "unwrapped", env), ProblemEnv) or (has_all and has_copies):
+        return undeclared(problem.space, problem.model)
+    return endings_of(problem.model, problem.layout)
 
 
 def run_episode(
@@ -70,7 +96,7 @@ def run_episode(
     """One episode of exactly H steps under a policy, [H, S] actions or [H, S, A] probabilities.
 
     The environment's seed and the random actions come from rng; it is never asked for a forbidden action. After
-    termination it counts as staying where it ended. A transition that is impossible under every parameter is refused.
+    termination it counts as staying where it ended. What is impossible under every parameter raises an error.
     """
     trajectory, error, _ = attempt(env, space, policy, rng, encode)
     if error is not None:
@@ -84,16 +110,19 @@ def attempt(
     policy: Any,
     rng: np.random.Generator,
     encode: Encode | None = None,
+    endings: Endings | None = None,
 ) -> Attempt:
     """As `run_episode`, but what was seen before an error is returned with it.
 
     To forget such an episode would be to choose the data by what they say. Steps that were not seen have the slot
     UNSEEN; what contradicts the class has the slot IMPOSSIBLE.
     """
-    check_env_matches(env, space, encode)
+    endings = undeclared(space) if endings is None else endings
+    copies = endings.num_copies
+    check_env_matches(env, space, encode, copies)
     table = policy_table(policy, *space.sizes)
     H, S, A = space.sizes
-    has_drawn_start = encode is None and _has_drawn_start(env, space)
+    has_drawn_start = encode is None and _has_drawn_start(env, space, copies)
     first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
     s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
     starts = np.flatnonzero(space.starts())
@@ -125,8 +154,10 @@ def attempt(
                 observation, _, is_over, is_cut, _ = env.step(first_action + does)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = _state(env, observation, encode, S)
-            if is_over and end is None:
-                end = int(s[h + 1]), h
+                _check_ending(endings, int(s[h + 1]), bool(is_over), h)
+                if is_over:
+                    s[h + 1] = endings.after[s[h + 1]]
+                    end = int(s[h + 1]), h
             j[h] = _slot(space, int(s[h]), int(a[h]), int(s[h + 1]))
             if j[h] == IMPOSSIBLE:
                 raise ModelError(
@@ -143,25 +174,59 @@ def attempt(
     return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
 
 
-def contradicted(attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Space) -> Attempt:
-    """The attempt; with an error where it ended in a state that earlier episodes have left: these are two states.
+def _check_ending(endings: Endings, s: int, is_over: bool, h: int) -> None:
+    """Raise an error where the environment ends, or goes on, against what the class says of state s."""
+    if is_over and endings.after[s] == NEVER:
+        raise ModelError(
+            f"the environment ended an episode in state {s} after {h + 1} steps, but in the known class no episode "
+            f"ends there; make state {s} absorbing in the class, or give ended episodes states of their own"
+        )
+    if not is_over and endings.always[s]:
+        raise ModelError(
+            f"the environment entered state {s} after {h + 1} steps and went on, but in the known class every "
+            "episode ends there; declare fewer terminal states, sample simulators more often, or add one that goes "
+            "on there"
+        )
 
-    Then the step to the end is impossible for every parameter: the class is wrong.
+
+def contradicted(
+    attempted: Attempt, counts: Int[np.ndarray, "S A n"], space: Space, ended: set[int]
+) -> Attempt:
+    """The attempt; with an error where some episodes end in a state and others leave it: these are two states.
+
+    counts: of earlier episodes. ended: the final states of earlier episodes. The step that contradicts them becomes
+    impossible for every parameter: the class is refuted.
     """
-    if attempted.end is None or attempted.error is not None:
+    if attempted.error is not None:
         return attempted
-    s, h = attempted.end
-    left = (np.asarray(counts[s]) * (np.asarray(space.succ[s]) != s)).sum()
-    if not left:
+    trajectory, end = attempted.trajectory, attempted.end
+    s, j = np.asarray(trajectory.s), np.asarray(trajectory.j)
+    leaves = s[:-1] != s[1:]
+    words, h = "", -1
+    for step in np.flatnonzero(leaves):
+        if int(s[step]) in ended:
+            words, h = (
+                f"went on from state {s[step]} at step {step + 1}, but an earlier episode ended there",
+                int(step),
+            )
+            break
+    if not words and end is not None:
+        final, h = end
+        left = (np.asarray(counts[final]) * (np.asarray(space.succ[final]) != final)).sum()
+        left += (leaves & (s[:-1] == final)).sum()
+        if left:
+            words = (
+                f"ended in state {final} after {h + 1} steps, but {left} times earlier it went on from there"
+            )
+    if not words:
         return attempted
     error = ModelError(
-        f"the environment ended in state {s} after {h + 1} steps, but {left} times earlier it went on from there: "
-        "its observation does not tell whether the episode is over; wrap the environment so that ends are states of "
-        "their own"
+        f"the environment {words}: its observation does not tell whether the episode is over; give "
+        "known=hf.Tabular(states, actions, horizon, terminal='unknown'), in which every state may end an episode or "
+        "not, or wrap the environment so that ends are states of their own"
     )
-    trajectory = attempted.trajectory
-    j = np.where(np.arange(len(trajectory.j)) == h, IMPOSSIBLE, trajectory.j).astype(np.int32)
-    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, attempted.end)
+    j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, end)
 
 
 def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
@@ -186,9 +251,10 @@ def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
     return whole(number, "an observation", origin, origin + n - 1, meaning, ShapeError) - origin
 
 
-def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space) -> bool:
-    """Whether the known start is the state that `from_gymnasium` adds, one beyond those of the environment."""
-    return bool(space.start == getattr(env.observation_space, "n", None) == space.num_states - 1)
+def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space, num_copies: int) -> bool:
+    """Whether the known start is a state that was added to draw the first state, numbered last."""
+    own = getattr(env.observation_space, "n", None)
+    return bool(space.start == space.num_states - 1 and own == space.num_states - 1 - num_copies)
 
 
 def _slot(space: Space, s: int, a: int, s_next: int) -> int:

@@ -1,16 +1,17 @@
 """Environments asked for samples: put into every state, or followed in episodes of random actions.
 
-After the end of an episode an environment counts as staying where it ended.
+An outcome is the next state and whether the environment terminated in it. `truncated` ends no episode: the rest of it
+is not seen.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from horizonfree._inputs import shown, whole
-from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.problems.gymnasium.live import Encode, state_of
 
 Place = Callable[[Any, int, np.random.Generator], None]
@@ -32,8 +33,8 @@ def sampled_env(
     num_states: int | None,
     encode: Encode | None,
     place: Place | None,
-) -> tuple[Int[np.ndarray, "S A S"], Bool[np.ndarray, " S"]]:
-    """Counts of what it did, and the states in which an episode was over."""
+) -> Int[np.ndarray, "S A S2"]:
+    """Counts of the outcomes: S next states in which the episode goes on, then S in which it has ended."""
     S, A = _sizes(env, name, num_states, encode)
     if S * A * samples > MOST_STEPS:
         raise OptionError(
@@ -45,7 +46,7 @@ def sampled_env(
         asked.follow(samples * S * A, horizon)
     else:
         asked.put(place, samples)
-    return asked.counts, asked.ends()
+    return asked.counts
 
 
 def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
@@ -67,10 +68,7 @@ class _Asked:
         self, env: Any, name: str, S: int, A: int, encode: Encode | None, rng: np.random.Generator
     ) -> None:
         self._env, self._name, self._encode, self._rng = env, name, encode, rng
-        self.counts = np.zeros((S, A, S), np.int64)
-        self._entered = np.zeros(
-            (2, S), np.int64
-        )  # how often a state was entered, and it went on or was over
+        self.counts = np.zeros((S, A, 2 * S), np.int64)
 
     def put(self, place: Place, samples: int) -> None:
         """The same number of samples of every pair."""
@@ -96,16 +94,6 @@ class _Asked:
                 if is_over:
                     break
 
-    def ends(self) -> Bool[np.ndarray, " S"]:
-        """States in which an episode is over; refuses one that it sometimes is."""
-        both = np.flatnonzero((self._entered > 0).all(0))
-        if both.size:
-            raise ModelError(
-                f"environment {self._name} was over in state {both[0]} {self._entered[1, both[0]]} times and went on "
-                f"from there {self._entered[0, both[0]]} times; give ends a state of their own, as hf.discretize does"
-            )
-        return np.asarray(self._entered[1] > 0)
-
     def _reset(self) -> Any:
         return self._env.reset(seed=int(self._rng.integers(2**31)))[0]
 
@@ -116,8 +104,7 @@ class _Asked:
         first = int(self._env.action_space.start)
         observation, _, is_over, is_cut, _ = self._env.step(first + a)
         to = self._state(observation)
-        self.counts[s, a, to] += 1
-        self._entered[int(is_over), to] += 1
+        self.counts[s, a, to + (len(self.counts) if is_over else 0)] += 1
         return to, bool(is_over or is_cut)
 
 

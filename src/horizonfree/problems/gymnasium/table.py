@@ -1,6 +1,7 @@
 """The table P of a Gymnasium environment: P[s][a] lists outcomes (probability, next state, reward, terminated).
 
-Next states may repeat: they add up. Rewards are dropped. A state entered with terminated = True becomes absorbing.
+Next states may repeat: they add up. Rewards are dropped. A state that is always entered with terminated = True is
+absorbing; one that is entered with and without it gets an absorbing copy (problems/endings.py).
 """
 
 from typing import Any, NamedTuple
@@ -10,8 +11,9 @@ import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._inputs import numbers
-from horizonfree.errors import KernelError, ModelError, OptionError, ShapeError
+from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.space import start_distribution
+from horizonfree.problems.endings import Entries, ended_states, next_states, num_copies
 
 
 class Table(NamedTuple):
@@ -86,42 +88,25 @@ def start_of(env: Any, start: Any, S: int) -> Float[np.ndarray, " S"]:
     return rho
 
 
-def absorbing(table: Table, rho: Float[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
-    """States entered with terminated = True; refuses one in which an episode may also act, and leave it."""
-    S = table.num_states
-    happens, ending = table.p > 0, (table.p > 0) & table.ends
-    acting, size = rho > 0, -1  # states in which an episode has not ended
-    while acting.sum() > size:
-        size = int(acting.sum())
-        acting[table.s_next[happens & ~ending & acting[table.s]]] = True
-    is_end, is_end_here, is_left = np.zeros((3, S), bool)
-    is_end[table.s_next[ending]] = True
-    is_end_here[table.s_next[ending & acting[table.s]]] = True
-    is_left[table.s[happens & (table.s_next != table.s)]] = True
-    both = np.flatnonzero(acting & is_end_here & is_left)
-    if both.size:
-        s = both[0]
-        enters = np.flatnonzero(happens & ~ending & acting[table.s] & (table.s_next == s))
-        goes_on = (
-            f"not from (s={table.s[enters[0]]}, a={table.a[enters[0]]})"
-            if enters.size
-            else "others start there"
-        )
-        raise ModelError(
-            f"state {s} ends an episode from some states but {goes_on}; give ending transitions a state of their own"
-        )
-    return is_end & ~(acting & ~is_end_here)
+def ended_in(tables: list[Table], starts: Bool[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
+    """In which state an episode is that has ended in s, for all tables alike (problems/endings.py)."""
+    columns = ("s", "s_next", "ends")
+    return ended_states(
+        Entries(*(np.concatenate([getattr(x, name)[x.p > 0] for x in tables]) for name in columns)), starts
+    )
 
 
-def kernel_from(table: Table, value: np.ndarray, is_end: Bool[np.ndarray, " S"]) -> "scipy.sparse.csr_array":
-    """The kernel [S*A, S] that gives each outcome this probability; states that end an episode absorb."""
+def kernel_from(table: Table, value: np.ndarray, ended: Int[np.ndarray, " S"]) -> "scipy.sparse.csr_array":
+    """The kernel [S*A, S] that gives each outcome this probability; final states and copies absorb."""
     S, A = table.num_states, table.num_actions
-    keep = (value > 0) & ~is_end[table.s]
-    end = np.flatnonzero(np.repeat(is_end, A))
-    row = np.concatenate([(table.s * A + table.a)[keep], end])
-    column = np.concatenate([table.s_next[keep], end // A])
+    total = S + num_copies(ended)
+    is_final = np.append(ended == np.arange(S), np.ones(total - S, bool))
+    keep = (value > 0) & ~is_final[table.s]
+    final = np.flatnonzero(np.repeat(is_final, A))
+    row = np.concatenate([(table.s * A + table.a)[keep], final])
+    column = np.concatenate([next_states(ended, table.s_next, table.ends)[keep], final // A])
     kernel = scipy.sparse.csr_array(
-        (np.concatenate([value[keep], np.ones(len(end))]), (row, column)), (S * A, S)
+        (np.concatenate([value[keep], np.ones(len(final))]), (row, column)), (total * A, total)
     )
     kernel.sum_duplicates()
     return kernel
