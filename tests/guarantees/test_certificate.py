@@ -14,7 +14,6 @@ from horizonfree.guarantees.certificate import (
     proved,
     round_up,
     rounded_up,
-    surely_of,
 )
 
 

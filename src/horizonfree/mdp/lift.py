@@ -119,6 +119,15 @@ def separated(
     return g.reshape(S, A), np.nan_to_num(f)
 
 
+def separated_everywhere(
+    t: Float[np.ndarray, "S A S"],
+) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, " S"]] | None:
+    """g and f with t(s,a,s') = g(s,a) + f(s') for all s, a and s'; None where there are none."""
+    g, f = t[:, :, 0], t[0, 0] - t[0, 0, 0]
+    is_exact = np.abs(g[..., None] + f - t).max() <= EXACT * np.abs(t).max()
+    return (g, f) if is_exact else None
+
+
 def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> Lift:
     """States with what they can be entered with; those that nothing leads to once, with nothing."""
     _, S, A = space.sizes

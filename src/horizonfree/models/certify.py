@@ -88,6 +88,7 @@ def said(model: Model, confidence: Confidence) -> Said:
         refutation=confidence.refutation,
         missing=missing,
         condition=confidence.condition(),
+        leads_anywhere=confidence.leads_anywhere,
         start=_start(model.space),
         assumes=model.assumption,
     )
@@ -236,6 +237,7 @@ def raw_difference(
     policies: tuple[np.ndarray, np.ndarray],
 ) -> tuple[float, float]:
     """The same by its formula alone, before rounding and refutations."""
+    confidence.check_reward(reward)
     (table, a), (_, b) = (given(reward, policy) for policy in policies)
     low, high = _difference(model, confidence, table, (a, b))
     return float(low), float(high)

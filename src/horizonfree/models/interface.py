@@ -83,6 +83,11 @@ class Confidence(eqx.Module):
         """What a certificate assumes beside the class, as the end of its sentence; nothing, as a rule."""
         return ""
 
+    @property
+    def leads_anywhere(self) -> bool:
+        """Whether episodes may come to states that the successor lists do not lead to."""
+        return False
+
     def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
         """Refuse a reward of which nothing is proved; there is none, as a rule."""
 
@@ -264,7 +269,10 @@ class Model(eqx.Module):
 
     @abc.abstractmethod
     def excess(self, evidence: Evidence, parameter: Any, delta: Float[Array, ""]) -> Float[Array, ""]:
-        """Above 0 where the parameter is outside the confidence set; traced."""
+        """Above 0 where the parameter is outside the confidence set; traced.
+
+        Not above 0 for every parameter inside. A class says where it tests only a condition that members must meet.
+        """
 
     @abc.abstractmethod
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:

@@ -28,6 +28,7 @@ class Said:
     refutation: Callable[[], str]
     missing: Callable[[], str]
     condition: str = ""  # what is assumed beside the class, as the end of a sentence
+    leads_anywhere: bool = False  # episodes may come to states outside of the successor lists
     start: str = ""  # where episodes start, and how long they are
     assumes: str = ""  # what the model class takes for granted
 
@@ -102,12 +103,16 @@ class Said:
         a, b = policies
         if self.is_refuted:
             return -1.0, 1.0
-        if a.shape == b.shape and (a == b)[occupied_states(space)].all():
-            return -self.rounding, self.rounding  # the same policy, wherever an episode comes to
+        if a.shape == b.shape and self._is_same(space, a, b):
+            return -self.rounding, self.rounding
         low, high = difference(policies)
         low = -1.0 if math.isnan(low) else low - self.rounding
         high = 1.0 if math.isnan(high) else high + self.rounding
         return max(-1.0, low), min(1.0, high)
+
+    def _is_same(self, space: Space, a: np.ndarray, b: np.ndarray) -> bool:
+        """Whether two policies agree wherever an episode can come to."""
+        return bool((a == b).all() if self.leads_anywhere else (a == b)[occupied_states(space)].all())
 
 
 def given(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from horizonfree._x64 import to_numpy
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import rounded_up
 from horizonfree.mdp.allowed import named_allowed
-from horizonfree.mdp.lift import Lift, lifted, payments, separated
+from horizonfree.mdp.lift import Lift, lifted, payments, separated, separated_everywhere
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward, as_table
 from horizonfree.models.misspecification import declared
@@ -134,6 +134,13 @@ def extended(
     if transition is not None:
         t = payments(problem.space, transition)
         parts = separated(problem.space, t)
+        if problem.sampling is not None and problem.sampling.everywhere:
+            parts = separated_everywhere(t)
+            if parts is None or callable(transition):
+                raise OptionError(
+                    "these kernels were estimated from samples, and transitions that no sample showed are possible; "
+                    "give transition= as an array [S, A, S] of the form g(s, a) + f(s'), or declare successors="
+                )
         if parts is not None:
             table, entered = table + parts[0], parts[1]
     if final is not None or transition is not None:

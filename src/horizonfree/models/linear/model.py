@@ -8,6 +8,7 @@ Rewards may be `declared` before the first episode. Of those the bounds are shar
 functions, where a reward that is chosen after the data may have any (confidence.py).
 """
 
+from itertools import product
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -28,12 +29,13 @@ from horizonfree.models.linear import evidence as ev
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
 from horizonfree.models.linear.evidence import Evidence
-from horizonfree.models.linear.widths import fit, level_of_all
+from horizonfree.models.linear.widths import fit, level_of_all, prior
 from horizonfree.models.linear.world import World
 from horizonfree.planning.backward import stationary_jax
 
 RIDGE = 0.1  # of the cheap estimate, and of what a direction without data counts for in `inefficiency`
 ALMOST = 1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
+VERTICES = 12  # states up to which all 2^(S-1) functions of them are gone through
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -172,14 +174,27 @@ class LinearModel(Model):
     def excess(
         self, evidence: Evidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """TV of the row that is farthest outside of its width, over all pairs and bets; traced."""
-        true = self.phi @ parameter
-        L = level_of_all(self.space.num_states, delta * evidence.weights)
+        """The largest ||(C1 - V1 mu) V|| in the inverse of R + V1, less beta, over functions V and e-processes; traced.
+
+        Over the vertices V of the cube for few states. For more the rows are compared with their widths in total
+        variation instead: a parameter outside of them is outside the set, but not every one inside is in it.
+        """
+        S, true = self.space.num_states, self.phi @ parameter
+        part = delta / 2 if len(self.declared) else delta
+        L = level_of_all(S, part * evidence.weights)
+        vertices = None
+        if S <= VERTICES:  # V and V + c are the same here, so the first entry is 0
+            vertices = jnp.asarray(list(product((0.0, 1.0), repeat=S - 1))).reshape(2 ** (S - 1), S - 1)
 
         def of(j: int) -> Array:
             V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
             V1, C1 = evidence.gram - V0, evidence.cross - C0
             found = fit(self.phi, self.white, V0, V1, C1, evidence.episodes + self.space.horizon)
+            if vertices is not None:
+                _, root = prior(self.phi, self.white, V0, V1)
+                sums = (self.white.T @ (C1 - V1 @ parameter))[:, 1:] @ vertices.T
+                norms = jnp.linalg.norm(jsl.solve_triangular(root, sums, lower=True), axis=0)
+                return norms.max() - found.beta(L[j])
             beyond = jnp.abs(found.raw - true).sum(-1) / 2 - found.beta(L[j]) * found.n - found.e
             return jnp.where(found.is_bad, -1.0, beyond).max()
 

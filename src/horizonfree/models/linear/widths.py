@@ -43,7 +43,7 @@ def fit(
     """The estimate of the data since a bet started; `terms`: how many were added one by one; traceable."""
     S, A, d = phi.shape
     x, V = phi @ white, white.T @ V1 @ white
-    R = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * jnp.eye(d)
+    R, root = prior(phi, white, V0, V1, ratio)
     size, U = jnp.linalg.eigh((V + V.T) / 2)
     is_kept = size > KEPT * jnp.maximum(size[-1], 1e-300)
     g = ((x @ U) * jnp.where(is_kept, 1 / jnp.where(is_kept, size, 1.0), 0.0)) @ U.T
@@ -57,7 +57,6 @@ def fit(
     share = jnp.maximum(NOISE, UNIT * terms)
     noise = share * ((jnp.abs(white).T @ jnp.sqrt(jnp.diag(V0 + V1))) ** 2).sum()
     blur = math.sqrt(S * A) * (outside + noise * jnp.linalg.norm(g, axis=-1))
-    root = jnp.linalg.cholesky((R + R.T + V + V.T) / 2)
     return Fit(
         raw=raw,
         prob=prob,
@@ -66,6 +65,19 @@ def fit(
         is_bad=is_bad,
         logdet=_logdet(root) - _logdet(jnp.linalg.cholesky((R + R.T) / 2)),
     )
+
+
+def prior(
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V0: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    ratio: Number = RATIO,
+) -> tuple[Float[Array, "d d"], Float[Array, "d d"]]:
+    """R and the Cholesky factor of R + V1, in white coordinates; traceable."""
+    S, A, d = phi.shape
+    R, V = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * jnp.eye(d), white.T @ V1 @ white
+    return R, jnp.linalg.cholesky((R + R.T + V + V.T) / 2)
 
 
 def _logdet(root: Float[Array, "d d"]) -> Float[Array, ""]:

@@ -97,6 +97,11 @@ class RobustConfidence(Confidence):
             f"parameter is closer than {shown_low(float(self.zeta_low))}"
         )
 
+    @property
+    def leads_anywhere(self) -> bool:
+        """As it was declared, or as samples leave it open."""
+        return self.anywhere
+
     def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
         """Where laws may lead anywhere, every sequence of states is possible, and its total must lie in [0, 1]."""
         most = float(np.asarray(reward).max(axis=(1, 2)).sum())
