@@ -41,5 +41,9 @@ class RunError(HorizonfreeError):
     """A run folder is missing, corrupt, foreign, or in use."""
 
 
+class LogWarning(UserWarning):
+    """Logged episodes look as if they break an assumption of certificates."""
+
+
 class ProcessError(HorizonfreeError):
     """A process cannot do its work: it was forked after JAX had started, or the cluster of a sweep is gone."""

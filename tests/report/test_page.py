@@ -127,7 +127,7 @@ def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
 def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<h2>")]).text
     assert f"of total at most 1: suboptimality at most {bound(run.certificate().eps)}, " in lead
-    assert "With probability 0.95" in lead
+    assert "95% confidence, any stopping time" in lead
 
 
 def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path: Path, run: Run) -> None:

@@ -168,7 +168,7 @@ def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
     assert run.plan(reward, start=spread, horizon=5).certificate.words.endswith(
         "16 states, drawn, in 5 steps"
     )
-    assert run.plan(hf.goal(problem, 3)).certificate.words.endswith("0.95")
+    assert run.plan(hf.goal(problem, 3)).certificate.words.endswith("any stopping time)")
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Episodes that somebody else gathered, as a run that can plan and certify."""
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from jaxtyping import Bool
 from horizonfree._inputs import count, integers, real, shown
 from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
-from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
@@ -21,6 +22,7 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.duplicates import num_repeated
 from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
 
@@ -54,6 +56,7 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
         isinstance(episodes, Trajectory) and ended is None
     )  # simulated: states show whether an episode ended
     is_ended = np.zeros(len(rows[0]), bool) if is_exact else _is_ended(problem, *rows, ended)
+    _warn_of_copies(*rows)
     trajectories = _with_ends(problem, _trajectories(problem.space, *rows), rows[2], is_ended)
     budget = None if budget is None else count(budget, "budget")
     part = part_of_problem(problem)
@@ -86,6 +89,19 @@ def certify(
     """
     run = from_episodes(problem, episodes, ended=ended, budget=budget)
     return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
+
+
+def _warn_of_copies(s: np.ndarray, a: np.ndarray, length: np.ndarray) -> None:
+    copies = num_repeated(s, a, length)
+    if copies:
+        warnings.warn(
+            LogWarning(
+                f"{copies:,} of {len(a):,} episodes are exact copies of others, more than chance explains; each counts "
+                "as a new observation, so certificates may be false: remove the copies, unless every one of these "
+                "episodes was really observed"
+            ),
+            stacklevel=4,
+        )
 
 
 @eqx.filter_jit

@@ -49,14 +49,14 @@ def test_bounds_are_never_rounded_down_and_tiny_ones_are_shown(grid: Playground,
 
 
 INTERVALS = {
-    (0.6532, 0.7581): "0.65 and 0.76",
-    (0.65, 0.76): "0.65 and 0.76",
-    (0, 1): "0 and 1",
-    (0.00631, 0.03454): "0.006 and 0.035",
-    (0.70912341, 0.70912347): "0.709123 and 0.709124",
-    (1.1e-9, 1.3e-9): "0 and 0.000001",
-    (0.9951, 1): "0.9951 and 1",
-    (0.3, 0.3): "0.300000 and 0.300000",
+    (0.6532, 0.7581): "[0.65, 0.76]",
+    (0.65, 0.76): "[0.65, 0.76]",
+    (0, 1): "[0, 1]",
+    (0.00631, 0.03454): "[0.006, 0.035]",
+    (0.70912341, 0.70912347): "[0.709123, 0.709124]",
+    (1.1e-9, 1.3e-9): "[0, 0.000001]",
+    (0.9951, 1): "[0.9951, 1]",
+    (0.3, 0.3): "[0.300000, 0.300000]",
 }
 
 
@@ -89,7 +89,7 @@ def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, vis
         == f"Every reward r_h(s, a) of total at most 1: suboptimality at most {round_up(every.eps):.3g}."
     )
     assert page.inner_text("#every-need") == f"{every.forecast}."
-    assert page.inner_text("#confidence") == "0.95"
+    assert page.inner_text("#confidence") == "95% confidence"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def fit(
     ratio: Number = RATIO,
 ) -> Fit:
     """The estimate of the data since a bet started; `terms`: how many were added one by one; traceable."""
-    S, A, d = phi.shape
+    S, A, _ = phi.shape
     x, V = phi @ white, white.T @ V1 @ white
     R, root = prior(phi, white, V0, V1, ratio)
     size, U = jnp.linalg.eigh((V + V.T) / 2)
