@@ -17,7 +17,6 @@ from horizonfree import _x64
 from horizonfree.errors import ProcessError
 from tests.reference import bits
 
-pytestmark = pytest.mark.compiled  # the bits of other processes, and of other settings
 ROOT = Path(__file__).parent.parent
 SETTINGS = {
     "jax_default_prng_impl": "rbg",

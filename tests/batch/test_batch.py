@@ -87,7 +87,6 @@ def in_blocks(monkeypatch):
     monkeypatch.setattr(engines, "chooser", lambda explorer, model: None)
 
 
-@pytest.mark.compiled  # the bits of two programs
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, name):
     batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
@@ -249,7 +248,6 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
 FEW = {"episodes": 4, "seeds": 2}  # where any will do: one program
 
 
-@pytest.mark.compiled  # the bits of two programs
 def test_a_member_goes_on_like_any_run():
     batch = hf.explore_many(mixture(), "uniform", **FEW)
     assert_same_bits(batch[1].resume(episodes=3), hf.explore(mixture(), "uniform", episodes=7, seed=1))

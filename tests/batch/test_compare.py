@@ -60,7 +60,6 @@ def test_nothing_and_the_unknown_are_refused(rows):
         compare(rows[0], ["uniform", "ucrl-ref"], episodes=2)
 
 
-@pytest.mark.compiled  # the bits of other processes
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
     parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
     (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)

@@ -14,7 +14,6 @@ def in_pairs(monkeypatch):
     monkeypatch.setattr(batch_job, "MOST_MEMBERS", {True: 2, False: 2})
 
 
-@pytest.mark.compiled  # what is gone on with has the same bits
 def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
     settings = {"episodes": 4, "seeds": 5, "checkpoints": [4], "curves": ["excess"]}
     whole = hf.explore_many(mixture(), "uniform", **settings)

@@ -16,7 +16,7 @@ from horizonfree.batch import job
 from horizonfree.errors import RunError
 from horizonfree.models.plain import arrays_of
 from horizonfree.runs import sealed
-from tests import memory
+from tests.reference import memory
 from tests.reference.resealed import Change, Member, archive, claims, gone, members, npy, put, seal
 
 HUGE = 10**30

@@ -1,7 +1,5 @@
 """Environments of which nothing is known, on the command line."""
 
-import pytest
-
 import horizonfree as hf
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
@@ -10,7 +8,6 @@ from tests.shell import Shell
 LAKE = "gymnasium:FrozenLake-v1"
 
 
-@pytest.mark.compiled  # long loops, for every goal
 def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:
     code, out, err = shell(f"explore {LAKE} --episodes 300 --out a")
     assert code == 0

@@ -16,7 +16,7 @@ from horizonfree.regression.oracle import exhaustive, prepare
 from horizonfree.regression.oracle.enumerated import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
 from tests.reference.episodes import full_features, play, sampler_of
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 
 SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
@@ -42,7 +42,6 @@ def hard():
     return hf.make("hard-instance", dim=2, horizon=3)
 
 
-@pytest.mark.compiled
 def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
     """theta_k in the nested U_k, pi_k, r_k: no point of a fine grid of U_k, and no pair, has a larger value."""
     model, K, M = hard.model, 150, 2
@@ -116,10 +115,10 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
     short, long = (
         to_device(hf.make("random-mixture", states=4, actions=2, dim=2, horizon=H).model) for H in (3, 4)
     )
-    assert evaluated(nested.is_convex, short)
-    assert not evaluated(nested.is_convex, long)
-    assert evaluated(nested.is_convex, to_device(hf.make("hard-instance", dim=2, horizon=7).model))
-    low, high = evaluated(nested.whole, short)
+    assert jitted(nested.is_convex, short)
+    assert not jitted(nested.is_convex, long)
+    assert jitted(nested.is_convex, to_device(hf.make("hard-instance", dim=2, horizon=7).model))
+    low, high = jitted(nested.whole, short)
     e, centre = short.valid.affine[:, 0], short.valid.center
     inv = jnp.stack([2.0 * jnp.eye(2), jnp.eye(2)])
 
@@ -129,7 +128,7 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
 
     values = np.array([largest(t) for t in np.linspace(low, high, 9)])
     assert values.max() <= max(values[0], values[-1]) * (1 + 1e-12)
-    best = evaluated(nested.best_end, short, jnp.stack([low, high]), inv, jnp.asarray(0.2))
+    best = jitted(nested.best_end, short, jnp.stack([low, high]), inv, jnp.asarray(0.2))
     np.testing.assert_allclose(best, centre + (high if values[-1] > values[0] else low) * e)
 
 
@@ -172,12 +171,12 @@ def test_alpha_and_gamma_replace_the_theorems(x64):
     assert float(plain.beta(model, 4)) != pytest.approx(expected)
     sized = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2)
     device, key, progress = setting(PROBLEMS["river"](), sized)
-    state = evaluated(sized.choose, key, device, progress.state, progress.evidence)
+    state = jitted(sized.choose, key, device, progress.state, progress.evidence)
     s = np.zeros(7, np.int32)
     trajectory = Trajectory(*to_device((s, s[:-1], s[:-1])))
     weights = []
     for gamma in (0.0, 50.0):
         explorer = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2, gamma=gamma)
-        after, _ = evaluated(explorer.update, device, state, progress.evidence, trajectory)
+        after, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
         weights.append(float(after.ridge.log_det.sum()))
     assert weights[0] > weights[1]  # a larger sigma_bar, less information

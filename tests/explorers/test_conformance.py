@@ -24,9 +24,9 @@ from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
 from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting
+from tests.reference.jitted import jitted
 from tests.reference.linear_explorers import plan as least_squares_plan
 from tests.reference.linear_models import attains, random_linear
-from tests.reference.op_by_op import evaluated
 from tests.reference.small import dense
 from tests.reference.tables import best_values, dense_tables
 from tests.runs.test_store import assert_same
@@ -136,13 +136,12 @@ def one_more(run_of):
         if name not in found:
             where, now = setting(name), to_device(run_of(name).progress)
             given = small(name), where.model, where.sampler, jax.random.key(SEED), now
-            found[name] = to_numpy(evaluated(another, *given))
+            found[name] = to_numpy(jitted(another, *given))
         return found[name]
 
     return more
 
 
-@pytest.mark.compiled  # as people have it
 @everyone
 def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
     """One more episode; batch/test_batch.py maps them over keys.
@@ -161,7 +160,6 @@ def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
         np.testing.assert_allclose(x, run.records[key][-1], rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.compiled  # the bits of two runs
 @everyone
 def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
     whole, problem = run_of(name), world(name)
@@ -174,7 +172,6 @@ def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
     assert back.problem.space.start is None
 
 
-@pytest.mark.compiled  # the bits of two runs
 @everyone
 def test_a_resumed_run_equals_an_uninterrupted_one(name, run_of):
     """And the same seed gives the same episodes, hence the same state, to the last bit."""
@@ -254,7 +251,7 @@ def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
 def before(name):
     """Before the first episode."""
     where = setting(name)
-    return evaluated(begin, small(name), where.model, where.nothing)
+    return jitted(begin, small(name), where.model, where.nothing)
 
 
 @everyone
@@ -277,7 +274,6 @@ def test_an_explorer_that_is_lazy_says_when_it_is_due():
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
 
-@pytest.mark.compiled  # compared with its operations
 @everyone
 def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
     """A PlugIn plans in the kernel of its own parameter, what keeps visits of every step in a kernel of every step.
@@ -287,11 +283,11 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
     run = run_of(name)
     (H, S, _), model = run.problem.space.sizes, run.problem.model
     now, reward = to_device(run.progress), np.random.default_rng(0).uniform(size=run.problem.space.sizes) / H
-    policy, V = evaluated(run.explorer.plan, to_device(model), now.state, now.evidence, reward)
+    policy, V = jitted(run.explorer.plan, to_device(model), now.state, now.evidence, reward)
     assert (policy.shape, policy.dtype, V.shape) == ((H, S), np.int32, (H + 1, S))
     policy_table(policy, *run.problem.space.sizes)
     if isinstance(run.explorer, PlugIn):
-        theta = evaluated(run.explorer.theta_hat, to_device(model), now.state, now.evidence)
+        theta = jitted(run.explorer.theta_hat, to_device(model), now.state, now.evidence)
         np.testing.assert_allclose(
             run.theta_hat, theta, rtol=0, atol=1e-12
         )  # compiled at once and step by step
@@ -299,7 +295,7 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
     elif isinstance(model, LinearModel):
         kernel = None  # least squares is no kernel: values are clipped to [0, 1] at every step
     elif hasattr(run.explorer, "covered"):
-        kernel = evaluated(run.explorer.covered, to_device(model), now.evidence)
+        kernel = jitted(run.explorer.covered, to_device(model), now.evidence)
     else:
         kernel = jax.tree.map(np.asarray, model.estimate(run.evidence))
     if kernel is None:
@@ -329,7 +325,7 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
     _, info = one_more(name)
     truth, ratios = world(name).truth, []
-    said = evaluated(audit, info.balls, truth)
+    said = jitted(audit, info.balls, truth)
     for ball in info.balls:
         Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
         off = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]

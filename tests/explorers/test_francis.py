@@ -65,7 +65,6 @@ def test_phases_are_equally_long_and_the_last_one_stays(x64):
     assert phases(2, 4) == [0, 1, 2, 2]
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("is_reachable", [True, False])
 def test_a_direction_grows_with_the_episodes_of_its_phase_if_it_can_be_reached(is_reachable):
     """One-hot features: the least of the reachable counts grows like the episodes; one that is out of reach stalls."""

@@ -17,7 +17,7 @@ from horizonfree.planning import backward as planning
 from horizonfree.regression import moments, radius
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 
 episode_rows, regress = jax.jit(moments.episode_rows, static_argnums=3), jax.jit(moments.regress)
@@ -249,10 +249,10 @@ def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pa
     model = problem.model
     explorer = HFUCRLRFE(oracle="relaxed", moment_orders=M, lazy=0.0, budget=5, scale=0.3)
     device, key, progress = setting(problem, explorer)
-    state = evaluated(explorer.choose, key, device, progress.state, progress.evidence)
+    state = jitted(explorer.choose, key, device, progress.state, progress.evidence)
     assert float(state.last.found.value) == float(state.last.relaxed) <= float(state.last.found.upper) + 1e-12
     trajectory = play(sampler_of(to_device(problem.kernel())), key, state.policy, device.space)
-    after, _ = evaluated(explorer.update, device, state, progress.evidence, trajectory)
+    after, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
     phi, lam = full_features(model), model.dim / model.bound**2
     vertices = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
     Sigma = lam * np.eye(model.dim)

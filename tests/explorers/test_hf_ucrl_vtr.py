@@ -86,7 +86,6 @@ def test_a_radius_of_zero_is_not_optimistic():
     assert run.records["V"][0] == 0 < planning.optimal(problem.kernel(), reward).V[0, 0]
 
 
-@pytest.mark.compiled
 def test_learning_for_one_reward_finds_its_plan():
     """With a modest radius the regret falls: later policies earn most of the optimum."""
     problem = hf.make("river-swim", states=4, horizon=8)

@@ -9,7 +9,7 @@ from horizonfree._x64 import to_device
 from horizonfree.models.mixture.design import design
 from tests.reference import certificates as ref
 from tests.reference import small
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 
 def test_the_design_promises_as_much_as_the_best_of_all_policies():
@@ -18,7 +18,7 @@ def test_the_design_promises_as_much_as_the_best_of_all_policies():
     rng = np.random.default_rng(0)
     counts, theta = rng.integers(0, 20, len(valid.rows)), valid.center
     with jax.enable_x64(True):
-        policy, promise = evaluated(design, *to_device((model.space, valid, counts, theta)))
+        policy, promise = jitted(design, *to_device((model.space, valid, counts, theta)))
     P, z, p = model.kernel(theta).dense(), valid.rows @ valid.basis, valid.rows @ theta
     real = ~valid.virtual
     pseudo = valid.num_free / (2 * valid.free.sum())
@@ -42,7 +42,6 @@ def runs():
     }
 
 
-@pytest.mark.compiled
 def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_random(runs):
     """K T / q is at least 1 for the best design; here about 1.0 against 3 and more: no seed comes near the limits."""
     found = {}
@@ -52,7 +51,7 @@ def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_ra
             parts = to_device(
                 (space, valid, np.asarray(run.evidence.row_counts), np.asarray(run.evidence.theta))
             )
-            found[name] = 300 * float(evaluated(design, *parts)[1]) / valid.num_free
+            found[name] = 300 * float(jitted(design, *parts)[1]) / valid.num_free
     assert 0.8 < found["information"] < 1.3
     assert found["uniform"] > 1.5 * found["information"]
 

@@ -17,11 +17,11 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.problems.tabular import Tabular
 from tests.reference import jin2020 as literal
 from tests.reference.episodes import follow
-from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.jitted import jitted
 from tests.reference.rf_ucrl import Counts, value_iteration
 from tests.reference.tables import best_values, dense_tables, explored, random_problem
 
-natural_policy_gradient = interpreted(jin2020.natural_policy_gradient)
+natural_policy_gradient = eqx.filter_jit(jin2020.natural_policy_gradient)
 
 
 def test_the_numbers_of_the_theorem():
@@ -147,7 +147,6 @@ def values_of(P, reward, policy):
     return V[:, :-1]
 
 
-@pytest.mark.compiled
 def test_every_significant_state_is_covered():
     """max over policies of P_h(s,a) <= 2SAH mu_h(s,a), mu of all S H N0 policies; where none can go it need not be."""
     P = np.zeros((4, 2, 4))
@@ -207,7 +206,7 @@ def test_policy_gradient_loses_no_more_than_its_theorem_says(x64):
     model = to_device(problem.model)
     state = explorer.init(model)
     state = type(state)(**{**vars(state), "seen": seen})
-    plan = interpreted(
+    plan = eqx.filter_jit(
         lambda model, state, reward: explorer.plan(model, state, model.nothing(ladder()), reward)
     )
     policy, V = plan(model, state, reward)
@@ -231,7 +230,7 @@ def test_only_replayed_episodes_make_its_model_and_both_planners_agree(x64):
     reward, (model, now) = hf.occupancy(problem, 2), to_device((problem.model, run.progress))
     other = Jin2020(planner="natural-policy-gradient", eta=50.0, iterations=200, budget=600)
     given = model, now.state, now.evidence, reward
-    found = [evaluated(x.plan, *given).V[0, 0] for x in (run.explorer, other)]
+    found = [jitted(x.plan, *given).V[0, 0] for x in (run.explorer, other)]
     assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-3)
 
 

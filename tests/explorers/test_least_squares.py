@@ -12,10 +12,9 @@ from horizonfree.explorers.least_squares import Fit, Sums, carry_back, norms_sq,
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_data, T_literal, T_model, random_linear
-from tests.reference.op_by_op import interpreted
 
 
-@interpreted
+@eqx.filter_jit
 def carried(model, sums, lam):
     """Q and V of an uncertainty below its cap."""
     fit = Fit.of(sums, lam)
@@ -43,7 +42,7 @@ def test_a_weight_is_as_many_transitions_and_what_was_not_seen_adds_nothing(x64)
     model = T_model()
     nothing = Sums.nothing(model, 3)
     trajectory = Trajectory(np.int32([0, 1, 3, 3]), np.int32([0, 1, 0]), np.int32([1, UNSEEN, -1]))
-    learn = interpreted(Sums.learn)
+    learn = eqx.filter_jit(Sums.learn)
     once = learn(nothing, model, trajectory)
     assert not np.asarray(once.gram)[1:].any()
     assert not np.asarray(once.cross)[1:].any()

@@ -41,7 +41,6 @@ def test_twenty_episodes_agree_with_plain_loops(steps):
             np.testing.assert_allclose(after.sums.cross, data.cross, atol=1e-12)
 
 
-@pytest.mark.compiled
 def test_pooled_K_T_over_d_tends_to_one_and_beats_random_actions():
     """Measured for seeds 0..9: 0.9999 to 1.0051 after 1,000 episodes; a bound of 1.05 is for all seeds."""
     problem = random_linear(S=8, A=3, d=3, H=4)

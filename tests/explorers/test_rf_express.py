@@ -10,7 +10,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.rf_express import RFExpress, misjudged
 from tests.reference import rf_ucrl as literal
 from tests.reference.episodes import follow
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 from tests.reference.tables import dense_tables, double_chain, explored, q_values, random_problem
 
 
@@ -44,7 +44,7 @@ def test_how_many_visits_the_rule_needs_before_it_can_stop(x64):
 def test_without_visits_the_bounds_are_H_everywhere(x64):
     model, explorer = to_device(random_problem(H=3).model), RFExpress()
     state = explorer.init(model)
-    W = evaluated(explorer.errors, jax.random.key(0), model, state.seen, state.bonus, 1.0, True).X
+    W = jitted(explorer.errors, jax.random.key(0), model, state.seen, state.bonus, 1.0, True).X
     np.testing.assert_array_equal(W, np.full((3, 3, 2), 3.0))
     assert explorer.claim(model, state).eps == 1.0
 
@@ -133,7 +133,6 @@ def test_it_claims_with_the_papers_constants_and_nothing_where_steps_are_pooled(
         assert run.certificate().eps < 1
 
 
-@pytest.mark.compiled
 def test_it_reaches_the_ends_of_the_double_chain():
     problem = double_chain()
     run = hf.explore(problem, "rf-express", episodes=3000, progress=False)

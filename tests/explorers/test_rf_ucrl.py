@@ -165,7 +165,6 @@ def long_run():
     return hf.explore(problem, "rf-ucrl", episodes=10_000, delta=DELTA, pool_steps=True, progress=False)
 
 
-@pytest.mark.compiled
 def test_the_certificate_is_twice_U_and_plans_keep_it(long_run):
     problem, claim = long_run.problem, long_run.certificate(DELTA, method="paper")
     E, U = long_run.explorer.bounds(problem.model, long_run.progress.state.seen)
@@ -202,7 +201,6 @@ def test_a_scaled_bonus_explores_with_less_and_claims_as_much():
         assert "vacuous" in claim.words
 
 
-@pytest.mark.compiled
 def test_it_reaches_the_ends_of_the_double_chain_and_random_actions_do_not():
     """The visits of the paper's figure: nearly even against a peak in the middle."""
     problem, visits = double_chain(), {}

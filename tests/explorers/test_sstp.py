@@ -64,7 +64,6 @@ def ladder_run():
     return J, hf.explore(problem, "sstp", episodes=6 * 400, progress=False, **options)
 
 
-@pytest.mark.compiled
 def test_finished_pairs_have_the_visits_that_their_stage_wanted(ladder_run):
     _, run = ladder_run
     finished, visits = run.progress.state.finished, np.asarray(run.evidence.visits)
@@ -90,7 +89,6 @@ def test_its_values_are_probabilities_and_its_goals_become_fewer_within_a_stage(
     assert run.explorer.claim(run.problem.model, run.progress.state) is None
 
 
-@pytest.mark.compiled
 def test_the_episodes_it_needs_hardly_grow_with_the_horizon():
     """An episode of a table that ends soon is the same for every H: so are the episodes until all goals are reached."""
     needs = []

@@ -12,7 +12,7 @@ from horizonfree.explorers import loop
 from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import gather, random_table, world
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 
 def chain(S=6, H=9):
@@ -46,11 +46,11 @@ def test_the_policy_is_the_best_for_the_bonus_by_enumeration():
     """All 64 policies of a table with two states and three steps, of which the last does not count."""
     case = world(1, S=2, A=2, m=2, H=3, episodes=7)
     model, explorer = case.problem.model, TabularDesign()
-    state = evaluated(
+    state = jitted(
         lambda model, evidence: explorer.choose(jnp.zeros(2), model, explorer.init(model), evidence),
         *to_device((model, case.evidence)),
     )
-    bonus = evaluated(explorer.bonus, model, case.evidence)
+    bonus = jitted(explorer.bonus, model, case.evidence)
     n = np.asarray(case.evidence.visits)
     P = np.asarray(case.evidence.counts) / np.maximum(n, 1)[..., None]
 
@@ -78,7 +78,6 @@ def test_a_policy_is_kept_for_a_while():
     assert len(changed) > 0.9 * len(chosen)
 
 
-@pytest.mark.compiled  # the bits of two programs
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one(support, monkeypatch, anew):
     """Every bit of a run, whether the loop knows until when a policy stands or not, and however a run is cut."""
@@ -100,7 +99,6 @@ def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one
             np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.compiled
 def test_it_certifies_far_earlier_than_random_actions():
     found = {}
     for name, explorer in {"design": TabularDesign(), "random": "uniform"}.items():

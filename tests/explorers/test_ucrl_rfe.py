@@ -101,7 +101,6 @@ def long_run():
     return hf.explore(PROBLEMS["mixture"](), "ucrl-rfe", episodes=20_000, constants="paper", progress=False)
 
 
-@pytest.mark.compiled
 def test_what_a_plan_misjudges_is_at_most_u(long_run):
     """|V under estimate - V under truth| <= U for any policy and reward of total 1, with the paper's constants."""
     problem, rng = long_run.problem, np.random.default_rng(0)

@@ -103,7 +103,6 @@ def test_pooled_radii_count_all_rows_and_do_not_share_delta(x64):
         assert one.radii(model, 1) == radius.radii_vtr_plus(t, Sizes(d, H, B), delta)
 
 
-@pytest.mark.compiled
 def test_it_learns_to_play_its_reward():
     """Regret in the last tenth of the episodes is a fraction of that of uniform play."""
     problem = mixture()

@@ -14,8 +14,8 @@ from horizonfree.problems.linear import LinearMDP
 from horizonfree.regression import theory_linear
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
+from tests.reference.jitted import jitted
 from tests.reference.linear_models import T_data, T_literal, T_model, attains, random_linear
-from tests.reference.op_by_op import evaluated
 
 HALF = [0.766853343835, 0.682829483529, 0.650807669821, 0.690127337926]
 POOLED = [0.650268256054, 0.588665393156, 0.548467798361, 0.591440680412]
@@ -131,13 +131,13 @@ def test_the_planning_bonus_is_that_of_the_options(x64):
     reward = np.random.default_rng(0).random((3, 4, 2)) / 3
     for bonus in (0.0, 0.3):
         explorer = Wang2020(plan_bonus=bonus)
-        policy, V = evaluated(explorer.plan, model, explorer.init(model), evidence, reward)
+        policy, V = jitted(explorer.plan, model, explorer.init(model), evidence, reward)
         Q, expected = literal.plan(phi, Lam, C, reward, bonus)
         np.testing.assert_allclose(V, expected, rtol=0, atol=1e-12)
         attains(policy, Q)
     paper = Wang2020(constants="paper")
     state = eqx.tree_at(lambda x: x.sums, paper.init(model), sums)
-    assert (evaluated(paper.plan, model, state, evidence, reward)[1][:3] == 1).all()  # all at the cap
+    assert (jitted(paper.plan, model, state, evidence, reward)[1][:3] == 1).all()  # all at the cap
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from horizonfree.planning import optimal, optimal_values
 from horizonfree.planning.many import TOGETHER
 from tests.reference.kernels import random_case
 
-pytestmark = pytest.mark.compiled  # the bits of two programs
-
 
 @pytest.fixture(scope="module")
 def kernel():

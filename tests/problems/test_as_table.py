@@ -85,7 +85,6 @@ def test_a_horizon_may_be_given_but_not_beyond_the_time_limit():
         explored(gymnasium.make("FrozenLake-v1", desc=["SFFFFFFFG"]), 50, horizon=900)
 
 
-@pytest.mark.compiled
 def test_somebodys_own_environment_is_learnt():
     """Frequencies agree with the law of the environment; the end is learnt as a state that leads to itself."""
     run = explored(Walk(), 300, horizon=6)
@@ -99,7 +98,6 @@ def test_somebodys_own_environment_is_learnt():
     assert run.certificate().eps < 1
 
 
-@pytest.mark.compiled
 def test_observations_and_actions_may_start_elsewhere():
     class Shifted(Walk):
         observation_space, action_space = Discrete(5, start=7), Discrete(2, start=-1)
@@ -141,7 +139,6 @@ def test_spaces_that_are_no_table_are_refused(env, words):
         explored(env, horizon=5)
 
 
-@pytest.mark.compiled
 def test_an_observation_that_is_none_of_the_space_is_kept_and_refused(tmp_path):
     for said in (5, -1, 2.5, "door", None, np.zeros(2)):
         env = Walk(broken=lambda said=said: (said, 0.0, False, False, {}))
@@ -152,7 +149,6 @@ def test_an_observation_that_is_none_of_the_space_is_kept_and_refused(tmp_path):
         assert run.certificate().is_rejected
 
 
-@pytest.mark.compiled
 def test_an_environment_that_starts_here_and_there_is_told_what_to_say_before_the_first_episode(tmp_path):
     env = Walk(starts=(0, 2))
     words = (
@@ -167,7 +163,6 @@ def test_an_environment_that_starts_here_and_there_is_told_what_to_say_before_th
     assert run.episodes == 60
 
 
-@pytest.mark.compiled
 def test_a_start_that_no_look_showed_ends_the_run_and_what_was_seen_is_kept(tmp_path):
     class Late(Walk):
         resets = 0
@@ -186,7 +181,6 @@ def test_a_start_that_no_look_showed_ends_the_run_and_what_was_seen_is_kept(tmp_
     assert kept.certificate().is_rejected
 
 
-@pytest.mark.compiled
 def test_a_start_may_be_unknown(tmp_path):
     """One state more, from which every action leads to the first; one step more; the draws are counted."""
     env = Walk(starts=(0, 2, 2))
@@ -267,7 +261,6 @@ def test_a_run_goes_on_as_if_it_had_not_been_cut(tmp_path):
     assert loaded.certificate() == whole.certificate()
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_certificates_of_a_frozen_lake_hold(seed):
     """The table of the environment is the truth: no plan loses more than it says, and they say something."""

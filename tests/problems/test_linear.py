@@ -49,7 +49,6 @@ def changed(x, place, value):
 ONE_HOT = np.eye(4)[np.arange(4)[:, None].repeat(2, 1)]
 
 
-@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [

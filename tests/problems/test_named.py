@@ -16,7 +16,7 @@ from horizonfree.errors import FeatureError, OptionError, UnknownNameError
 from horizonfree.mdp.space import check_kernel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.problems import Problem, make, problems
-from tests import memory
+from tests.reference import memory
 
 NAMES = sorted(problems())
 # How many directions of the parameter can be learnt, with the default parameters.

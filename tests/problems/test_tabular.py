@@ -35,7 +35,6 @@ def test_a_start_may_be_drawn():
     np.testing.assert_array_equal(Tabular(5, 2, 3, start=start).start, start)
 
 
-@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("build", "words"),
     [

@@ -18,8 +18,6 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.mixture import record
 from horizonfree.models.mixture.robust import frequencies, half_spaces, kinds
 from tests.reference import small
-from tests.reference.op_by_op import asking
-from tests.reference.programs import BUSY
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
 
@@ -102,7 +100,7 @@ ADVERSARIES = {
 LOOKING = (tilt, push)  # at predictors, which take time
 
 
-@eqx.filter_jit(compiler_options=BUSY)
+@eqx.filter_jit
 def _advanced(model, keys, evidence, prob, begin, end):
     S, A, _ = model.space.succ.shape
     policy = jnp.full((model.space.horizon, S, A), 1.0 / A)
@@ -120,11 +118,10 @@ def _advanced(model, keys, evidence, prob, begin, end):
 
 def predictions(valid, rows):
     """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]; compiled at once."""
-    with asking():
-        return np.asarray(_predicted(valid, rows))
+    return np.asarray(_predicted(valid, rows))
 
 
-@eqx.filter_jit(compiler_options=BUSY)
+@eqx.filter_jit
 def _predicted(valid, rows):
     p = jax.vmap(lambda x: record.predictors(valid, x))(rows) @ valid.rows.T
     return jnp.where(p > 0, p, 1.0)
@@ -132,8 +129,7 @@ def _predicted(valid, rows):
 
 def learned(model, keys, evidence, prob, begin, end):
     """Evidence after a block: all of it, compiled at once, as there are many blocks."""
-    with asking():
-        return to_numpy(_advanced(model, keys, evidence, prob, np.int32(begin), np.int32(end)))
+    return to_numpy(_advanced(model, keys, evidence, prob, np.int32(begin), np.int32(end)))
 
 
 def counted(model, keys, evidence, prob, begin, end):

@@ -10,7 +10,7 @@ from horizonfree.models import certify
 from horizonfree.planning.backward import best_plan
 from tests.reference import small
 
-DELTA, EPISODES, SEEDS, FEW = 0.1, 60, 12, 2
+DELTA, EPISODES, SEEDS = 0.1, 60, 12
 START = (0.5, 0.0, 0.0, 0.2, 0.0, 0.3)
 PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
@@ -44,9 +44,7 @@ class Case:
         self.P_star = problem.kernel().dense()
 
     def _gathered(self, seed, episodes):
-        """Who asks for more than the first few asks for all, and for longer runs, too."""
-        is_often = seed >= FEW or (len(self.evidence) > FEW and episodes > EPISODES)
-        return small.pick(small.gather(self.problem, episodes, [seed], is_often=is_often), 0)
+        return small.pick(small.gather(self.problem, episodes, [seed]), 0)
 
     def counts(self, i):
         return self.evidence[i].since[self.confidences[i].bet]

@@ -9,7 +9,6 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
-from tests.reference.op_by_op import interpreted
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)
@@ -20,9 +19,9 @@ def on_device(function):
     return lambda *given: to_device(function(*given))
 
 
-sampler_of = on_device(interpreted(Sampler.of))
-begun = on_device(interpreted(begin))
-nothing_of = on_device(interpreted(lambda model, budget: model.nothing(ladder(budget))))
+sampler_of = on_device(eqx.filter_jit(Sampler.of))
+begun = on_device(eqx.filter_jit(begin))
+nothing_of = on_device(eqx.filter_jit(lambda model, budget: model.nothing(ladder(budget))))
 
 
 def full_features(model):
@@ -67,7 +66,7 @@ def follow(problem, explorer, episodes, seed=0, gathers=False):
     """Yield (chosen state, trajectory, state after it) as NumPy, one episode after the other."""
     with jax.enable_x64(True):
         setting, key = Setting(problem), jax.random.key(seed)
-        step = interpreted(lambda progress: setting.episode(explorer, key, progress, gathers))
+        step = eqx.filter_jit(lambda progress: setting.episode(explorer, key, progress, gathers))
         progress = begun(explorer, setting.model, setting.nothing)
         for _ in range(episodes):
             state, trajectory, progress, _ = step(progress)

@@ -6,15 +6,15 @@ U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - su
 from dataclasses import dataclass
 from functools import partial
 
+import equinox as eqx
 import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ModelError
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.valid import ValidSet
-from tests.reference.op_by_op import interpreted
 
-_fit = interpreted(maximum_likelihood)
+_fit = eqx.filter_jit(maximum_likelihood)
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Small problems of every kind that the likelihood and its certificates must handle, and data for them."""
 
-from contextlib import nullcontext
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,9 +9,6 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.mdp.rollout import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
-from tests.reference.op_by_op import asking
-
-MANY = 250  # episodes: for so many a program is compiled without trying whether it pays
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
@@ -57,13 +52,9 @@ def tabular(S=3, A=2, horizon=3, seed=0):
 PROBLEMS = {"dense": dense, "corner": corner, "slips": slips, "tabular": tabular}
 
 
-def gather(problem, episodes, seeds, budget=None, *, is_often=False):
-    """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays.
-
-    is_often: somebody asks for a few seeds again and again.
-    """
-    is_compiled = is_often or episodes * len(seeds) > MANY
-    with jax.enable_x64(True), asking() if is_compiled else nullcontext():
+def gather(problem, episodes, seeds, budget=None):
+    """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
+    with jax.enable_x64(True):
         model = to_device(problem.model)
         sampler = sampler_of(to_device(problem.kernel()))
         policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))

@@ -1,5 +1,6 @@
 """By how much values can be misjudged: the bound against true differences, and its steps one by one."""
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -9,11 +10,10 @@ from horizonfree.regression import oracle
 from horizonfree.regression.oracle.misjudged import misjudged
 from tests.reference import claims
 from tests.reference.episodes import full_features
-from tests.reference.op_by_op import interpreted
 
 SIZES = {"states": 4, "actions": 2, "dim": 3, "horizon": 6}
 HORIZON = 6
-prepare = interpreted(oracle.prepare)
+prepare = eqx.filter_jit(oracle.prepare)
 
 
 def values(P, policy, reward):

@@ -1,5 +1,6 @@
 """HOME: the literal algorithm, its bounds, its reductions, and the theorem that theta_star stays in the balls."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,12 +15,11 @@ from horizonfree.regression.moments import home, powers
 from horizonfree.regression.radius import Sizes
 from horizonfree.regression.ridge import Ridge
 from tests.reference import home as reference
-from tests.reference.op_by_op import interpreted
 
 compiled = jax.jit(moments.regress)  # for many episodes
-regress, init = interpreted(moments.regress), interpreted(Ridge.init)
-extend, update, norm_inv = (interpreted(x) for x in (Ridge.extend, Ridge.update, Ridge.norm_inv))
-theta_of = interpreted(lambda ridge: ridge.theta)
+regress, init = eqx.filter_jit(moments.regress), eqx.filter_jit(Ridge.init)
+extend, update, norm_inv = (eqx.filter_jit(x) for x in (Ridge.extend, Ridge.update, Ridge.norm_inv))
+theta_of = eqx.filter_jit(lambda ridge: ridge.theta)
 
 
 def draw(rng, M, d, spread=2.0):
@@ -143,7 +143,7 @@ class World:
         return _rows(self.model, V, s, a, M)
 
 
-@interpreted
+@eqx.filter_jit
 def _rows(model, V, s, a, M):
     V_next = powers(V[:, 1:], M)  # [2, H, M, S]
     steps = jnp.arange(len(a))

@@ -17,7 +17,7 @@ from horizonfree.regression.oracle import objective
 from horizonfree.regression.oracle.compiled import ascent_here, distances, layout
 from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.pseudo import cap
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 from tests.reference.oracle_draws import HARD, draw, evaluate, fork, fork_value, random_pair, warm_start
 
@@ -74,7 +74,7 @@ def test_adjoint_weights_are_the_derivatives(sizes):
         return x.problem.space.at_start(V_hat)
 
     nudge = 1e-3 * rng.uniform(size=(H, S))  # away from Vhat = 0, where the norm has no derivative
-    by_reward, by_nudge = evaluated(jax.grad(value, argnums=(0, 1)), reward, nudge)
+    by_reward, by_nudge = jitted(jax.grad(value, argnums=(0, 1)), reward, nudge)
 
     def nudged(reward, nudge):
         path = evaluate(prepared, policy, reward, x.beta)
@@ -87,7 +87,7 @@ def test_adjoint_weights_are_the_derivatives(sizes):
         path = eqx.tree_at(lambda p: (p.V_hat, p.raw), path, (V_hat, raw))
         return path, adjoint(prepared, path, x.beta, leak)
 
-    path, weights = evaluated(nudged, reward, nudge)
+    path, weights = jitted(nudged, reward, nudge)
     assert float(path.raw.max()) < 1
     np.testing.assert_allclose(weights.V_hat, by_nudge, atol=1e-12)
     # The last V enters no bonus but through V_{H+1} = 0, where the box slope stands in.
@@ -143,7 +143,6 @@ def test_exhaustive_refuses_what_it_cannot_finish():
         oracle.exhaustive(*x.inputs, beta=1.0)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("sizes", [(3, 3, 3, 2, 3), (4, 2, 4, 3, 4), (HARD, 4)])
 def test_ascent_is_near_exhaustive_and_both_below_the_bound(sizes):
     """At least 99 % of the maximum in at least 95 % of the draws.
@@ -227,14 +226,14 @@ def test_a_batch_of_searches_is_a_loop_of_searches():
 def test_one_step_leaves_nothing_to_explore():
     x = draw(np.random.default_rng(10), (3, 2, 1, 2, 3))
     search = partial(oracle.ascent, chains=3, sweeps=5)
-    found = evaluated(search, jax.random.key(0), x.prepared, 1.0, 1.0, warm_start(x.problem))
+    found = jitted(search, jax.random.key(0), x.prepared, 1.0, 1.0, warm_start(x.problem))
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0
 
 
 # (S, A, H, d, n): full factors; triangles of one block; of two, with five actions; and with states never reached
-LONG = pytest.param((20, 5, 4, 7, 6), marks=pytest.mark.compiled)
+LONG = (20, 5, 4, 7, 6)
 LOOPS = [(4, 2, 4, 3, 4), (20, 2, 4, 6, 4), LONG, (12, 2, 3, 2, 2)]
 
 

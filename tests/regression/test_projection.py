@@ -10,7 +10,7 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device
 from horizonfree.regression.projection import least_squares, pooled
 from horizonfree.regression.ridge import Ridge
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -98,8 +98,8 @@ def test_pooled_regressions_agree_on_the_parameter_that_is_nearest_to_all(batch)
     rng = np.random.default_rng(len(batch))
     valid = random_problem(rng).model.valid
     x, y, w = rng.normal(size=(9, *batch, 4)), rng.normal(size=(9, *batch)), rng.uniform(1, 5, (9, *batch))
-    ridge = evaluated(lambda *rows: Ridge.init(0.5, 4, batch).extend(*rows), x, y, w)
-    theta, centers = evaluated(lambda *given: (pooled(*given), given[1].theta), to_device(valid), ridge)
+    ridge = jitted(lambda *rows: Ridge.init(0.5, 4, batch).extend(*rows), x, y, w)
+    theta, centers = jitted(lambda *given: (pooled(*given), given[1].theta), to_device(valid), ridge)
     centers, Sigmas = centers.reshape(-1, 4), ridge.Sigma.reshape(-1, 4, 4)
 
     def distance(theta):

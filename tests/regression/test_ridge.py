@@ -1,15 +1,16 @@
 """Ridge: identities of weighted least squares, and the accuracy of the running root after a million rows."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from horizonfree.regression.ridge import Ridge, scan
-from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
-init, extend, update, norm_inv = map(interpreted, (Ridge.init, Ridge.extend, Ridge.update, Ridge.norm_inv))
+init, extend, update, norm_inv = map(eqx.filter_jit, (Ridge.init, Ridge.extend, Ridge.update, Ridge.norm_inv))
 
 
 def rows(seed, T, d, batch=()):
@@ -23,11 +24,11 @@ def add(ridge, row):
 
 
 def one_by_one(ridge, x, y, weight, **options):
-    return evaluated(lambda ridge, *rows: scan(add, ridge, rows, **options)[0], ridge, x, y, weight)
+    return jitted(lambda ridge, *rows: scan(add, ridge, rows, **options)[0], ridge, x, y, weight)
 
 
 FIELDS = ("Sigma", "Sigma_inv", "b", "theta", "log_det")
-fields = interpreted(lambda ridge: {name: getattr(ridge, name) for name in FIELDS})
+fields = eqx.filter_jit(lambda ridge: {name: getattr(ridge, name) for name in FIELDS})
 
 
 def drift(ridge):
@@ -114,8 +115,8 @@ def test_scan_returns_the_outputs_in_order():
     def outputs(*rows, **options):
         return scan(step, Ridge.init(1.0, 3), rows, **options)[1]
 
-    norm, target = evaluated(lambda *rows: outputs(*rows, every=5), x, y, weight)
-    expected, _ = evaluated(outputs, x, y, weight)
+    norm, target = jitted(lambda *rows: outputs(*rows, every=5), x, y, weight)
+    expected, _ = jitted(outputs, x, y, weight)
     np.testing.assert_array_equal(target, y)
     np.testing.assert_allclose(norm, expected, rtol=1e-12)
 
@@ -127,7 +128,7 @@ def test_a_batch_is_its_members_and_vmap_over_seeds_is_a_loop():
     def one(lam, *rows):
         return scan(add, Ridge.init(lam, 3), rows)[0]
 
-    seeds = evaluated(jax.vmap(one, (0, 1, 1, 1)), lam, x, y, weight)
+    seeds = jitted(jax.vmap(one, (0, 1, 1, 1)), lam, x, y, weight)
     for i in range(4):
         alone = one_by_one(init(lam[i], 3), x[:, i], y[:, i], weight[:, i])
         assert_same(jax.tree.map(lambda leaf, i=i: leaf[i], seeds), alone, 1e-12)
@@ -144,7 +145,7 @@ def test_norms_only_shrink_and_the_determinant_only_grows():
         after = ridge.update(*row)
         return after, (after.norm_inv(probe), after.log_det)
 
-    norms, log_dets = evaluated(lambda *rows: scan(step, Ridge.init(0.1, 4), rows)[1], x, y, weight)
+    norms, log_dets = jitted(lambda *rows: scan(step, Ridge.init(0.1, 4), rows)[1], x, y, weight)
     assert (np.diff(norms, axis=0) <= 1e-13).all()
     assert (np.diff(log_dets) > 0).all()
 
@@ -200,7 +201,7 @@ def test_a_million_rows_of_wildly_different_weight(seed):
 def test_a_numerically_singular_sum_keeps_the_running_root():
     """One direction 1e18 times heavier than the rest: Cholesky fails on Sigma, the root still knows the inverse."""
     x = np.array([1.0, 1.0, 1.0]) / np.sqrt(3)
-    ridge = evaluated(Ridge.refresh, update(init(1e-6, 3), x, np.array(1.0), np.array(1e12)))
+    ridge = jitted(Ridge.refresh, update(init(1e-6, 3), x, np.array(1.0), np.array(1e12)))
     assert np.isfinite(ridge.W).all()
     assert np.isfinite(ridge.log_det)
     across = np.array([1.0, -1.0, 0.0])

@@ -11,7 +11,6 @@ from horizonfree.report.figures import draw_all
 from tests.report.worlds import table
 
 
-@pytest.mark.compiled  # blocks of many episodes
 def test_counts_do_not_tell_when_so_the_figure_looks_ahead(tmp_path: Path) -> None:
     found = facts(table())
     assert [m.episodes for m in found.history] == [1500]

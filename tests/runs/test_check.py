@@ -55,7 +55,6 @@ def literal(tosses: np.ndarray) -> dict[str, float]:
     }  # from state s: the table, too, looks one step back
 
 
-@pytest.mark.compiled  # the same again and again
 def test_e_values_are_those_of_a_literal_loop_and_have_mean_at_most_one_in_the_class(
     coin: hf.Problem,
 ) -> None:
@@ -156,7 +155,6 @@ def test_what_cannot_bet_is_refused_in_words(coin: hf.Problem, tmp_path: Path) -
     assert lost.check(alternatives=[narrow]).strongest.log_e == -math.inf
 
 
-@pytest.mark.compiled  # the same again and again
 def test_false_alarms_inside_the_class_stay_below_delta(coin: hf.Problem) -> None:
     """A hundred logs at delta = 0.2: more than 41 alarms have probability 1e-6 if each has 0.2."""
     rng = np.random.default_rng(0)

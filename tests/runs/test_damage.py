@@ -14,8 +14,6 @@ from horizonfree.errors import RunError
 from horizonfree.runs import checkpoints, sealed, store
 from tests.runs.test_store import assert_same
 
-pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
-
 
 @pytest.mark.parametrize("name", ["run.json", "arrays.npz", "checkpoint-0000000009.npz"])
 def test_every_flipped_byte_of_a_sealed_file_is_refused(

@@ -20,15 +20,12 @@ from horizonfree.runs import drive, engines
 from horizonfree.runs.until import Until
 from tests.runs.test_store import assert_same
 
-compiled = pytest.mark.compiled  # what is gone on with has the same bits
-
 
 @pytest.fixture(scope="module")
 def problem() -> hf.Problem:
     return hf.make("zoned-grid", size=3, zones=1, horizon=4)
 
 
-@compiled
 @pytest.mark.parametrize(("seconds", "block"), [(1e-9, 256), (1e9, 256), (0.25, 5)])
 def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
     seconds: float, block: int, problem: hf.Problem, monkeypatch: pytest.MonkeyPatch
@@ -40,7 +37,6 @@ def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
     assert_same(whole, hf.explore(problem, "information", episodes=17, seed=8))
 
 
-@compiled
 def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.Problem) -> None:
     first = hf.explore(problem, "information", episodes=7, seed=8)
     more = first.resume(episodes=10)
@@ -48,7 +44,6 @@ def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.
     assert (first.episodes, more.episodes, len(more.records["information"])) == (7, 17, 17)
 
 
-@compiled
 def test_seeds_differ_and_repeat(problem: hf.Problem) -> None:
     runs = [hf.explore(problem, "uniform", episodes=5, seed=seed) for seed in (0, 0, 1)]
     assert_same(runs[0], runs[1])

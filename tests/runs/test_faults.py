@@ -19,7 +19,6 @@ from horizonfree.errors import RunError
 from tests.runs.child import EPISODES, Child
 from tests.runs.test_store import assert_same
 
-pytestmark = pytest.mark.compiled  # the bits of other processes
 KILLS = 50
 
 

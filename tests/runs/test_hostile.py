@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.runs import sealed, store
-from tests import memory
+from tests.reference import memory
 from tests.reference.resealed import (
     Change,
     Member,
@@ -31,8 +31,6 @@ from tests.reference.resealed import (
     without_recipe,
 )
 from tests.runs.test_store import assert_same
-
-pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
 
 NEWEST, OLDER = "checkpoint-0000000004.npz", "checkpoint-0000000002.npz"
 HUGE = 10**30

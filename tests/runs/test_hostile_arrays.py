@@ -16,7 +16,6 @@ from horizonfree.runs import store
 from tests.reference.resealed import Change, change_checkpoint, change_run, gone, put, without_recipe
 from tests.runs.test_store import assert_same
 
-compiled = pytest.mark.compiled  # what is gone on with has the bits of `stored`
 NEWEST = "checkpoint-0000000004.npz"
 HUGE = 10**30
 
@@ -112,7 +111,6 @@ ARRAYS: list[tuple[str, Change, str]] = [
 ]  # fmt: skip
 
 
-@compiled
 @pytest.mark.parametrize(("name", "change", "words"), ARRAYS, ids=[x[0] for x in ARRAYS])
 def test_stored_arrays_are_checked_as_arguments_are(
     name: str, change: Change, words: str, folder: Path
@@ -208,7 +206,6 @@ def test_a_state_that_no_explorer_leaves_is_passed_over(
     assert run.episodes == 2
 
 
-@compiled
 @pytest.mark.parametrize(("name", "change"), CHECKPOINTS, ids=[x[0] for x in CHECKPOINTS])
 def test_a_checkpoint_that_no_run_could_have_written_is_passed_over(
     name: str, change: Change, folder: Path, stored: Path
@@ -255,7 +252,6 @@ RECORDS: dict[str, Callable[[list[Any]], list[Any]]] = {
 }
 
 
-@compiled
 @pytest.mark.parametrize("case", RECORDS)
 def test_records_that_no_run_could_have_written_are_passed_over(
     case: str, folder: Path, stored: Path

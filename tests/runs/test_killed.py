@@ -22,7 +22,6 @@ from horizonfree.runs import sealed
 from tests.runs.child import Child
 from tests.runs.test_store import assert_same
 
-pytestmark = pytest.mark.compiled  # the bits of other processes
 BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20], "curves": ["excess"]}
 RUN = {"explorer": "uniform", "episodes": 150}
 

@@ -53,7 +53,6 @@ def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Problem, tm
     np.testing.assert_array_equal(cells, LAYOUT["cells"])
 
 
-@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("layout", "words"),
     [

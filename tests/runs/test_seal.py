@@ -14,7 +14,6 @@ from tests.runs.test_store import assert_same
 
 MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
 NEWEST, OLDER = "checkpoint-0000000002.npz", "checkpoint-0000000001.npz"
-pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
 MASKS = (0x01, 0xFF)  # a digit becomes its neighbour, text is no text any more
 BITS = tuple(1 << i for i in range(8))
 SAMPLE = 40  # bytes of each file that are changed under a whole load

@@ -124,7 +124,7 @@ def without_record(run: hf.Run) -> hf.Run:
 
 
 # the bits of two programs, or their numbers
-@pytest.mark.parametrize("is_wide", [pytest.param(False, marks=pytest.mark.compiled), True])
+@pytest.mark.parametrize("is_wide", [False, True])
 @pytest.mark.parametrize("name", ["information", "uniform", "hf-ucrl-rfe++"])
 def test_many_at_once_have_the_numbers_that_each_has_alone(
     name: str, is_wide: bool, monkeypatch: pytest.MonkeyPatch

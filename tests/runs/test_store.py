@@ -16,8 +16,6 @@ from horizonfree.errors import OptionError, RunError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.runs import sealed, store
 
-pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
-
 
 def assert_same(a: hf.Run, b: hf.Run) -> None:
     """Equal to the bit: state, evidence, records."""

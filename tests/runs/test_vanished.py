@@ -15,7 +15,6 @@ from horizonfree.errors import RunError
 from horizonfree.runs import drive, sealed
 from tests.runs.test_store import assert_same
 
-pytestmark = pytest.mark.compiled  # what is gone on with has the same bits
 EPISODES = 6
 Act = Callable[[Path], Any]
 

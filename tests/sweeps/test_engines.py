@@ -21,8 +21,6 @@ from horizonfree.sweeps.on_ray import OnRay
 from horizonfree.sweeps.start import start
 from tests.sweeps.conftest import TINY
 
-pytestmark = pytest.mark.compiled  # the bits of other processes
-
 LISTENS = "0A"  # in /proc/net/tcp
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 LONG = 3_000_000  # episodes: a task that does not end by itself while a test runs

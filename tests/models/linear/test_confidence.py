@@ -43,7 +43,6 @@ def of_bet(run, j):
     return reference.Fit(np.asarray(run.problem.model.phi), x.gram_at[j], *since)
 
 
-@pytest.mark.compiled  # thousands of episodes
 def test_the_certificate_is_that_of_the_text(problem, run):
     """The bet after a tenth of the budget, of weight 0.9."""
     assert run.evidence.starts.tolist() == [0, 300]
@@ -59,7 +58,6 @@ def test_the_certificate_is_that_of_the_text(problem, run):
     assert plan.value_high <= up + 1e-9
 
 
-@pytest.mark.compiled  # thousands of episodes
 def test_declared_rewards_have_smaller_gaps_and_the_others_larger_ones(problem, run, declared):
     """All V at delta/2, the declared ones at log(2 (H-1) F / delta)."""
     fit, reward = of_bet(declared, 1), hf.goal(problem, 5)
@@ -124,7 +122,6 @@ def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
     assert certify.for_family(problem.model, forged, family, "one").is_rejected
 
 
-@pytest.mark.compiled  # thousands of episodes
 def test_forecasts_come_true_roughly(problem, run):
     """Nothing is proved of them; half or twice the episodes is near enough."""
     confidence = run.confidence()

@@ -33,7 +33,6 @@ def assert_same(a, b):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.compiled  # what is gone on with has the same bits
 def test_a_run_that_is_stored_goes_on_as_if_it_had_not_been(problem, run, tmp_path):
     loaded = hf.load(run.folder)
     assert_same(loaded, run)
@@ -45,7 +44,6 @@ def test_a_run_that_is_stored_goes_on_as_if_it_had_not_been(problem, run, tmp_pa
     assert_same(hf.load(shutil.copytree(run.folder, tmp_path / "a")).resume(episodes=30), whole)
 
 
-@pytest.mark.compiled  # the bits of two programs
 def test_members_of_a_batch_are_ordinary_runs(problem):
     batch = hf.explore_many(
         problem, "uniform", episodes=60, seeds=[1, 2], checkpoints=[60], budget=60, progress=False

@@ -14,7 +14,6 @@ from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.certify import uniform_eps
 from horizonfree.planning.backward import evaluate_jax, optimal_jax
 from tests.reference import small
-from tests.reference.programs import BUSY
 
 DELTA, SEEDS, EPISODES = 0.5, 1000, 60
 MIXTURES = {
@@ -24,7 +23,7 @@ MIXTURES = {
 }
 
 
-@eqx.filter_jit(compiler_options=BUSY)
+@eqx.filter_jit
 def explored(model, kernel, truth, keys):
     """Of every key the evidence of its episodes, and whether the truth was outside at any time and at the end."""
     sampler, (H, S, A) = Sampler.of(kernel), model.space.sizes

@@ -3,6 +3,7 @@
 from functools import cache, cached_property
 from itertools import pairwise
 
+import equinox as eqx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,6 @@ from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
 from tests.reference.likelihood_set import likelihood_set
-from tests.reference.op_by_op import interpreted
 
 DELTA = 0.1
 PROBLEMS = {
@@ -246,7 +246,7 @@ def excess(case, theta):
     return _excess(*to_device((case.valid, case.evidence, theta)), DELTA)
 
 
-_excess = interpreted(ev.excess)
+_excess = eqx.filter_jit(ev.excess)
 
 
 def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):

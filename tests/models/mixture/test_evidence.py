@@ -2,6 +2,7 @@
 
 from itertools import pairwise, product
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +18,9 @@ from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.likelihood import predict
 from tests.reference import small
 from tests.reference.episodes import sampler_of
-from tests.reference.op_by_op import evaluated, interpreted
-from tests.reference.programs import BUSY
+from tests.reference.jitted import jitted
 
-learn = interpreted(ev.learn)
+learn = eqx.filter_jit(ev.learn)
 
 
 def uniform_policy(problem):
@@ -32,7 +32,7 @@ def bets(starts, weights):
 
 
 def nothing(valid, starts, weights):
-    return evaluated(lambda valid: ev.nothing(valid, bets(starts, weights)), valid)
+    return jitted(lambda valid: ev.nothing(valid, bets(starts, weights)), valid)
 
 
 def replay(valid, trajectories, starts, weights, step=learn):
@@ -79,7 +79,7 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
             last = jax.lax.scan(lambda e, t: (ev.learn(valid_, e, t), None), first, trajectories)[0]
             return last.loss, last.table_loss
 
-        losses, table = evaluated(jax.vmap(both), to_device(Trajectory(s, a, j)))
+        losses, table = jitted(jax.vmap(both), to_device(Trajectory(s, a, j)))
     assert np.exp(-table).sum() == pytest.approx(1, abs=1e-9)
     assert np.exp(-losses[:, 0]).sum() == pytest.approx(1, abs=1e-9)
     # the bet on the second episode alone sums to one for each first episode
@@ -166,7 +166,7 @@ def test_of_many_rows_an_episode_looks_at_its_own_alone_and_learns_the_same(monk
     monkeypatch.setattr(ev, "MANY", 0)
     with jax.enable_x64(True):
         valid = to_device(problem.model.valid)
-        step = interpreted(lambda *given: ev.learn(*given))  # traced anew
+        step = eqx.filter_jit(lambda *given: ev.learn(*given))  # traced anew
         now = nothing(valid, [0, 2, 9], [0.5, 0.25, 0.25])
         for k in range(4):
             now = step(valid, now, to_device(small.pick(data, k)))
@@ -183,7 +183,7 @@ def test_the_predictor_depends_on_the_counts_seen_and_not_on_later_ones():
     history = replay(valid, data, [0], [1.0])
     with jax.enable_x64(True):
         for before, after in pairwise(history):
-            expected = evaluated(predict, *to_device((valid, after.row_counts, before.thetas)))
+            expected = jitted(predict, *to_device((valid, after.row_counts, before.thetas)))
             np.testing.assert_allclose(after.thetas, expected, atol=1e-12)
     p = valid.rows[valid.free] @ np.concatenate([x.thetas for x in history]).T
     assert (p > 0).all()
@@ -242,7 +242,7 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
         valid, space = to_device((problem.model.valid, problem.space))
         sampler, truth = sampler_of(to_device(problem.kernel())), jnp.asarray(problem.truth)
         policy = jnp.asarray(uniform_policy(problem))
-        first = to_device(evaluated(lambda valid: ev.nothing(valid, ladder(EPISODES)), valid))
+        first = to_device(jitted(lambda valid: ev.nothing(valid, ladder(EPISODES)), valid))
 
         def leaves(key):
             def step(evidence, key):
@@ -251,9 +251,9 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
 
             return jax.lax.scan(step, first, jax.random.split(key, EPISODES))[1].any()
 
-        every = jax.jit(lambda keys: jax.lax.map(leaves, keys, batch_size=100), compiler_options=BUSY)
+        every = jax.jit(lambda keys: jax.lax.map(leaves, keys, batch_size=100))
         if name in FEW_ROWS:
-            every = interpreted(jax.vmap(leaves))
+            every = eqx.filter_jit(jax.vmap(leaves))
         left = int(np.asarray(every(jax.random.split(jax.random.key(7), SEEDS))).sum())
     assert left <= binom.isf(1e-6, SEEDS, DELTA)
     assert left > 0  # the bets do win sometimes: the set is not the whole of Theta
@@ -264,7 +264,7 @@ def test_excess_is_the_log_loss_against_the_bets():
     valid = problem.model.valid
     evidence = small.pick(small.gather(problem, 10, [0]), 0)
     with jax.enable_x64(True):
-        found = evaluated(ev.excess, *to_device((valid, evidence)), jnp.asarray(problem.truth), 0.1)
+        found = jitted(ev.excess, *to_device((valid, evidence)), jnp.asarray(problem.truth), 0.1)
     p = valid.rows @ problem.truth
     for j in range(len(evidence.starts)):
         literal = (
@@ -287,8 +287,8 @@ def test_the_model_learns_as_its_evidence_does():
     expected = replay(problem.model.valid, data, [0], [1.0])[-1]
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        found = evaluated(lambda model: model.nothing(bets([0], [1.0])), model)
-        learns = interpreted(type(model).learn)
+        found = jitted(lambda model: model.nothing(bets([0], [1.0])), model)
+        learns = eqx.filter_jit(type(model).learn)
         for k in range(3):
             found = learns(model, found, to_device(small.pick(data, k)))
         assert found.visits.sum() == 3 * problem.horizon

@@ -1,5 +1,6 @@
 """Where there are many states and rows things are computed otherwise: the same numbers, and less work."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ from horizonfree.models import certify
 from horizonfree.models.mixture import confidence, ellipsoid, likelihood, rows, tangent
 from horizonfree.models.mixture.steps import hellinger
 from tests.reference import cases, small
-from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -37,21 +38,21 @@ def test_certificates_and_plans_have_the_same_numbers(monkeypatch):
     whole = certify.bounds(model, usual, reward, policy)
     counts, thetas = np.asarray(run.evidence.row_counts), np.asarray(run.evidence.thetas)
     fitted = to_device((model.valid, 3 * counts, thetas))
-    predicted = evaluated(likelihood.predict, *fitted)
+    predicted = jitted(likelihood.predict, *fitted)
 
     make_everything_much(monkeypatch)
     world = to_device((model, run.evidence, np.array(0.05)))
-    found = evaluated(lambda model, *given: model.confidence(*given), *world)
+    found = jitted(lambda model, *given: model.confidence(*given), *world)
     assert found.bet == usual.bet
     for name in ("eps", "theta", "slacks"):
         np.testing.assert_allclose(getattr(found, name), getattr(usual, name), rtol=1e-9)
     np.testing.assert_allclose(found.divergence.kappa, usual.divergence.kappa, rtol=1e-9)
     asked = to_device((model, usual, reward, policy))
-    bounds = evaluated(lambda model, *given: model.bounds(*given), *asked)
+    bounds = jitted(lambda model, *given: model.bounds(*given), *asked)
     for name, x in whole.gaps.items():
         np.testing.assert_allclose(bounds.gaps[name], x, rtol=1e-12)
     np.testing.assert_allclose((bounds.low, bounds.high), (whole.low, whole.high), rtol=1e-12)
-    again = evaluated(lambda *given: likelihood.predict(*given), *fitted)
+    again = jitted(lambda *given: likelihood.predict(*given), *fitted)
     np.testing.assert_allclose(again, predicted, rtol=1e-12)
 
 
@@ -66,7 +67,7 @@ def test_the_same_bad_set_is_found(case, monkeypatch):
     rng, kernel = np.random.default_rng(0), case.confidences[0].kernel
     costs = 0.001 * rng.random(kernel.prob.shape[:2])
     mixed = costs * 10.0 ** rng.integers(0, 5, costs.shape)
-    usual, large, hits = interpreted(divergence), interpreted(lambda *given: divergence(*given)), []
+    usual, large, hits = eqx.filter_jit(divergence), eqx.filter_jit(lambda *given: divergence(*given)), []
     for cost, leak in ((costs, 0 * costs), (mixed, costs), (costs + np.inf, 1 + 0 * costs)):
         given = to_device((case.space, Steps(kernel, cost, leak)))
         wanted = usual(*given)
@@ -89,7 +90,7 @@ def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, 
     eps = np.array([float(c.eps) for c in case.confidences])
     is_begun = np.arange(len(eps)) != eps.argmin()
     given = to_device((case.space, case.valid, is_begun, balls, comparisons))
-    losses = evaluated(confidence.losses_in, *given)
+    losses = jitted(confidence.losses_in, *given)
     assert losses.argmin() == np.where(is_begun, eps, np.inf).argmin()
     is_computed = np.isfinite(losses)
     np.testing.assert_allclose(losses[is_computed], eps[is_computed], rtol=1e-12)
@@ -101,7 +102,7 @@ def test_the_least_loss_is_no_more_than_the_loss_and_not_much_less(case):
         h2 = hellinger(space, valid, ball)
         return least_loss(space, compared.step, compared.divergence, h2, valid.choices)
 
-    least, lows = interpreted(least), []
+    least, lows = eqx.filter_jit(least), []
     for c in case.confidences:
         space, valid, ball, compared = to_device((case.space, case.valid, c.ball, c.compared))
         low = float(least(space, valid, ball, compared))

@@ -12,7 +12,7 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.models.mixture import likelihood
 from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, predict, pseudo_counts
 from tests.reference import small
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
 _fit, _predict = jax.jit(maximum_likelihood), jax.jit(predict)
@@ -217,5 +217,5 @@ def test_with_many_rows_steps_are_the_same(monkeypatch, x64, name):
         found = []
         for many in (0, 10**9):
             monkeypatch.setattr(likelihood, "MANY", many)
-            found.append(np.asarray(evaluated(likelihood.predict, valid, counts, start)))
+            found.append(np.asarray(jitted(likelihood.predict, valid, counts, start)))
         np.testing.assert_allclose(*found, rtol=0, atol=1e-13)

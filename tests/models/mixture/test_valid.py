@@ -12,7 +12,7 @@ from horizonfree import Mixture
 from horizonfree.errors import FeatureError
 from horizonfree.models.mixture import programmes
 from horizonfree.models.mixture.programmes import DROWNED
-from tests import memory
+from tests.reference import memory
 from tests.reference.odd_features import odd_features
 
 

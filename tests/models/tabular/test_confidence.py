@@ -15,8 +15,7 @@ from horizonfree.models.tabular.evidence import _rounded
 from horizonfree.planning.backward import best_plan, evaluate_jax, optimal_jax
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
-from tests.reference.op_by_op import evaluated
-from tests.reference.programs import BUSY
+from tests.reference.jitted import jitted
 
 S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
 TIMES = (4, 15, 60, 300)  # episodes
@@ -39,7 +38,7 @@ def simulate(model, tables, policy):
 
         return jax.lax.scan(until, model.nothing(ladder(None)), (times[:-1], times[1:]))[1]
 
-    every = jax.jit(jax.vmap(one), compiler_options=BUSY)
+    every = jax.jit(jax.vmap(one))
     return to_numpy(every(tables, jax.random.split(jax.random.key(0), len(tables))))
 
 
@@ -48,7 +47,7 @@ def judge(model, evidence, tables, rewards):
     """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
     model, delta = to_device(model), jnp.asarray(DELTA)
     confide = jax.vmap(lambda evidence: model.confidence(evidence, delta))
-    every = jax.jit(lambda x: jax.lax.map(confide, x, batch_size=50), compiler_options=BUSY)
+    every = jax.jit(lambda x: jax.lax.map(confide, x, batch_size=50))
 
     def one(evidence, confidence, table, reward):
         balls, truth = confidence.balls, model.kernel(table)
@@ -67,10 +66,9 @@ def judge(model, evidence, tables, rewards):
 
     over_times = jax.vmap(one, (0, 0, None, None))
     given = evidence, to_numpy(every(evidence)), tables, rewards
-    return evaluated(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given)
+    return jitted(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given)
 
 
-@pytest.mark.compiled  # thousands of episodes and of balls
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_a_thousand_tables_at_four_times(support):
     """Truth outside at some time: at most a share delta; inside, no KL above eps, no loss above a gap, no value beyond.

@@ -7,7 +7,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import gather, world
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -18,7 +18,7 @@ def episode(s, a, j):
 
 def learnt(model, trajectory):
     """After one episode."""
-    return evaluated(lambda model, x: model.learn(model.nothing(ladder(None)), x), model, trajectory)
+    return jitted(lambda model, x: model.learn(model.nothing(ladder(None)), x), model, trajectory)
 
 
 def test_transitions_are_counted_where_they_happened():

@@ -11,7 +11,7 @@ from horizonfree.models.plain import arrays_of, rebuild, statics_of
 from horizonfree.models.tabular.model import TabularModel, lists
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import random_table, world
-from tests.reference.op_by_op import evaluated, interpreted
+from tests.reference.jitted import jitted
 
 
 def test_lists_name_the_possible_successors_in_order():
@@ -64,8 +64,8 @@ def test_a_stored_model_is_the_same_and_a_changed_one_is_refused():
 def test_what_judges_ask():
     case = world(2, episodes=3000)
     model, evidence = case.problem.model, case.evidence
-    excess = interpreted(type(model).excess)
-    assert 0.9 < float(evaluated(type(model).inefficiency, model, evidence)) < 3
+    excess = eqx.filter_jit(type(model).excess)
+    assert 0.9 < float(jitted(type(model).inefficiency, model, evidence)) < 3
     assert float(excess(model, evidence, case.problem.truth, np.asarray(0.05))) < 0
     wrong = np.roll(case.problem.truth, 1, axis=-1)
     assert float(excess(model, evidence, wrong, np.asarray(0.05))) > 0

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +11,14 @@ import pytest
 
 from horizonfree.models.tabular import radius
 from tests.reference import tabular as ref
-from tests.reference.op_by_op import evaluated, interpreted
-from tests.reference.programs import BUSY
+from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
-balls = interpreted(radius.balls)
-excess_of_many = jax.jit(radius.excess, static_argnums=4, compiler_options=BUSY)
-log_bet = interpreted(radius.log_bet)
-log_kt = interpreted(radius.log_kt)
-at_frequencies = interpreted(radius.at_frequencies)
+balls = eqx.filter_jit(radius.balls)
+excess_of_many = jax.jit(radius.excess, static_argnums=4)
+log_bet = eqx.filter_jit(radius.log_bet)
+log_kt = eqx.filter_jit(radius.log_kt)
+at_frequencies = eqx.filter_jit(radius.at_frequencies)
 
 
 def rows(rng, number, n=6, largest=4.5):
@@ -52,7 +52,7 @@ def test_bets_agree_with_their_definition():
     for has_kt in (True, False):
         given = jnp.asarray(N), jnp.asarray(p), jnp.asarray(m, float), jnp.asarray(2.0), has_kt
         slow = [ref.log_e(x, y, 6 if has_kt else None) - 2.0 for x, y in zip(N, p)]
-        np.testing.assert_allclose(evaluated(radius.excess, *given), slow, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(jitted(radius.excess, *given), slow, rtol=1e-9, atol=1e-9)
     for kappa in radius.KAPPAS:
         p_hat = N / np.maximum(N.sum(1, keepdims=True), 1)
         safe = jnp.asarray(np.where(N > 0, p_hat, 1.0))
@@ -66,7 +66,7 @@ def test_bets_agree_with_their_definition():
 def test_a_distribution_that_excludes_what_was_seen_is_outside():
     N, p = jnp.asarray([[3.0, 1.0]]), jnp.asarray([[1.0, 0.0]])
     for has_kt in (True, False):
-        assert np.isposinf(evaluated(radius.excess, N, p, jnp.asarray([2.0]), jnp.asarray(9.0), has_kt))
+        assert np.isposinf(jitted(radius.excess, N, p, jnp.asarray([2.0]), jnp.asarray(9.0), has_kt))
 
 
 def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
@@ -124,7 +124,6 @@ def kl(centre, p):
         return np.where(centre > 0, centre * np.log(centre / p), 0.0).sum(-1)
 
 
-@pytest.mark.compiled  # the same fifty times
 @pytest.mark.parametrize("has_kt", [True, False])
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, has_kt):

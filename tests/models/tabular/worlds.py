@@ -11,7 +11,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.problems.tabular import Tabular
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 
 def random_table(rng, S, A, m):
@@ -117,7 +117,7 @@ def _bounds(model, confidence, reward, policy):
 def bounds_of(case, reward, policy, confidence=None, is_new=False):
     """The bounds of a policy for a reward as numbers by name; is_new: not by what was compiled before."""
     given = case.problem.model, confidence or case.confidence, reward, policy
-    found = evaluated(lambda *x: _bounds.__wrapped__(*x), *given) if is_new else to_numpy(_bounds(*given))
+    found = jitted(lambda *x: _bounds.__wrapped__(*x), *given) if is_new else to_numpy(_bounds(*given))
     numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
     return {name: float(x) for name, x in numbers.items()}
 

@@ -19,7 +19,7 @@ from horizonfree.models.mixture.tangent import Values
 from horizonfree.planning.backward import best_plan
 from tests.reference import cases, small
 from tests.reference import robust as ref
-from tests.reference.op_by_op import evaluated
+from tests.reference.jitted import jitted
 
 ZETA = 0.02
 
@@ -86,7 +86,7 @@ def test_a_step_agrees_with_its_literal_sum_where_theta_is_known(problem, confid
     zeta = np.full((4, 2), 0.01)
     with scope():
         given = to_device((problem.space, problem.model.valid, known, zeta, np.asarray(0.0)))
-        step = evaluated(steps_within, *given)
+        step = jitted(steps_within, *given)
     hat = confidence.kernel.dense()
     for s, a in np.ndindex(4, 2):
         x = 0.01 / hat[s, a]

@@ -55,7 +55,6 @@ def coin_log(p, episodes, seed):
     return s, np.zeros((episodes, 4), int)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("make", CASES)
 def test_true_models_are_rejected_with_probability_delta_at_most(make):
     """At delta = 0.05 no more than chance allows, and none at a delta that all logs together exceed with ALARM / 4."""

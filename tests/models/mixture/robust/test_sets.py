@@ -219,7 +219,6 @@ def test_jumps_count_as_visits_where_laws_may_lead_anywhere(problem, evidence):
     assert found.slack > sets_of(problem, evidence, 0.02, anywhere=True).slack
 
 
-@pytest.mark.compiled
 def test_what_radii_share_is_what_each_would_find_alone(problem, evidence):
     """Asked for one after another, of one shape and of others, they get the same bits."""
     shape = np.linspace(0.2, 1, 8).reshape(4, 2)
