@@ -5,32 +5,38 @@ every number that the run reports with exact values, for each of these parameter
 certificate holds for every parameter of the confidence set, so a single violation is an error.
 
 Of a model it uses `kernel(parameter)`, which must be linear in the parameter, and `excess(evidence, parameter, delta)`,
-which is positive outside the confidence set; parameters with negative entries are left out where `is_hull` is true. The
-exact values are computed in plain NumPy from dense kernels [N, S, A, S] and share no code with planning or bounds.
+which is positive outside the confidence set. A class whose parameters are arrays of an unusual shape gives it as
+`parameter_shape`; negative entries are left out where `is_hull` is true. The exact values are computed in plain NumPy
+from dense kernels [N, S, A, S] (_exact.py).
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from horizonfree._exact import Kernels, Task
+from horizonfree._exact import optimal_policy as optimal_policy
+from horizonfree._exact import optimal_values as optimal_values
+from horizonfree._exact import policy_values as policy_values
+from horizonfree._exact import task_of as task_of
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import HorizonfreeError
-from horizonfree.mdp.rewards import Reward, goal, occupancy
+from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import simulate
 from horizonfree.runs.logged import from_episodes
 from horizonfree.runs.run import Run
 
-Kernels = Float[np.ndarray, "N S A S"]
 Draw = Callable[[Run, float, np.random.Generator], Iterable[Any]]
+Inside = Callable[[Run, np.ndarray, float], Bool[np.ndarray, " N"]]
 
 BISECTIONS = 40  # towards the boundary of a confidence set
 TOLERANCE = 1e-8  # relative to the largest total reward
@@ -59,90 +65,6 @@ class Report:
         if self.violations:
             listed = "\n".join(f"- {sentence}" for sentence in self.violations[:20])
             raise AssertionError(f"{len(self.violations)} false certificates:\n{listed}")
-
-
-class Task(NamedTuple):
-    """What is paid, from where and for how long, in the units of the reward as it was given.
-
-    sum_{h=1}^H discount^(h-1) [reward_h(s_h, a_h) + transition(s_h, a_h, s_{h+1})] + discount^H final(s_{H+1}) + offset
-    """
-
-    reward: Float[np.ndarray, "H S A"]
-    transition: Float[np.ndarray, "S A S"]
-    final: Float[np.ndarray, " S"]
-    discount: float
-    start: Float[np.ndarray, " S"]
-    allowed: Bool[np.ndarray, "S A"]
-    offset: float
-    size: float  # of the largest total
-
-
-def task_of(
-    problem: Problem,
-    reward: Any,
-    *,
-    start: Any = None,
-    horizon: int | None = None,
-    discount: float | None = None,
-    final: Any = None,
-    transition: Any = None,
-    scale: str = "total",
-) -> Task:
-    """The task of `run.plan(reward, ...)` with these options."""
-    S, A, H = problem.num_states, problem.num_actions, horizon or problem.horizon
-    offset = 0.0
-    if isinstance(reward, Reward):
-        reward, offset = np.asarray(reward.table) * reward.factor, reward.offset
-    if callable(reward):
-        reward = np.array([[[reward(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)], float)
-    table = np.asarray(reward, float)
-    table = np.broadcast_to(table[:, None] if table.ndim == 1 else table, (H, S, A))
-    if callable(transition):
-        transition = [[[transition(s, a, t) for t in range(S)] for a in range(A)] for s in range(S)]
-    paid = np.zeros((S, A, S)) if transition is None else np.asarray(transition, float)
-    last = np.zeros(S) if final is None else np.asarray(final, float)
-    first = problem.start if start is None else start
-    first = np.eye(S)[int(first)] if np.ndim(first) == 0 else np.asarray(first, float)
-    size = max(1.0, np.abs(table).max(axis=(1, 2)).sum() + H * np.abs(paid).max() + np.abs(last).max())
-    gamma = 1.0 if discount is None else discount
-    return Task(table, paid, last, gamma, first, np.asarray(problem.actions_allowed), offset, size)
-
-
-def action_values(kernels: Kernels, task: Task, h: int, after: Float[np.ndarray, "N S"]) -> np.ndarray:
-    """Q_h of each kernel, [N, S, A], from the values of the next step."""
-    entered = task.transition + task.discount * after[:, None, None, :]
-    return np.asarray(task.reward[h] + (kernels * entered).sum(-1))
-
-
-def _first_values(kernels: Kernels, task: Task) -> Float[np.ndarray, "N S"]:
-    return np.broadcast_to(task.final, (len(kernels), len(task.final)))
-
-
-def optimal_values(kernels: Kernels, task: Task) -> Float[np.ndarray, " N"]:
-    """The largest expected total of any policy of allowed actions, for each kernel."""
-    V = _first_values(kernels, task)
-    for h in range(len(task.reward) - 1, -1, -1):
-        V = np.where(task.allowed, action_values(kernels, task, h, V), -np.inf).max(-1)
-    return np.asarray(V @ task.start + task.offset)
-
-
-def policy_values(kernels: Kernels, task: Task, policy: np.ndarray) -> Float[np.ndarray, " N"]:
-    """The expected total of one policy, actions [H, S] or probabilities [H, S, A], for each kernel."""
-    policy = np.asarray(policy)
-    rule = np.eye(kernels.shape[2])[policy] if policy.ndim == 2 else policy
-    V = _first_values(kernels, task)
-    for h in range(len(task.reward) - 1, -1, -1):
-        V = (rule[h] * action_values(kernels, task, h, V)).sum(-1)
-    return np.asarray(V @ task.start + task.offset)
-
-
-def optimal_policy(kernel: Float[np.ndarray, "S A S"], task: Task) -> np.ndarray:
-    """A policy [H, S] of allowed actions with the largest expected total."""
-    V, policy = _first_values(kernel[None], task), np.zeros(task.reward.shape[:2], int)
-    for h in range(len(policy) - 1, -1, -1):
-        Q = np.where(task.allowed, action_values(kernel[None], task, h, V), -np.inf)
-        policy[h], V = Q[0].argmax(-1), Q.max(-1)
-    return policy
 
 
 @dataclass
@@ -273,17 +195,19 @@ def _parameter_shape(model: Model) -> tuple[int, ...]:
     raise ValueError("the shape of a parameter is not known; give the model an attribute parameter_shape")
 
 
-def boundary_parameters(run: Run, delta: float, count: int, rng: np.random.Generator) -> np.ndarray:
+def boundary_parameters(
+    run: Run, delta: float, count: int, rng: np.random.Generator, inside: Inside = is_inside
+) -> np.ndarray:
     """The truth, where it is in the confidence set, and points of the boundary seen from it; [N, *shape]."""
     truth = np.asarray(run.problem.truth, float)
-    if not is_inside(run, truth[None], delta)[0]:
+    if not inside(run, truth[None], delta)[0]:
         return np.zeros((0, *truth.shape))
     targets = valid_vertices(run.problem.model, count, rng)
-    found = to_boundary(lambda x: is_inside(run, x, delta), truth, targets)
+    found = to_boundary(lambda x: inside(run, x, delta), truth, targets)
     mixed = rng.dirichlet(np.ones(len(found)), max(1, count // 4)) if len(found) else np.zeros((0, 0))
     inner = np.tensordot(mixed, found, 1)
     every = np.concatenate([truth[None], found, inner])
-    return np.asarray(every[is_inside(run, every, delta)])
+    return np.asarray(every[inside(run, every, delta)])
 
 
 def random_reward(problem: Problem, rng: np.random.Generator) -> Float[np.ndarray, "H S A"]:
@@ -309,6 +233,7 @@ def check_certificates(
     delta: Sequence[float] = (0.5, 0.05),
     rewards: Sequence[Any] | None = None,
     parameters: Draw | None = None,
+    inside: Inside = is_inside,
     directions: int = 24,
     raise_error: bool = True,
 ) -> Report:
@@ -316,7 +241,9 @@ def check_certificates(
 
     problem: one with a truth. rewards: of total at most 1; by default goals, occupancies and random tables.
     parameters: a function (run, delta, rng) that returns more parameters; those outside the confidence set are left
-    out. directions: how many boundary points are looked for. raise_error: raise an AssertionError at violations.
+    out. inside: another test of membership than `model.excess`, a function (run, parameters [N, *shape], delta) ->
+    bools [N]; linear MDPs need one, as their `excess` is a necessary condition only. directions: how many boundary
+    points are looked for. raise_error: raise an AssertionError at violations.
     """
     audit = Audit()
     for seed in seeds:
@@ -325,10 +252,10 @@ def check_certificates(
         for number in episodes:
             run = from_episodes(problem, simulate(problem, behaviour, episodes=number, seed=seed))
             for level in delta:
-                found = boundary_parameters(run, level, directions, rng)
+                found = boundary_parameters(run, level, directions, rng, inside)
                 if parameters is not None:
                     more = np.array([np.asarray(x, float) for x in parameters(run, level, rng)])
-                    found = np.concatenate([found, more[is_inside(run, more, level)]]) if len(more) else found
+                    found = np.concatenate([found, more[inside(run, more, level)]]) if len(more) else found
                 if len(found):
                     kernels = dense_kernels(problem.model, found)
                     check_run(audit, run, kernels, level, rng, rewards)

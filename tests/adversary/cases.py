@@ -39,7 +39,18 @@ FACTORS = {
         "rescaled",
         "function",
     ),
-    "data": ("full", "ragged", "short", "arbitrary", "extreme", "budget", "explored", "resumed", "batch", "stored"),
+    "data": (
+        "full",
+        "ragged",
+        "short",
+        "arbitrary",
+        "extreme",
+        "budget",
+        "explored",
+        "resumed",
+        "batch",
+        "stored",
+    ),
     "allowed": ("all", "some"),
     "episodes": (1, 2, 5, 50),
     "delta": (0.5, 0.05),
@@ -153,7 +164,9 @@ def check_membership(run, found, members, delta):
     """The library's `excess` must agree that members are in the set."""
     if isinstance(found, sets.TableSet):
         succ, support = np.asarray(run.problem.space.succ), np.asarray(run.problem.space.support)
-        members = np.where(support, np.take_along_axis(members, np.broadcast_to(succ, (len(members), *succ.shape)), -1), 0)
+        members = np.where(
+            support, np.take_along_axis(members, np.broadcast_to(succ, (len(members), *succ.shape)), -1), 0
+        )
     assert testing.is_inside(run, members, delta).all()
 
 
@@ -161,7 +174,9 @@ def ask(audit, name, case, run, found, members, rng):
     question, delta, problem = case["question"], case["delta"], run.problem
     if question == "weights":
         low, high = run.weight_intervals.T
-        weights = np.stack([problem.model.in_units(x) for x in found.members(rng, 24)]) if delta == 0.05 else []
+        weights = (
+            np.stack([problem.model.in_units(x) for x in found.members(rng, 24)]) if delta == 0.05 else []
+        )
         for i in range(len(low) if len(weights) else 0):
             audit.at_most(f"{name}: weight {i} low", low[i] - weights[:, i], 0.0)
             audit.at_most(f"{name}: weight {i} high", weights[:, i] - high[i], 0.0)
@@ -204,7 +219,11 @@ def ask(audit, name, case, run, found, members, rng):
 
 def ask_uniform(audit, name, question, delta, run, found, members, options, rng):
     """The plans of rewards that linear programmes find, against the certificate for every reward."""
-    there = run.seen_from(options.get("start"), options.get("horizon")) if options.keys() & {"start", "horizon"} else run
+    there = (
+        run.seen_from(options.get("start"), options.get("horizon"))
+        if options.keys() & {"start", "horizon"}
+        else run
+    )
     certificate = there.certificate(delta, method=question)
     estimate = np.asarray(there.confidence(delta).kernel.dense())
     kernels = found.kernels(members)

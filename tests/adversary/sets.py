@@ -12,7 +12,6 @@ from scipy.special import gammaln, logsumexp
 from horizonfree import testing
 from horizonfree.mdp.rollout import UNSEEN
 
-
 MARGIN = 1e-9  # by which members keep away from the boundary: rounding
 
 
@@ -145,7 +144,9 @@ class LinearSet(LinearlyParametrised):
             V0, C0 = np.asarray(kept.gram_at), np.asarray(kept.cross_at)
             return V0, np.asarray(kept.gram) - V0, np.asarray(kept.cross) - C0
         episodes = transitions(self.run)
-        before, since = ([part.sum(0) for part in parts] for parts in zip(*((episodes[:m], episodes[m:]) for m in starts)))
+        before, since = (
+            [part.sum(0) for part in parts] for parts in zip(*((episodes[:m], episodes[m:]) for m in starts))
+        )
         V0, V1 = ([np.einsum("sa,sai,saj->ij", n.sum(-1), phi, phi) for n in x] for x in (before, since))
         return V0, V1, [np.einsum("sat,sai->it", n, phi) for n in since]
 
