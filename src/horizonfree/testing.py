@@ -164,17 +164,28 @@ def valid_vertices(model: Model, count: int, rng: np.random.Generator) -> np.nda
 
     shape, matrix = _linear_map(model)
     S, A = model.space.sizes[1:]
-    sums = matrix.reshape(S * A, S, -1).sum(1)
+    sums, impossible = matrix.reshape(S * A, S, -1).sum(1), matrix[~_dense_support(model).ravel()]
+    equal = np.vstack([sums, impossible])
+    total = np.append(np.ones(S * A), np.zeros(len(impossible)))
     rows = -matrix
     if getattr(model, "is_hull", False):
         rows = np.vstack([rows, -np.eye(matrix.shape[1])])
     found = []
     for _ in range(count):
         direction = rng.normal(size=matrix.shape[1])
-        solved = linprog(direction, rows, np.zeros(len(rows)), sums, np.ones(S * A), bounds=(None, None))
+        solved = linprog(direction, rows, np.zeros(len(rows)), equal, total, bounds=(None, None))
         if solved.status == 0:
             found.append(solved.x.reshape(shape))
     return np.array(found).reshape(-1, *shape)
+
+
+def _dense_support(model: Model) -> Bool[np.ndarray, "S A S"]:
+    """Which transitions the class allows."""
+    (S, A), space = model.space.sizes[1:], model.space
+    found = np.zeros((S, A, S), bool)
+    s, a, j = np.nonzero(np.asarray(space.support))
+    found[s, a, np.asarray(space.succ)[s, a, j]] = True
+    return found
 
 
 def _linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:

@@ -7,6 +7,7 @@ systems are exact: dynamic programmes over laws with memory.
 import numpy as np
 
 from horizonfree import testing
+from horizonfree._x64 import scope, to_device
 from horizonfree.models.mixture import record
 from tests.adversary.sets import LinearlyParametrised
 from tests.reference import adversaries
@@ -20,7 +21,8 @@ class RobustSet(LinearlyParametrised):
         self.zeta, self.truth = zeta, adversaries.truth(run.problem)
         blocks = int((run.episodes > record.STARTS).sum())
         rows = np.asarray(run.evidence.record.rows)[None, :blocks]
-        self.predicted = adversaries.predictions(run.problem.model.valid, rows)[0]
+        with scope():
+            self.predicted = adversaries.predictions(to_device(run.problem.model.valid), rows)[0]
 
     def inside(self, x):
         good = self.is_valid(self.kernels(x))
