@@ -132,7 +132,8 @@ def options_of(case, problem, rng):
     if pays == "per-step":
         reward, options["scale"] = rng.random((S, A)), "per-step"
     if pays in ("rescale", "separable", "transition", "all of these", "discount"):
-        reward, options["scale"] = 5 * rng.normal(size=(S, A)), "rescale"
+        size = {"transition": 0.0, "separable": 0.3, "all of these": 0.3}.get(pays, 5.0)
+        reward, options["scale"] = size * rng.normal(size=(S, A)), "rescale"
     if pays == "rescaled":
         there = problem.moved(options.get("start"), options.get("horizon"))
         reward = hf.rescale(there, 5 * rng.normal(size=(S, A)))

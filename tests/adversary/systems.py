@@ -33,6 +33,13 @@ def duplicates(rng, how):
     return hf.Mixture.from_kernels(P, weights=_weights(rng, 2), **how)
 
 
+def alike(rng, how):
+    """All actions of a state do the same: what is unknown is a context that no action influences."""
+    P = table(rng, (2,))
+    P[:, :, 1] = P[:, :, 0]
+    return hf.Mixture.from_kernels(P, weights=_weights(rng, 2), **how)
+
+
 def redundant(rng, how):
     """The third kernel is a mixture of the others."""
     P = table(rng, (2,))
@@ -120,6 +127,7 @@ CLASSES = {
         kernels,
         sharp_kernels,
         duplicates,
+        alike,
         redundant,
         unreachable,
         features,
