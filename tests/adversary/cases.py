@@ -194,15 +194,20 @@ def ask(audit, name, case, run, found, members, rng):
         return testing.random_policy(here, rng, is_stochastic=is_stochastic)
 
     if question == "compare":
-        a, b = policy(is_stochastic=False), policy(is_stochastic=True)
         if options.keys() & {"discount", "final", "transition"}:
             audit.refused += 1  # `compare` has no such options
             return
-        compared = run.compare(reward, a, b, delta=delta, **options)
-        for sign in (1, -1):
-            score = lambda P: sign * (testing.policy_values(P, task, a) - testing.policy_values(P, task, b))  # noqa: B023, E731
-            kernels = found.kernels(found.improve(members, score, rng))
-            audit.comparison(name, compared, kernels, task, a, b)
+        first = policy(is_stochastic=False)
+        changed = first.copy()
+        changed[0] = policy(is_stochastic=False)[0]
+        constant = [np.broadcast_to(np.asarray(here.actions_allowed).argmax(1), first.shape)]
+        constant.append(
+            np.broadcast_to(A - 1 - np.asarray(here.actions_allowed)[:, ::-1].argmax(1), first.shape)
+        )
+        for a, b in ((first, policy(is_stochastic=True)), (first, changed), constant):
+            ask_comparison(
+                audit, name, run, found, members, task, (reward, a, b), {"delta": delta, **options}, rng
+            )
         return
     if question.startswith("evaluate"):
         plan = run.evaluate(reward, policy(is_stochastic="stochastic" in question), delta=delta, **options)
@@ -216,6 +221,16 @@ def ask(audit, name, case, run, found, members, rng):
     )
     for score in scores:
         audit.plan(name, plan, found.kernels(found.improve(members, score, rng)), task)
+
+
+def ask_comparison(audit, name, run, found, members, task, given, options, rng):
+    """Two policies and members at which their difference is as large or as small as can be found."""
+    _, a, b = given
+    compared = run.compare(*given, **options)
+    for sign in (1, -1):
+        score = lambda P: sign * (testing.policy_values(P, task, a) - testing.policy_values(P, task, b))  # noqa: B023, E731
+        kernels = found.kernels(found.improve(members, score, rng))
+        audit.comparison(name, compared, kernels, task, a, b)
 
 
 def ask_uniform(audit, name, question, delta, run, found, members, options, rng):
