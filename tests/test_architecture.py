@@ -55,7 +55,7 @@ FRAME = {
     "plug_in",
     "registry",
 }  # of explorers: no algorithms
-MAX_LINES = 330
+MAX_LINES = 500
 
 
 def room(name: str) -> str:

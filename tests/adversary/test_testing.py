@@ -39,8 +39,8 @@ def test_linear_mdps_have_another_test_of_membership():
 
 
 def test_a_planted_bug_in_intervals_is_found(mixture, monkeypatch):
-    def of(self, bounds):
-        found, certificate = _of(self, bounds)
+    def of(self, bounds, factor=1.0):
+        found, certificate = _of(self, bounds, factor)
         return replace(found, low=found.low + 0.05), certificate
 
     _of = Said.of
