@@ -21,6 +21,7 @@ BASE = {
     "__init__",
     "__main__",
     "_arrays",
+    "_exact",
     "_inputs",
     "_mould",
     "_programs",
@@ -30,6 +31,7 @@ BASE = {
     "_stack",
     "_x64",
     "errors",
+    "testing",
 }  # all that stands outside the rooms
 # Methods of an object that lead to a module made for that object: the only imports against the way of the data.
 BACK = {
@@ -53,7 +55,7 @@ FRAME = {
     "plug_in",
     "registry",
 }  # of explorers: no algorithms
-MAX_LINES = 330
+MAX_LINES = 500
 
 
 def room(name: str) -> str:
@@ -104,7 +106,7 @@ def test_the_tests_stand_in_the_rooms_of_what_they_test():
     folders = {
         path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name[0] not in "._"
     }
-    assert folders == set(ROOMS) | {"reference"}
+    assert folders == set(ROOMS) | {"adversary", "reference"}
 
 
 def test_the_rooms_say_what_they_are_and_the_docs_say_the_same():

@@ -111,7 +111,7 @@ _HOME = {
 
 
 # Modules that people reach for by their name alone: hf.planning, hf.report.
-_ROOMS = ("errors", "mdp", "models", "planning", "regression", "report", "runs", "sweeps", "web")
+_ROOMS = ("errors", "mdp", "models", "planning", "regression", "report", "runs", "sweeps", "testing", "web")
 
 
 class _Package(ModuleType):

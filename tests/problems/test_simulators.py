@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.errors import HorizonfreeError
+from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.report.history import moments
 
 RNG = np.random.default_rng(0)
@@ -223,3 +223,18 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
 def test_what_cannot_be_sampled_is_refused(call, words: str) -> None:
     with pytest.raises(HorizonfreeError, match=words):
         call()
+
+
+def test_a_table_of_sampled_kernels_knows_nothing_of_the_samples() -> None:
+    """With declared successors it is a table like any other; without, samples do not tell what is impossible."""
+    counts = list(np.full((2, 3, 2, 3), 20))
+    declared = hf.from_simulators(
+        counts, horizon=3, start=0, weights=[0.5, 0.5], successors=np.ones((3, 2, 3), bool)
+    )
+    table = declared.seen_as("tabular")
+    assert table.sampling is None
+    run = hf.from_episodes(table, (np.zeros((1, 4), int), np.zeros((1, 3), int)))
+    assert run.certificate().is_vacuous
+    counts[0][0, 0, 2] = counts[1][0, 0, 2] = 0
+    with pytest.raises(OptionError, match="describe the table itself"):
+        hf.from_simulators(counts, horizon=3, start=0).seen_as("tabular")

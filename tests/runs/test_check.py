@@ -90,6 +90,7 @@ EVEN = np.array([[0, 1], [1, 0], [1, 1], [0, 0]] * 24)
 ALTERNATING = np.array([[0, 1], [1, 0]] * 48)
 
 
+@pytest.mark.filterwarnings("ignore::horizonfree.errors.LogWarning")  # episodes were made by repeating some
 def test_a_change_a_memory_and_groups_are_found(coin: hf.Problem) -> None:
     found = hf.from_episodes(coin, tossed(TURNED)).check()
     assert found.is_refuted
@@ -106,6 +107,7 @@ def test_a_change_a_memory_and_groups_are_found(coin: hf.Problem) -> None:
     assert not hf.from_episodes(coin, tossed(EVEN)).check().is_refuted
 
 
+@pytest.mark.filterwarnings("ignore::horizonfree.errors.LogWarning")  # episodes were made by repeating some
 def test_a_certificate_is_rejected_by_alternatives_that_were_asked(coin: hf.Problem) -> None:
     plain, judged = (hf.certify(coin, tossed(TURNED), alternatives=x) for x in (None, "auto"))
     assert not plain.is_rejected

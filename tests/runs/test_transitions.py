@@ -169,3 +169,14 @@ def test_actions_of_one_law_that_are_paid_differently_are_a_choice(make: Any) ->
         assert losses[-1] <= plan.gap + 1e-9
         assert run.certificate().eps < 1e-9  # of rewards r(s, a): no action influences what happens
     assert max(losses) > 0.1  # some of these plans are bad
+
+
+def test_a_small_part_of_large_payments_is_not_dropped() -> None:
+    """Everything that can be gained is 1e-4 of payments of 1e9; each run fails with probability at most 1e-6."""
+    rng, H, S, A = np.random.default_rng(0), 3, 3, 2
+    problem = hf.Mixture.from_kernels(rng.dirichlet(np.ones(S), (2, S, A)), horizon=H, weights=[0.5, 0.5])
+    t = 1e9 + 1e-4 * rng.normal(size=(S, A, S))
+    assert separated(problem.space, t) is None
+    run = hf.from_episodes(problem, hf.simulate(problem, np.full((H, S, A), 0.5), episodes=50, seed=0))
+    plan = run.plan(np.zeros(S), transition=t, scale="rescale", delta=1e-6)
+    assert lost(problem, t - 1e9, plan.policy) <= plan.gap + 1e-7

@@ -11,6 +11,7 @@ from horizonfree._shown import Card, Shown
 FINEST = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
 SMALLEST = 1e-300  # a unit that can be divided by
+LARGEST = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
 TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
 
 
@@ -65,7 +66,7 @@ def round_up(eps: float, finest: float = 0.0) -> float:
 
 def at_most_one(eps: float) -> float:
     """A suboptimality bound: exactly 1 where it certifies nothing, because it is nan or 1 to three digits."""
-    return 1.0 if math.isnan(eps) or round_up(eps) >= 1 else eps
+    return eps if eps <= LARGEST else 1.0
 
 
 def round_down(x: float) -> float:

@@ -23,7 +23,7 @@ from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import Kernel, Space
 
-EXACT = 1e-12  # of the largest payment: what g + f may be off by, which is rounding
+EXACT = 1e-12  # of the range of payments: what g + f may be off by, which is rounding
 MOST = 2**22  # entries of lists of successors of lifted states
 
 
@@ -114,7 +114,7 @@ def separated(
         known = ~np.isnan(f[to]) & np.isnan(g[pair])
         g[pair[known]] = (value - f[to])[known]
     f[to] = value - g[pair]
-    if np.abs(g[pair] + f[to] - value).max() > EXACT * np.abs(value).max():
+    if np.abs(g[pair] + f[to] - value).max() > EXACT * np.ptp(value):
         return None
     return g.reshape(S, A), np.nan_to_num(f)
 
@@ -124,7 +124,7 @@ def separated_everywhere(
 ) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, " S"]] | None:
     """g and f with t(s,a,s') = g(s,a) + f(s') for all s, a and s'; None where there are none."""
     g, f = t[:, :, 0], t[0, 0] - t[0, 0, 0]
-    is_exact = np.abs(g[..., None] + f - t).max() <= EXACT * np.abs(t).max()
+    is_exact = np.abs(g[..., None] + f - t).max() <= EXACT * np.ptp(t)
     return (g, f) if is_exact else None
 
 

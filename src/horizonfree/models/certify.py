@@ -22,7 +22,14 @@ from horizonfree._programs import program
 from horizonfree._stack import roomy
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, at_most_one, forecast, round_up, target_below
+from horizonfree.guarantees.certificate import (
+    LARGEST,
+    Certificate,
+    at_most_one,
+    forecast,
+    round_up,
+    target_below,
+)
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.rewards import Reward
@@ -132,8 +139,8 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
 
 def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
     """eps of `uniform`; traceable."""
-    eps = jnp.where(jnp.isnan(confidence.eps), 1.0, jnp.minimum(confidence.eps, 1.0))
-    return jnp.where(confidence.is_refuted, 1.0, eps)
+    is_bound = (confidence.eps <= LARGEST) & ~confidence.is_refuted
+    return jnp.where(is_bound, confidence.eps, 1.0)
 
 
 @x64

@@ -16,6 +16,7 @@ from horizonfree.mdp.space import LONGEST, Space, start_distribution
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
 from horizonfree.problems.endings import ENDED, UNDECLARED, layout_with_copies, with_copies
 from horizonfree.problems.problem import Problem, described
+from horizonfree.problems.sampling import KEYS as SAMPLING_KEYS
 
 LARGEST_TABLE = 2**31 - 1  # states or actions
 UNKNOWN = "unknown"  # where episodes start, or end
@@ -108,6 +109,11 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
     if not isinstance(support, str) or support not in ("any", "given"):
         raise OptionError(f"support is {shown(support)}; it must be 'any' or 'given'")
+    if problem.sampling is not None and problem.sampling.everywhere:
+        raise OptionError(
+            "these kernels were estimated from samples, which do not show what is impossible or which states are "
+            "terminal; describe the table itself: hf.Tabular(num_states, num_actions, horizon, start)"
+        )
     space, truth = problem.space, None if problem.truth is None else problem.kernel()
     if support == "given":
         model = TabularModel(space, leaf(unknown_pairs(space)), True)
@@ -124,8 +130,8 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
 
 
 def _of_table(layout: Mapping[str, Any]) -> dict[str, Any]:
-    """A layout without the names of weights, which a table has not."""
-    return {key: x for key, x in layout.items() if key != "weights"}
+    """A layout without what belongs to the kernels of a mixture: names of weights, and how kernels were estimated."""
+    return {key: x for key, x in layout.items() if key not in ("weights", *SAMPLING_KEYS)}
 
 
 def _never_left(space: Space) -> np.ndarray:

@@ -1,0 +1,308 @@
+"""Adversarial tests of certificates, also for model classes written elsewhere.
+
+`check_certificates(problem)` simulates the problem, draws parameters from the confidence set of each run, and compares
+every number that the run reports with exact values, for each of these parameters. The statement is deterministic: a
+certificate holds for every parameter of the confidence set, so a single violation is an error.
+
+Of a model it uses `kernel(parameter)`, which must be linear in the parameter, and `excess(evidence, parameter, delta)`,
+which is positive outside the confidence set. A class whose parameters are arrays of an unusual shape gives it as
+`parameter_shape`; negative entries are left out where `is_hull` is true. The exact values are computed in plain NumPy
+from dense kernels [N, S, A, S] (_exact.py).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from horizonfree._exact import Kernels, Task
+from horizonfree._exact import optimal_policy as optimal_policy
+from horizonfree._exact import optimal_values as optimal_values
+from horizonfree._exact import policy_values as policy_values
+from horizonfree._exact import task_of as task_of
+from horizonfree._x64 import to_device, x64
+from horizonfree.errors import HorizonfreeError
+from horizonfree.mdp.rewards import goal, occupancy
+from horizonfree.models.interface import Evidence, Model
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.truth import simulate
+from horizonfree.runs.logged import from_episodes
+from horizonfree.runs.run import Run
+
+Draw = Callable[[Run, float, np.random.Generator], Iterable[Any]]
+Inside = Callable[[Run, np.ndarray, float], Bool[np.ndarray, " N"]]
+
+BISECTIONS = 40  # towards the boundary of a confidence set
+TOLERANCE = 1e-8  # relative to the largest total reward
+VACUOUS = 0.999  # bounds above this share of the largest total are left out of the worst ratio
+SMALLEST = 1e-6  # and so are bounds below this share
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `check_certificates` found.
+
+    `runs` data sets were explored; `parameters` parameters of their confidence sets were tried in `statements`
+    comparisons with an exact value. `refused` questions raised a HorizonfreeError. `worst_ratio` is the largest true
+    loss divided by its bound, over bounds that are not vacuous. `violations` has a sentence for each false statement.
+    """
+
+    runs: int
+    parameters: int
+    statements: int
+    refused: int
+    worst_ratio: float
+    violations: tuple[str, ...]
+
+    def raise_for_violations(self) -> None:
+        """Raise an AssertionError that lists the violations, if there are any."""
+        if self.violations:
+            listed = "\n".join(f"- {sentence}" for sentence in self.violations[:20])
+            raise AssertionError(f"{len(self.violations)} false certificates:\n{listed}")
+
+
+@dataclass
+class Audit:
+    """Compares what runs report with exact values, and keeps the counts of a Report."""
+
+    runs: int = 0
+    parameters: int = 0
+    statements: int = 0
+    refused: int = 0
+    worst_ratio: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    def report(self) -> Report:
+        """The counts so far."""
+        counts = self.runs, self.parameters, self.statements, self.refused
+        return Report(*counts, self.worst_ratio, tuple(self.violations))
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """A question that may be refused with a HorizonfreeError; any other error is not caught."""
+        try:
+            yield
+        except HorizonfreeError:
+            self.refused += 1
+
+    def at_most(self, what: str, true: Any, bound: float, size: float = 1.0) -> None:
+        """True values must not exceed a bound."""
+        true = np.atleast_1d(np.asarray(true, float))
+        if not len(true):
+            return
+        self.statements += len(true)
+        most = float(true.max())
+        if SMALLEST * size < bound < VACUOUS * size:
+            self.worst_ratio = max(self.worst_ratio, most / bound)
+        if not most <= bound + TOLERANCE * size:
+            self.violations.append(f"{what}: at most {bound:.9g} was reported, the true value is {most:.9g}")
+
+    def plan(self, what: str, plan: Any, kernels: Kernels, task: Task) -> None:
+        """The gap, the interval of the value and the words of a Plan."""
+        own = policy_values(kernels, task, plan.policy)
+        loss = optimal_values(kernels, task) - own
+        self.at_most(f"{what}: gap", loss, plan.gap, task.size)
+        if plan.certificate.is_rejected:
+            return
+        self.at_most(f"{what}: value_high", own - plan.value_high, 0.0, task.size)
+        self.at_most(f"{what}: value_low", plan.value_low - own, 0.0, task.size)
+        self.words(f"{what}: words", loss, plan.certificate.words, task.size)
+
+    def words(self, what: str, loss: Any, words: str, size: float = 1.0) -> None:
+        """The number after "at most" in the words of a certificate."""
+        found = re.match(r"[^;]*?at most (-?[\d.]+(?:e[+-]?\d+)?)", words)
+        if found is not None:
+            self.at_most(f"{what} ({words[:60]})", loss, float(found[1]), size)
+
+    def comparison(self, what: str, found: Any, kernels: Kernels, task: Task, a: Any, b: Any) -> None:
+        """The interval of a Comparison of policies a and b."""
+        true = policy_values(kernels, task, a) - policy_values(kernels, task, b)
+        self.at_most(f"{what}: high", true - found.high, 0.0, task.size)
+        self.at_most(f"{what}: low", found.low - true, 0.0, task.size)
+
+
+@eqx.filter_jit
+def _excess(model: Model, evidence: Evidence, parameters: Float[Array, "N *shape"], delta: Array) -> Array:
+    return jax.vmap(lambda parameter: model.excess(evidence, parameter, delta))(parameters)
+
+
+@x64
+def is_inside(run: Run, parameters: Float[np.ndarray, "N *shape"], delta: float) -> Bool[np.ndarray, " N"]:
+    """Which parameters are in the confidence set of a run, by `model.excess`."""
+    given = to_device((run.core.model, run.evidence, np.asarray(parameters, float), np.array(delta)))
+    return np.asarray(_excess(*given)) <= 0
+
+
+def dense_kernels(model: Model, parameters: Iterable[Any]) -> Kernels:
+    """Dense tables [N, S, A, S] of several parameters."""
+    return np.stack([np.asarray(model.kernel(parameter).dense()) for parameter in parameters])
+
+
+def to_boundary(
+    inside: Callable[[np.ndarray], Bool[np.ndarray, " N"]], origin: np.ndarray, targets: np.ndarray
+) -> np.ndarray:
+    """From a point of a convex set towards each target, the last point of the set that bisection finds."""
+    axes = (len(targets),) + (1,) * (targets.ndim - 1)
+    low, high = np.zeros(axes), np.ones(axes)
+    low[inside(targets)] = 1.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        is_in = inside(origin + middle * (targets - origin)).reshape(axes)
+        low, high = np.where(is_in, middle, low), np.where(is_in, high, middle)
+    return np.asarray(origin + low * (targets - origin))
+
+
+def valid_vertices(model: Model, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Vertices of the set of valid parameters in random directions: linear programmes; [count, *shape]."""
+    from scipy.optimize import linprog
+
+    shape, matrix = _linear_map(model)
+    S, A = model.space.sizes[1:]
+    sums, impossible = matrix.reshape(S * A, S, -1).sum(1), matrix[~_dense_support(model).ravel()]
+    equal = np.vstack([sums, impossible])
+    total = np.append(np.ones(S * A), np.zeros(len(impossible)))
+    rows = -matrix
+    if getattr(model, "is_hull", False):
+        rows = np.vstack([rows, -np.eye(matrix.shape[1])])
+    found = []
+    for _ in range(count):
+        direction = rng.normal(size=matrix.shape[1])
+        solved = linprog(direction, rows, np.zeros(len(rows)), equal, total, bounds=(None, None))
+        if solved.status == 0:
+            found.append(solved.x.reshape(shape))
+    return np.array(found).reshape(-1, *shape)
+
+
+def _dense_support(model: Model) -> Bool[np.ndarray, "S A S"]:
+    """Which transitions the class allows."""
+    (S, A), space = model.space.sizes[1:], model.space
+    found = np.zeros((S, A, S), bool)
+    s, a, j = np.nonzero(np.asarray(space.support))
+    found[s, a, np.asarray(space.succ)[s, a, j]] = True
+    return found
+
+
+def _linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:
+    """The shape of a parameter, and the matrix [S*A*S, n] from parameters to dense kernels."""
+    shape = model.parameter_shape if hasattr(model, "parameter_shape") else _parameter_shape(model)
+    units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
+    return shape, dense_kernels(model, units).reshape(len(units), -1).T
+
+
+def _parameter_shape(model: Model) -> tuple[int, ...]:
+    S, A, n = model.space.succ.shape
+    for shape in ((getattr(model, "dim", 0),), (getattr(model, "dim", 0), S), (S, A, n)):
+        try:
+            model.kernel(np.zeros(shape))
+        except (HorizonfreeError, ValueError, TypeError):
+            continue
+        return shape
+    raise ValueError("the shape of a parameter is not known; give the model an attribute parameter_shape")
+
+
+def boundary_parameters(
+    run: Run, delta: float, count: int, rng: np.random.Generator, inside: Inside = is_inside
+) -> np.ndarray:
+    """The truth, where it is in the confidence set, and points of the boundary seen from it; [N, *shape]."""
+    truth = np.asarray(run.problem.truth, float)
+    if not inside(run, truth[None], delta)[0]:
+        return np.zeros((0, *truth.shape))
+    targets = valid_vertices(run.problem.model, count, rng)
+    found = to_boundary(lambda x: inside(run, x, delta), truth, targets)
+    mixed = rng.dirichlet(np.ones(len(found)), max(1, count // 4)) if len(found) else np.zeros((0, 0))
+    inner = np.tensordot(mixed, found, 1)
+    every = np.concatenate([truth[None], found, inner])
+    return np.asarray(every[inside(run, every, delta)])
+
+
+def random_reward(problem: Problem, rng: np.random.Generator) -> Float[np.ndarray, "H S A"]:
+    """A sparse reward whose total is at most 1 on every sequence of states."""
+    sizes = problem.horizon, problem.num_states, problem.num_actions
+    table = rng.random(sizes) * (rng.random(sizes) < rng.choice([0.2, 0.6, 1.0]))
+    return np.asarray(table / max(table.max(axis=(1, 2)).sum(), 1e-9))
+
+
+def random_policy(problem: Problem, rng: np.random.Generator, *, is_stochastic: bool) -> np.ndarray:
+    """A policy of allowed actions, [H, S] or [H, S, A]."""
+    H, (S, A) = problem.horizon, problem.actions_allowed.shape
+    rule = np.where(problem.actions_allowed, rng.random((H, S, A)), 0.0)
+    rule = rule if not is_stochastic else rule / rule.sum(-1, keepdims=True)
+    return rule if is_stochastic else rule.argmax(-1)
+
+
+def check_certificates(
+    problem: Problem,
+    *,
+    episodes: Sequence[int] = (1, 5, 50),
+    seeds: Sequence[int] = (0, 1, 2),
+    delta: Sequence[float] = (0.5, 0.05),
+    rewards: Sequence[Any] | None = None,
+    parameters: Draw | None = None,
+    inside: Inside = is_inside,
+    directions: int = 24,
+    raise_error: bool = True,
+) -> Report:
+    """Check plans, evaluations, comparisons and uniform certificates of simulated runs against exact values.
+
+    problem: one with a truth. rewards: of total at most 1; by default goals, occupancies and random tables.
+    parameters: a function (run, delta, rng) that returns more parameters; those outside the confidence set are left
+    out. inside: another test of membership than `model.excess`, a function (run, parameters [N, *shape], delta) ->
+    bools [N]; linear MDPs need one, as their `excess` is a necessary condition only. directions: how many boundary
+    points are looked for. raise_error: raise an AssertionError at violations.
+    """
+    audit = Audit()
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 20])
+        behaviour = random_policy(problem, rng, is_stochastic=True)
+        for number in episodes:
+            run = from_episodes(problem, simulate(problem, behaviour, episodes=number, seed=seed))
+            for level in delta:
+                found = boundary_parameters(run, level, directions, rng, inside)
+                if parameters is not None:
+                    more = np.array([np.asarray(x, float) for x in parameters(run, level, rng)])
+                    found = np.concatenate([found, more[inside(run, more, level)]]) if len(more) else found
+                if len(found):
+                    kernels = dense_kernels(problem.model, found)
+                    check_run(audit, run, kernels, level, rng, rewards)
+    report = audit.report()
+    if raise_error:
+        report.raise_for_violations()
+    return report
+
+
+def check_run(
+    audit: Audit,
+    run: Run,
+    kernels: Kernels,
+    delta: float,
+    rng: np.random.Generator,
+    rewards: Sequence[Any] | None = None,
+) -> None:
+    """Check what a run reports at one delta, for kernels of parameters in its confidence set."""
+    problem = run.problem
+    audit.runs, audit.parameters = audit.runs + 1, audit.parameters + len(kernels)
+    where = f"{problem.name}, {run.episodes} episodes, delta {delta:g}"
+    uniform = run.certificate(delta)
+    if rewards is None:
+        states = range(min(problem.num_states, 3))
+        rewards = [goal(problem, s) for s in states] + [occupancy(problem, s) for s in states]
+        rewards += [random_reward(problem, rng) for _ in range(3)]
+    for i, reward in enumerate(rewards):
+        with audit.refusals():
+            task, name = task_of(problem, reward), f"{where}, reward {i}"
+            plan = run.plan(reward, delta=delta)
+            audit.plan(f"{name}, plan", plan, kernels, task)
+            if not uniform.is_rejected:
+                loss = optimal_values(kernels, task) - policy_values(kernels, task, plan.policy)
+                audit.at_most(f"{name}, uniform certificate", loss, uniform.eps)
+                audit.words(f"{name}, uniform words", loss, uniform.words)
+            a, b = (random_policy(problem, rng, is_stochastic=x) for x in (False, True))
+            for policy in (a, b):
+                audit.plan(f"{name}, evaluate", run.evaluate(reward, policy, delta=delta), kernels, task)
+            audit.comparison(f"{name}, compare", run.compare(reward, a, b, delta=delta), kernels, task, a, b)
