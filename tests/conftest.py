@@ -22,7 +22,7 @@ install_import_hook(
         for path in (SOURCE / "horizonfree" / name).rglob("*.py")
         if not path.stem.startswith(NOT_CHECKED) and not path.stem.endswith(NOT_CHECKED)
     ],
-    "beartype.beartype",
+    "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )
 
 # A shell that starts the tests in the background may have them ignore Ctrl-C, and so every process they start.

@@ -16,8 +16,6 @@ from horizonfree import testing
 from tests.adversary import cases
 from tests.adversary.pairwise import covers, pairwise
 
-pytestmark = pytest.mark.compiled
-
 QUICK = cases.FACTORS | {
     "system": ("kernels", "table_any", "linear"),
     "where": ("here", "state", "shorter"),

@@ -12,8 +12,6 @@ import horizonfree as hf
 from tests.adversary import cases, sets
 from tests.adversary.systems import CLASSES, H
 
-pytestmark = pytest.mark.compiled
-
 RUNS, DELTA, FALSE_ALARM = 150, 0.5, 1e-6
 
 

@@ -8,8 +8,6 @@ from horizonfree import testing
 from tests.adversary import cases, misspecified, rewards
 from tests.adversary.systems import CLASSES, A, H, S
 
-pytestmark = pytest.mark.compiled
-
 
 def successors(problem):
     space, found = problem.space, np.zeros((S, A, S), bool)

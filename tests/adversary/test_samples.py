@@ -7,8 +7,6 @@ import horizonfree as hf
 from horizonfree import testing
 from horizonfree.errors import HorizonfreeError
 
-pytestmark = pytest.mark.compiled
-
 S, A, H = 3, 2, 6
 
 

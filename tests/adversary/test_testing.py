@@ -11,8 +11,6 @@ from horizonfree.models.said import Said
 from tests.adversary import sets
 from tests.adversary.systems import CLASSES, H
 
-pytestmark = pytest.mark.compiled
-
 FEW = {"episodes": (5, 50), "seeds": (0, 1), "delta": (0.5,)}
 
 
