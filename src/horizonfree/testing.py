@@ -115,8 +115,8 @@ class Audit:
         self.words(f"{what}: words", loss, plan.certificate.words, task.size)
 
     def words(self, what: str, loss: Any, words: str, size: float = 1.0) -> None:
-        """The number after "at most" in the words of a certificate."""
-        found = re.match(r"[^;]*?at most (-?[\d.]+(?:e[+-]?\d+)?)", words)
+        """The number in the statement of a certificate."""
+        found = re.search(r"suboptimality at most (-?[\d.]+(?:e[+-]?\d+)?) \(", words)
         if found is not None:
             self.at_most(f"{what} ({words[:60]})", loss, float(found[1]), size)
 

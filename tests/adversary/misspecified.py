@@ -75,8 +75,17 @@ def worst_loss(P, task, policy, zeta, allowed):
 
 
 def check(audit, name, run, delta, zeta, declared, rewards, members, allowed):
-    """Certificate and plans within a misspecification, in the worst system around each member."""
+    """Certificates, families, plans and the robustness curve, in the worst system around each member."""
     certificate = run.certificate(delta, misspecification=declared)
+    family = run.certificate(delta, rewards=rewards, misspecification=declared)
+    curve = run.robustness(0.3, delta=delta)
+    wider, bound = min(
+        ((z, gap) for z, gap in zip(curve.zetas, curve.gaps) if z >= zeta and not np.isnan(gap)),
+        key=lambda pair: pair[1],
+        default=(zeta, 1.0),
+    )
+    if not certificate.is_rejected:
+        audit.at_most(f"{name}: smallest misspecification", curve.zeta_low, zeta)
     for reward in rewards:
         task = testing.task_of(run.problem, reward)
         plan = run.plan(reward, delta=delta, misspecification=declared)
@@ -88,3 +97,7 @@ def check(audit, name, run, delta, zeta, declared, rewards, members, allowed):
         audit.at_most(f"{name}: value_high", found[:, 2] - plan.value_high, 0.0)
         if not certificate.is_rejected:
             audit.at_most(f"{name}: eps", found[:, 0], certificate.eps)
+            audit.at_most(f"{name}: family", found[:, 0], family.eps)
+        robust = run.plan(reward, delta=delta, misspecification=wider)
+        found = np.array([worst_loss(P, task, robust.policy, zeta, allowed) for P in members])
+        audit.at_most(f"{name}: robustness", found[:, 0], bound)

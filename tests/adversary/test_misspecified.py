@@ -30,7 +30,9 @@ def attack(audit, system, seed, episodes, delta, zeta):
         tried = rewards.search(problem, P, estimate, rng, tries=3)
         tried += [hf.goal(problem, s) for s in range(S)] + [testing.random_reward(problem, rng)]
         name = f"{system} {seed}, {episodes} episodes, {data}, delta {delta}, zeta {zeta}"
-        misspecified.check(audit, name, run, delta, zeta, zeta, tried, P, successors(problem))
+        ratio = hf.Misspecification(ratio=2 * zeta / (1 - zeta))  # within zeta in total variation
+        for declared in (zeta, ratio):
+            misspecified.check(audit, name, run, delta, zeta, declared, tried, P, successors(problem))
 
 
 def test_no_system_within_its_radius_violates_a_certificate():
