@@ -14,10 +14,8 @@ from typing import Any
 import jax
 import jaxtyping
 import pytest
-from _pytest import main
 from jax._src.lib import _jax
 
-from horizonfree._stack import roomy
 from tests import check_shapes
 from tests.inlined import call_what_is_inlined
 from tests.order import is_forgetful, place
@@ -25,7 +23,6 @@ from tests.reference.uncompiled import another_file, another_test, uncompiled
 
 check_shapes()
 call_what_is_inlined()
-roomy(main.wrap_session)  # in which all tests are
 # Files that hand in what nobody should: the library's own refusals are read there, not the type checker's.
 HOSTILE = ("hostile", "damage", "seal", "vanished", "refusals", "fuzz")
 

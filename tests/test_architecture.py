@@ -22,12 +22,10 @@ BASE = {
     "__main__",
     "_arrays",
     "_inputs",
+    "_jit",
     "_mould",
-    "_programs",
     "_shapes",
-    "_shell",
     "_shown",
-    "_stack",
     "_x64",
     "errors",
 }  # all that stands outside the rooms
