@@ -5,8 +5,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horizonfree._stack import roomy
-
 if TYPE_CHECKING:
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
@@ -130,7 +128,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_ROOMS, "__version__", "__doc__"})
 
 
-@roomy
 def __getattr__(name: str) -> Any:
     if name == "theory":
         return import_module("horizonfree.regression.theory")

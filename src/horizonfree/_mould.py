@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from horizonfree._programs import ARRAY
+ARRAY = "<an array>"  # stands where one does
 
 
 class Mould:

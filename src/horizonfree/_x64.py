@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -22,7 +23,6 @@ from horizonfree._arrays import Leaf as Leaf
 from horizonfree._arrays import Number as Number
 from horizonfree._arrays import leaf as leaf
 from horizonfree._arrays import tell_jax
-from horizonfree._shell import cache_folder
 from horizonfree.errors import ProcessError
 
 tell_jax()
@@ -42,13 +42,11 @@ def keep_compiled() -> None:
     settings: Any = jax.config
     if settings.jax_compilation_cache_dir is not None or not settings.jax_enable_compilation_cache:
         return
-    ours = cache_folder()
-    if ours is None:
-        return
-    folder = ours / "jax"
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = cache / "horizonfree" / "jax"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:  # no room, no rights: compile again, then
+    except (OSError, RuntimeError):  # no home, no space or no permission: nothing is kept
         return
     if os.access(folder, os.W_OK):
         settings.update("jax_compilation_cache_dir", str(folder))

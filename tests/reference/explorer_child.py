@@ -1,8 +1,7 @@
 """A process that explores into a folder, to be killed at any moment.
 
 It reads tasks from standard input, one JSON object per line, and works on each in a forked child. JAX starts its
-threads in the child only, so that a hundred children cost one import. They are processes of the command line, which
-find compiled programs in the user's cache folder without a trace. Lines that it prints: "child PID", "began" when a
+threads in the child only, so that a hundred children cost one import. Lines that it prints: "child PID", "began" when a
 child starts to explore, and "ended STATUS" (negative: the signal that killed it).
 """
 
@@ -61,9 +60,7 @@ def main() -> None:
 
     import horizonfree.runs.explore
     import horizonfree.runs.store
-    from horizonfree._shell import begin_shell
 
-    begin_shell()
     for line in sys.stdin:
         task = json.loads(line)
         if "seeds" in task:

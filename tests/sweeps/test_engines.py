@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 LONG = 3_000_000  # episodes: a task that does not end by itself while a test runs
 
 
+def skip_without(engine: str) -> None:
+    """Without importing Ray, which reads when it is imported what it may listen on."""
+    if find_spec({"dask": "distributed", "ray": "ray"}[engine]) is None:
+        pytest.skip(f"{engine} is not installed")
+
+
 @pytest.mark.parametrize(
     ("on", "words"),
     [
@@ -38,7 +45,7 @@ LONG = 3_000_000  # episodes: a task that does not end by itself while a test ru
 def test_an_address_where_nobody_answers_is_refused_with_words(
     on: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip({"dask": "distributed", "ray": "ray"}[on.partition("=")[0]])
+    skip_without(on.partition("=")[0])
     monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
     with pytest.raises(OptionError, match=words):
         start(on, None, tmp_path / "log")
@@ -58,7 +65,7 @@ def test_a_scheduler_without_workers_is_refused_with_words(
 
 @pytest.fixture(scope="module", params=["dask", "ray"])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    pytest.importorskip({"dask": "distributed", "ray": "ray"}[request.param])
+    skip_without(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # without an address a cluster is started, not joined
         made = start(request.param, 2, tmp_path_factory.mktemp("log") / "log")
@@ -177,3 +184,22 @@ def test_a_cluster_that_runs_already_is_joined_by_its_address(
     found, here = hf.load_sweep(tmp_path / "out"), hf.load_sweep(tiny)
     assert not found.missing
     assert found["eps"].tobytes() == here["eps"].tobytes()
+
+
+def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started() -> None:
+    skip_without("ray")
+    words = (
+        "import ray, pathlib\n"
+        "if ray.util.get_node_ip_address() == '127.0.0.1': raise SystemExit('no network')\n"
+        "from horizonfree.sweeps.start import start\n"
+        "try: start('ray', 1, pathlib.Path('log'))\n"
+        "except Exception as error: print(error, ray.is_initialized())\n"
+    )
+    env = {name: x for name, x in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run(
+        [sys.executable, "-c", words], env=env, capture_output=True, text=True, check=False, timeout=300
+    )
+    if "no network" in done.stderr:
+        pytest.skip("this machine has no other address than 127.0.0.1")
+    assert "imported before the sweep" in done.stdout, done.stderr
+    assert done.stdout.split()[-1] == "False"

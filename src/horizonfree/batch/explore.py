@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import count, flag, shown, whole
-from horizonfree._stack import roomy
 from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
@@ -65,7 +64,6 @@ class Batch:
         return (self[i] for i in range(len(self)))
 
 
-@roomy
 @x64
 def explore_many(
     problem: Problem | Sequence[Problem],

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._inputs import LARGEST, shown, whole
-from horizonfree._programs import program
+from horizonfree._jit import jit
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.chunks import Arrays, Due, Form
@@ -45,7 +45,7 @@ SUITE = 2**30  # bytes of rewards that are made without being asked for
 Measure = Callable[[Run], Mapping[str, float]]  # numbers of one's own, by name
 
 
-@program
+@jit
 def _prepared(
     model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
 ) -> tuple[Sampler, Evidence]:
@@ -53,7 +53,7 @@ def _prepared(
     return Sampler.of(kernel), model.nothing(Bets(np.array(starts, np.int32), np.array(weights)))
 
 
-@program
+@jit
 def _keys(seeds: Int[Array, " N"]) -> Array:
     return jax.vmap(jax.random.key)(seeds)
 

@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,19 +99,7 @@ def kept(folder: Path, delta: float) -> "Kept | None":
     """What the folder of a run has kept of it at this confidence, which needs no JAX."""
     from horizonfree.runs.kept import read
 
-    found = read(folder, delta)
-    if found is not None:
-        _hold_memory()
-    return found
-
-
-def _hold_memory() -> None:
-    """Have the C library keep what is freed: NumPy asks for the same arrays at every step, and new pages cost more."""
-    import ctypes
-
-    with suppress(AttributeError, OSError, TypeError):  # GNU's alone can be told
-        for setting in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            ctypes.CDLL(None).mallopt(setting, 2**30)
+    return read(folder, delta)
 
 
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:

@@ -1,11 +1,15 @@
 """What there is: problems, explorers, and what the theorems promise."""
 
-from typing import Annotated, Any
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizonfree.cli._shared import LARGEST, Json, answer, console, number, real, table, tell, whole
 from horizonfree.errors import OptionError, UnknownNameError
+
+if TYPE_CHECKING:
+    from horizonfree.problems import ProblemSpec
 
 
 def problems(
@@ -20,7 +24,11 @@ def problems(
 
         horizonfree problems zoned-grid
     """
-    value = _chosen("problems", name)
+    from horizonfree.problems import problems as registered
+
+    if name is not None:
+        check_exists("problems", name)
+    value = {x: _problem(spec) for x, spec in registered().items() if name in (None, x)}
 
     def show() -> None:
         if name is None:
@@ -52,7 +60,11 @@ def explorers(
 
         horizonfree explorers hf-ucrl-rfe++
     """
-    value = _chosen("explorers", name)
+    from horizonfree.explorers.registry import explorers as registered
+
+    if name is not None:
+        check_exists("explorers", name)
+    value = {x: spec | {"options": _options(spec)} for x, spec in registered().items() if name in (None, x)}
 
     def show() -> None:
         if name is None:
@@ -116,24 +128,32 @@ def theory(
     answer({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)
 
 
-def _chosen(kind: str, name: str | None) -> dict[str, Any]:
-    """All of a kind, or the one that was named."""
-    from horizonfree.cli.catalogue import catalogue
-
-    found = catalogue()[kind]
-    if name is not None:
-        check_exists(kind, name)
-    return found if name is None else {name: found[name]}
-
-
 def check_exists(kind: str, name: str) -> None:
-    """Refuse a name that is not one of the "problems" or "explorers"."""
+    """Raise an error for a name that is not one of the "problems" or "explorers"."""
+    import horizonfree as hf
     from horizonfree._inputs import closest, shown
-    from horizonfree.cli.catalogue import catalogue
 
-    found = catalogue()[kind]
-    if name not in found:
-        raise UnknownNameError(f"there is no {kind[:-1]} {shown(name)}; {closest(name, found)}")
+    names = hf.problems() if kind == "problems" else hf.explorers()
+    if name not in names:
+        raise UnknownNameError(f"there is no {kind[:-1]} {shown(name)}; {closest(name, names)}")
+
+
+def _problem(spec: "ProblemSpec") -> dict[str, Any]:
+    parameters = {
+        x.name: {
+            "type": x.type.__name__,
+            "default": x.default,
+            "low": x.low,
+            "high": x.high,
+            "meaning": x.meaning,
+        }
+        for x in spec.parameters
+    }
+    return {"description": spec.description, "source": spec.source, "parameters": parameters}
+
+
+def _options(spec: dict[str, Any]) -> dict[str, Any]:
+    return {name: "required" if default is MISSING else default for name, default in spec["options"].items()}
 
 
 def _reach(parameter: dict[str, Any]) -> str:

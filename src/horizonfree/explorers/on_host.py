@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from horizonfree._jit import jit
 from horizonfree._mould import Mould, apart
-from horizonfree._programs import program
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.explorers.hf_answer import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
@@ -108,7 +108,7 @@ def _is_due(progress: Progress) -> bool:
 _Given = tuple[Mould, list[Array], Mould, Any, Any, Int[Array, "2"], int]
 
 
-@partial(program, takes=True, soon=True)
+@partial(jit, donate=True, fast_compile=True)
 def _turn(given: _Given, so_far: list[Array]) -> _Turn:
     """Put the choice, if there is one, play until the next is due, or as many as `how` says, and ask for it."""
     form, fixed, mould, kept, choice, how, size = given
@@ -144,13 +144,13 @@ def chosen(host: Host, explorer: Explorer, model: Model, key: Array, progress: P
     return Progress(progress.episode, state, progress.evidence)
 
 
-@program
+@jit
 def _ask(ask: Any, *args: Any) -> tuple[Any, Any]:
     asked: tuple[Any, Any] = ask(*args)
     return asked
 
 
-@program
+@jit
 def _put(put: Any, *args: Any) -> Any:
     return put(*args)
 

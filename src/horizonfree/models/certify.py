@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from horizonfree._inputs import share
-from horizonfree._programs import program
-from horizonfree._stack import roomy
+from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import (
@@ -46,7 +45,7 @@ TIMES = [
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
-@partial(program, is_seldom=True)
+@partial(jit, seldom_called=True)
 def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
     return model.confidence(evidence, delta)
 
@@ -63,7 +62,6 @@ def _difference(
     return model.difference(confidence, reward, policies)
 
 
-@roomy
 @x64
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""

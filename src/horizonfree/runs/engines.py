@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Int
 
-from horizonfree._programs import program
+from horizonfree._jit import jit
 from horizonfree._x64 import leaf, to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
@@ -35,10 +35,10 @@ NOWHERE = -1
 # (so far, how many) -> after them, their numbers [count or more], and what ended the block early
 Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
 
-_absorb = program(absorb)
+_absorb = jit(absorb)
 
 
-@program
+@jit
 def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
     """`choose`, by the key of the run: that of the episode is made in the same call."""
     return choose(explorer, model, episode_keys(key, progress)[0], progress)
@@ -47,7 +47,7 @@ def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) ->
 _World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
 
 
-@partial(program, takes=True, soon=True)
+@partial(jit, donate=True, fast_compile=True)
 def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
     """`simulate_block`, which may write over the evidence."""
     explorer, model, sampler, truth, key, episode, state = world
@@ -60,13 +60,13 @@ def with_own_evidence(progress: Progress) -> Progress:
     return Progress(progress.episode, progress.state, jax.device_put(progress.evidence, may_alias=False))
 
 
-@program
+@jit
 def _sampler(kernel: Kernel) -> Sampler:
     """At once: operation by operation, each would be compiled, or loaded, by itself."""
     return Sampler.of(kernel)
 
 
-@program
+@jit
 def _key(seed: Int[Array, ""]) -> Array:
     return jax.random.key(seed)
 

@@ -7,8 +7,7 @@ from os import PathLike
 from typing import Any
 
 from horizonfree._inputs import check_seed, count, flag, shown
-from horizonfree._programs import program
-from horizonfree._stack import roomy
+from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
@@ -28,14 +27,13 @@ from horizonfree.runs.store import create
 from horizonfree.runs.until import MOST_EPISODES, check, until
 
 
-@program
+@jit
 def _begin(explorer: Explorer, model: Model, budget: int | None, *, is_recorded: bool) -> Progress:
     """Before the first episode; is_recorded: with what `misspecification` reads."""
     nothing = model.nothing(ladder(budget, model.burn_in))
     return begin(explorer, model, model.recorded(nothing) if is_recorded else nothing)
 
 
-@roomy
 @x64
 def explore(
     problem: Any,

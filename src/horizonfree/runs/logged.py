@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from horizonfree._inputs import count, integers, real, shown
-from horizonfree._programs import program
+from horizonfree._jit import jit
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.explorers.loop import Progress
@@ -27,7 +27,7 @@ from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
 
 
-@program
+@jit
 def _nothing(model: Model, budget: int | None, *, is_recorded: bool) -> Evidence:
     """Before the first episode, as one program; is_recorded: with what `misspecification` reads."""
     nothing = model.nothing(ladder(budget, model.burn_in))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from horizonfree._programs import program
+from horizonfree._jit import jit
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
@@ -23,7 +23,7 @@ def own_plan(
     return Solution(*(np.asarray(x) for x in _plan(explorer, *world)))
 
 
-@program
+@jit
 def _plan(
     explorer: Explorer | None, model: Model, progress: Progress, reward: Float[Array, "H S A"]
 ) -> Planned:
@@ -38,6 +38,6 @@ def own_estimate(explorer: PlugIn, model: Model, progress: Progress) -> Float[np
     return np.asarray(_estimate(explorer, *to_device((model, progress))))
 
 
-@program
+@jit
 def _estimate(explorer: PlugIn, model: Any, progress: Progress) -> Float[Array, " d"]:
     return explorer.theta_hat(model, progress.state, progress.evidence)

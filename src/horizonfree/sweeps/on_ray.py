@@ -14,9 +14,10 @@ LOOPBACK = "127.0.0.1"
 PATIENCE = 10  # seconds for a cluster to answer; Ray itself waits for minutes
 TOKEN = "A cluster with tokens, other than auto, needs RAY_AUTH_MODE=token in the environment"
 STORE = 100 * 2**20  # bytes of shared memory; rows are small
-# What keeps Ray to loopback: without it, Ray replaces 127.0.0.1 by the address of the machine and listens on all of
-# them. It is read when Ray is imported, by the processes that Ray starts as well.
+# With this variable at 0 Ray uses 127.0.0.1 only; by default it listens on all addresses of the machine. Ray reads it
+# when it is imported, so a process uses Ray in one of the two ways only.
 CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+OUTSIDE = "192.0.2.1", 9  # an address for documentation (RFC 5737); nothing is sent there
 
 
 class OnRay(Engine):
@@ -25,17 +26,22 @@ class OnRay(Engine):
     def __init__(self, address: str, workers: int | None, threads: int) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
-            import ray
-        except ImportError:
-            raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
-        self.ray = ray
-        self.is_ours = not ray.is_initialized()
-        if address and not self.is_ours:
-            raise OptionError(
-                "this process is connected to a Ray cluster already; say on='ray' to use that one"
-            )
-        if self.is_ours:
-            self._start(address, workers, threads)
+            is_local = not address or _is_local(address)
+        except (OSError, ValueError) as error:
+            raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN}") from None
+        with _loopback_only() if is_local else nullcontext():
+            try:
+                import ray
+            except ImportError:
+                raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
+            self.ray = ray
+            self.is_ours = not ray.is_initialized()
+            if address and not self.is_ours:
+                raise OptionError(
+                    "this process is connected to a Ray cluster already; say on='ray' to use that one"
+                )
+            if self.is_ours:
+                self._start(address, workers, threads)
         has = ray.cluster_resources()
         self.slots = workers or max(1, int(has.get("CPU", 1)))
         share = min(1.0, has.get("GPU", 0) / self.slots)
@@ -51,26 +57,23 @@ class OnRay(Engine):
         }
         if address:
             try:
-                with _kept_to_loopback() if _is_here_only(address) else nullcontext():
-                    self.ray.init(address=address, **common)
+                self.ray.init(address=address, **common)
             except (OSError, ValueError, RuntimeError, self.ray.exceptions.RayError) as error:
                 raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN}") from None
             return
-        with _kept_to_loopback():
-            self.ray.init(
-                address="local",  # a new one, whatever else runs here
-                num_cpus=workers,
-                include_dashboard=False,
-                object_store_memory=STORE,
-                _node_ip_address=LOOPBACK,
-                **common,
-            )
         found = self.ray.util.get_node_ip_address()
         if found != LOOPBACK:
-            self.ray.shutdown()
             raise ProcessError(
-                f"Ray would listen on {found}, not on {LOOPBACK}; give the address of a cluster"
+                f"Ray would listen on {found}, not on {LOOPBACK}, because it was imported before the sweep; set "
+                f"{CLUSTER}=0 before you import it, or give the address of a cluster"
             )
+        self.ray.init(
+            address="local",  # a new one, whatever else runs here
+            num_cpus=workers,
+            include_dashboard=False,
+            object_store_memory=STORE,
+            **common,
+        )
 
     def submit(self, key: str, task: dict[str, Any]) -> None:
         """Begin a task."""
@@ -103,12 +106,11 @@ class OnRay(Engine):
             self.ray.shutdown()
 
 
-def _is_here_only(address: str) -> bool:
-    """Whether the cluster at an address answers to this machine alone; one that does not answer at all is refused."""
-    from ray._private import services
-
-    found = services.get_ray_address_from_environment(address, None) if address == "auto" else address
-    host, _, port = (found or "").rpartition(":")
+def _is_local(address: str) -> bool:
+    """Whether the cluster at an address listens on loopback only. Raises an error if nothing listens there."""
+    if address == "auto":
+        return False
+    host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("give auto for one that runs on this machine, or HOST:PORT")
     host = host.rpartition("/")[2]
@@ -116,23 +118,23 @@ def _is_here_only(address: str) -> bool:
     if host not in (LOOPBACK, "localhost"):
         return False
     try:
-        socket.create_connection((services.get_node_ip_address(), int(port)), PATIENCE).close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(OUTSIDE)
+            own_address = probe.getsockname()[0]
+        socket.create_connection((own_address, int(port)), PATIENCE).close()
     except OSError:
         return True
     return False
 
 
 @contextmanager
-def _kept_to_loopback() -> Iterator[None]:
-    """Within, Ray starts clusters for this machine alone, whether it was imported before or not."""
-    from ray._private import ray_constants
-
-    before, said = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(CLUSTER)
-    ray_constants.ENABLE_RAY_CLUSTER, os.environ[CLUSTER] = False, "0"
+def _loopback_only() -> Iterator[None]:
+    """Ray, imported and started within, uses 127.0.0.1 only."""
+    before = os.environ.get(CLUSTER)
+    os.environ[CLUSTER] = "0"
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
         os.environ.pop(CLUSTER)
-        if said is not None:
-            os.environ[CLUSTER] = said
+        if before is not None:
+            os.environ[CLUSTER] = before

@@ -16,8 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from horizonfree._stack import roomy
-
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -60,7 +58,6 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-@roomy
 def main() -> None:
     """Answer until there is nobody to answer."""
     tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
