@@ -56,7 +56,7 @@ def python(script: str, *words: str, folder: Path) -> subprocess.CompletedProces
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("module", ["typer", "numpy", "jax", "jax._src.xla_bridge"])
+@pytest.mark.parametrize("module", ["typer", "numpy", "jax", "jax.numpy"])
 def test_while_something_is_loaded(module: str, tmp_path: Path) -> None:
     words = ["explore", "river-swim", "--episodes", "1"] if module.startswith("jax") else ["theory"]
     done = python(PRESS, module, *words, folder=tmp_path)

@@ -25,8 +25,9 @@ from typing import Annotated
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info

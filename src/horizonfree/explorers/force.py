@@ -21,8 +21,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, Number
 from horizonfree.explorers.least_squares import pairs, rows, seen_steps
 from horizonfree.mdp.rollout import Trajectory

@@ -14,8 +14,9 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.interface import Evidence, Model

@@ -28,8 +28,9 @@ from typing import Annotated
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.hf_answer import Answer, Found, State

@@ -12,8 +12,9 @@ Departures: none.
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Info
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.mdp.rollout import Trajectory

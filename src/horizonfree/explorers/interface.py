@@ -8,8 +8,9 @@ import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.interface import Evidence, Model

@@ -21,8 +21,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import shown
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError

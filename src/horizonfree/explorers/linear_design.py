@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.least_squares import (

@@ -5,8 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Bool, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.interface import Ball, Explorer
 from horizonfree.mdp.rollout import Sampler, Trajectory

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._jit import jit
 from horizonfree._mould import Mould, apart
 from horizonfree._x64 import leaf, to_device, to_numpy

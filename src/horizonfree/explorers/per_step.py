@@ -24,8 +24,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt
+from jaxtyping import Bool, Float, Int, UInt
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import (

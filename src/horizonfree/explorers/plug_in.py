@@ -3,8 +3,9 @@
 import abc
 from typing import Any, ClassVar
 
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.evidence import Evidence

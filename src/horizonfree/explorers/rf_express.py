@@ -31,8 +31,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
 from horizonfree.guarantees.certificate import Certificate, Terms, claim

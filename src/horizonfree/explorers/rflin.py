@@ -30,8 +30,9 @@ from typing import Annotated, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import share
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError

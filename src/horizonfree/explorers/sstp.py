@@ -28,8 +28,9 @@ from typing import Annotated, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import count, share
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError

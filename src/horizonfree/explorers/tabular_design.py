@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import Delta
 from horizonfree.mdp.rollout import Trajectory

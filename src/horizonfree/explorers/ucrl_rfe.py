@@ -17,8 +17,9 @@ Departures:
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations

@@ -16,8 +16,9 @@ Departures:
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward

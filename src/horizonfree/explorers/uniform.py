@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.interface import Evidence, Model

@@ -26,8 +26,9 @@ from typing import Annotated, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import share
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError

@@ -25,8 +25,9 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.trajectories import Divergence, Steps, further_hit, further_sum, gap, largest_sums
 from horizonfree.mdp.space import Space
 from horizonfree.planning.backward import FEW, expect_jax, largest_jax, settled, totals_jax

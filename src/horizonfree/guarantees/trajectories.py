@@ -13,9 +13,9 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import taken
+from horizonfree._arrays import Array, taken
 from horizonfree._x64 import Leaf
 from horizonfree.guarantees.gap import gap as gap
 from horizonfree.mdp.space import Kernel, Space

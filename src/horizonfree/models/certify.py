@@ -15,8 +15,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import share
 from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy, x64

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets

@@ -4,8 +4,9 @@ Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394, eq. (4.2). Ste
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle import BoxMax, box_max

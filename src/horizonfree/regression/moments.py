@@ -20,8 +20,9 @@ needs before the end, grow by all rows at once.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import numbers, shown
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError

@@ -19,8 +19,9 @@ nothing (radii of no theorem) are left out, and `ball_ratio` of the explorer the
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array
 from horizonfree.errors import OptionError
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet

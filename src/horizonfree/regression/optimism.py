@@ -9,8 +9,9 @@ theta_star, in every state: phi_V' theta + beta ||phi_V|| >= P_star V, and P_sta
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.backward import TIE, greedy

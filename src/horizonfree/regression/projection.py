@@ -6,8 +6,9 @@ over the balls of their regressions alone.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.regression.ridge import Ridge
 

@@ -10,8 +10,9 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.rows import norm
 

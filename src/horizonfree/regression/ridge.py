@@ -27,8 +27,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 
 REFRESH = 512  # rows between two Cholesky factors

@@ -13,8 +13,9 @@ Divided by H^2 this is the variance bound of HOME with two orders (moments.py), 
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import moments

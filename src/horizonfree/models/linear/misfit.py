@@ -11,8 +11,9 @@ P, with probability 1 - delta/2. Where the two contradict each other, the class 
 import math
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.models.linear.widths import Fit, level_of_all
 
 

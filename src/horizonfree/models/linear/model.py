@@ -15,8 +15,9 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import real
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import FeatureError, OptionError, RewardError, ShapeError

@@ -8,8 +8,9 @@ of E_{P~} (P - P~) V^pi. So the best plan in the estimate loses at most 2 U_1, a
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.mdp.space import Kernel, Space
 
 

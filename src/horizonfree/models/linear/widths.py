@@ -18,8 +18,9 @@ which G is I/(SA). So features in other units, each in its own, give the same bo
 import math
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.linear.estimate import Fit as Fit
 

@@ -6,8 +6,9 @@ Wolfowitz 1960, "The equivalence of two extremum problems").
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import pseudo_counts

@@ -19,8 +19,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, leaf, to_device, x64
 from horizonfree.guarantees.trajectories import Steps, bad_sets, gap, largest_hit, largest_sum
 from horizonfree.mdp.space import Space

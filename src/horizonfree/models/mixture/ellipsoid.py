@@ -18,8 +18,9 @@ bounds the directions that no data have shown. docs/certificates.md has the proo
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.psi import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit
 from horizonfree.models.mixture.rows import MANY, coordinates, gram, whiten

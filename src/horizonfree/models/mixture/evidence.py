@@ -23,9 +23,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Leaf, library, taken
+from horizonfree._arrays import Array, Leaf, library, taken
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
 from horizonfree.models.mixture.likelihood import HALF, log_loss, predict

@@ -17,8 +17,9 @@ show, theta may be anything.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree.models.mixture.rows import MANY, Coordinates, coordinates, gram, solve
 from horizonfree.models.mixture.valid import ValidSet
 

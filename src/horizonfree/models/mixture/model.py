@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._arrays import Leaf, leaf, library
+from horizonfree._arrays import Array, Leaf, leaf, library
 from horizonfree._inputs import shown
 from horizonfree._x64 import to_numpy
 from horizonfree.errors import FeatureError, OptionError, ShapeError

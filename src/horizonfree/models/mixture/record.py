@@ -12,8 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet

@@ -10,9 +10,9 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from horizonfree._arrays import library, taken
+from horizonfree._arrays import Array, library, taken
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import UNROLLED, length
 

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.psi import curvature, psi
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space

@@ -5,8 +5,9 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence

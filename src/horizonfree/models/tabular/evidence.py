@@ -10,9 +10,9 @@ counts on lists of successors: all that are possible, or only those that were se
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import taken
+from horizonfree._arrays import Array, taken
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.psi import psi
 
 HEAD = 8  # terms that are summed one by one

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._inputs import numbers
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import KernelError, OptionError, ShapeError

@@ -19,8 +19,9 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.guarantees.psi import curvature, psi, psi_inverse
 from horizonfree.models.tabular.gamma import bend, slope, stirling

@@ -17,8 +17,9 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.planning.backward import nearly_best
 from horizonfree.regression.oracle.bounds import relaxed

@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.rows import norm
 from horizonfree.planning.backward import nearly_best

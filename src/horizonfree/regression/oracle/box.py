@@ -12,8 +12,9 @@ convex, so some vertex f in {0,1}^n is best; finding it is hard in general, henc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array
 from horizonfree.models.mixture.rows import norm
 from horizonfree.planning.backward import nearly_best, significant
 

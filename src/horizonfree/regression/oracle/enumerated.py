@@ -11,8 +11,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.backward import TIE

@@ -22,8 +22,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel

@@ -2,8 +2,9 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.regression.oracle.bounds import upper_bound
 from horizonfree.regression.oracle.objective import Prepared, evaluate

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood

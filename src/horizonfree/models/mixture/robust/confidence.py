@@ -12,8 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, leaf, to_device, to_numpy, x64
 from horizonfree.errors import RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up

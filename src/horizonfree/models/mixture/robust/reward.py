@@ -18,9 +18,9 @@ right sides are functions of the state. Where a law may lead anywhere, spans are
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Leaf, backward, node, static
+from horizonfree._arrays import Array, Leaf, backward, node, static
 from horizonfree.errors import OptionError
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Space

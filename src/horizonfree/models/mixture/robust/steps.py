@@ -12,8 +12,9 @@ pair is one at which the comparison stops.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array
 from horizonfree.guarantees.psi import curvature
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence
 from horizonfree.mdp.space import Space
