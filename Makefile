@@ -4,7 +4,7 @@ PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys; assert sys.version
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: install tour test test-all soak check lint bench reproduce-small browser docs constraints clean
+.PHONY: install tour test test-all test-versions soak check lint bench reproduce-small browser docs constraints clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -24,10 +24,13 @@ browser:  ## Chromium for the browser tests, where we are root and have apt; els
 	  echo "No Chromium here: browser tests will be skipped. Install the package chromium to run them."
 
 test: $(STAMP) browser  ## every test that is not marked slow
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
 
-test-all: $(STAMP) browser  ## every test, all compiled, with ten thousand examples of nonsense for every public function
-	COMPILED=1 HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+test-all: $(STAMP) browser  ## every test, with long adversarial runs and thorough fuzzing of every public function
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2 --dist loadfile
+
+test-versions: $(STAMP)  ## tour and core tests with the lowest and newest dependencies, on every Python found
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tests/versions.py
 
 soak: $(STAMP)  ## the playground's server, ten minutes of questions and of nonsense
 	$(BIN)/python benchmarks/soak.py
