@@ -45,6 +45,60 @@ def test_no_system_within_its_radius_violates_a_certificate():
     assert report.worst_ratio > 0.2
 
 
+def tilted(P, divergence, rng, *, is_reversed=False):
+    """A kernel Q ~ P exp(t ways) with KL(Q || P), or KL(P || Q), nearly as large as the divergence in every row."""
+    low, high, ways = np.zeros(P.shape[:2]), np.full(P.shape[:2], 50.0), rng.normal(size=P.shape)
+
+    def kernel(t):
+        Q = P * np.exp(t[..., None] * ways)
+        return Q / Q.sum(-1, keepdims=True)
+
+    for _ in range(60):
+        middle = (low + high) / 2
+        Q = kernel(middle)
+        one, other = (P, Q) if is_reversed else (Q, P)
+        is_near = (one * np.log(one / other)).sum(-1) < divergence
+        low, high = np.where(is_near, middle, low), np.where(is_near, high, middle)
+    return kernel(low)
+
+
+@pytest.mark.parametrize("kind", ["kl", "sampled", "ratio", "anywhere"])
+def test_the_true_system_within_its_ball_violates_nothing(kind):
+    """Systems outside the class that obey what is declared, with data of their own.
+
+    Each certificate is false with probability at most 1e-8, so the test fails with probability at most 1e-6.
+    """
+    size, delta, audit = 0.003, 1e-8, testing.Audit()
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        kernels = rng.dirichlet(np.ones(S), (2, S, A)) * 0.9 + 0.1 / S
+        problem = hf.Mixture.from_kernels(kernels, horizon=H, start=0, weights=[0.6, 0.4])
+        P = problem.kernel().dense()
+        if kind == "ratio":
+            Q = P * rng.choice([1 - size / 3, 1 + size / 3], P.shape)
+            Q /= Q.sum(-1, keepdims=True)
+            declared = hf.Misspecification(ratio=size)
+        elif kind == "anywhere":
+            Q = (1 - size) * P + size * rng.dirichlet(np.ones(S), (S, A))
+            declared = hf.Misspecification(tv=size, support="anywhere")
+        else:
+            Q = tilted(P, size, rng, is_reversed=kind == "sampled")
+            declared = hf.Misspecification(**{kind: size})
+        truth = hf.Tabular.from_table(Q, horizon=H)
+        log = hf.simulate(truth, np.full((H, S, A), 1 / A), episodes=300, seed=seed)
+        run = hf.from_episodes(problem, (log.s, log.a))
+        certificate = run.certificate(delta, misspecification=declared)
+        assert not certificate.is_rejected
+        for reward in [hf.goal(problem, s) for s in range(S)] + [testing.random_reward(problem, rng)]:
+            task = testing.task_of(problem, reward)
+            plan = run.plan(reward, delta=delta, misspecification=declared)
+            audit.plan(f"{kind} {seed}", plan, Q[None], task)
+            loss = testing.optimal_values(Q[None], task) - testing.policy_values(Q[None], task, plan.policy)
+            audit.at_most(f"{kind} {seed}: eps", loss, certificate.eps)
+    audit.report().raise_for_violations()
+    assert audit.report().statements > 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["kernels", "sharp_kernels", "duplicates", "noise"])
 def test_many_systems(system):
