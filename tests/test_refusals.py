@@ -34,6 +34,7 @@ PROBLEM = hf.make("river-swim", states=3, horizon=3)
 KERNELS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
 PHI = np.moveaxis(KERNELS, 0, -1)
 EYE = np.broadcast_to(np.eye(3)[:, None], (3, 2, 3))
+EYES = np.array([np.eye(2)] * 2)
 STATES, ACTIONS = [[0, 0, 1, 1]], [[0, 1, 0]]
 POLICY = np.zeros((3, 3), int)
 REWARD = [0, 0, 0.1]
@@ -509,10 +510,10 @@ TABLE: dict[str, Function] = {
     ),
     "home": Function(
         hf.home,
-        {"phi": np.eye(2), "theta": np.eye(2), "Sigma": [np.eye(2)] * 2, "Sigma_dot": [np.eye(2)] * 2}
+        {"phi": np.eye(2), "theta": np.eye(2), "Sigma": EYES, "Sigma_dot": EYES}
         | {"beta": 1, "alpha": 1, "gamma": 1},
         [
-            ({"Sigma": masked([np.eye(2)] * 2)}, f"Sigma {MASKED}"),
+            ({"Sigma": masked(EYES)}, f"Sigma {MASKED}"),
             *(
                 ({name: x}, f"{name} ")
                 for name in ("phi", "Sigma", "beta")
