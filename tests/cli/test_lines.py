@@ -57,7 +57,7 @@ WORDS += [
     "~nobody/x",
     ".",
     "/",
-    "\ud800",
+    "\udc80",  # a byte that is not UTF-8; other surrogates cannot come from a shell
     "9" * 5000,
 ]
 FLAGS = {
