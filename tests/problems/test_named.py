@@ -137,34 +137,35 @@ def test_whatever_is_not_refused_is_of_its_class(drawn):
     assert problem.recipe["parameters"] == values
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "words"),
-    [
-        ("zoned-grid", {"size": 1}, ["size is 1", "from 2 to 200"]),
-        ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
-        ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
-        ("zoned-grid", {"size": True}, ["size is True"]),
-        ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
-        ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
-        ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
-        ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
-        ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
-        ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
-        ("combination-lock", {"codes": 5}, ["keys is 4", "at least 5"]),
-        ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
-        ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
-        ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
-        ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
-        ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
-        ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
-        ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
-    ],
-)
-def test_a_value_out_of_range_is_refused_with_its_name_and_range(name, values, words):
-    with pytest.raises(OptionError) as caught:
-        make(name, **values)
-    for word in words:
-        assert word in str(caught.value)
+OUT_OF_RANGE = [
+    ("zoned-grid", {"size": 1}, ["size is 1", "from 2 to 200"]),
+    ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
+    ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
+    ("zoned-grid", {"size": True}, ["size is True"]),
+    ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
+    ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
+    ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
+    ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
+    ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
+    ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
+    ("combination-lock", {"codes": 5}, ["keys is 4", "at least 5"]),
+    ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
+    ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
+    ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
+    ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
+    ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
+    ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
+    ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
+]
+
+
+def test_a_value_out_of_range_is_refused_with_its_name_and_range(subtests):
+    for name, values, words in OUT_OF_RANGE:
+        with subtests.test(name, values=values):
+            with pytest.raises(OptionError) as caught:
+                make(name, **values)
+            for word in words:
+                assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -280,12 +281,17 @@ def test_river_swim_is_the_chain_with_three_outcomes():
     np.testing.assert_allclose(P[:, 1], swim, atol=1e-15)
 
 
-@pytest.mark.parametrize("percent", range(101))
-def test_a_river_without_hold_is_accepted_whatever_the_rounding(percent):
-    P = make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100).kernel().dense()
-    np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
-    assert P.min() >= 0
-    np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
+def test_a_river_without_hold_is_accepted_whatever_the_rounding(subtests):
+    for percent in range(101):
+        with subtests.test(percent=percent):
+            P = (
+                make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100)
+                .kernel()
+                .dense()
+            )
+            np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
+            assert P.min() >= 0
+            np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
 
 
 def test_double_chain_starts_in_the_middle_and_fails_as_told():
