@@ -98,17 +98,20 @@ def test_a_recipe_builds_the_same_problem_again_also_through_json(name):
     np.testing.assert_array_equal(again.truth, problem.truth)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_description_follows_from_the_function(name):
-    spec = problems()[name]
-    signature = inspect.signature(spec.build).parameters
-    assert {p.name: p.default for p in spec.parameters} == {k: p.default for k, p in signature.items()}
-    assert spec.description.endswith(".")
-    assert len(spec.source) > 10
-    for parameter in spec.parameters:
-        assert parameter.check(parameter.default) == parameter.default
-        assert type(parameter.default) is parameter.type
-        assert parameter.meaning
+def test_the_description_follows_from_the_function(subtests):
+    for name in NAMES:
+        with subtests.test(name):
+            spec = problems()[name]
+            signature = inspect.signature(spec.build).parameters
+            assert {p.name: p.default for p in spec.parameters} == {
+                k: p.default for k, p in signature.items()
+            }
+            assert spec.description.endswith(".")
+            assert len(spec.source) > 10
+            for parameter in spec.parameters:
+                assert parameter.check(parameter.default) == parameter.default
+                assert type(parameter.default) is parameter.type
+                assert parameter.meaning
 
 
 @st.composite
