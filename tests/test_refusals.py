@@ -594,7 +594,7 @@ def test_bad_arguments_are_refused(name: str, subtests: pytest.Subtests, tmp_pat
     for changes, words, *error in rows:
         if "progress" in changes and "explore" in name:
             changes = changes | {"out": tmp_path / "a"}  # must not be created
-        with subtests.test(shown(changes)):
+        with subtests.test(", ".join(f"{key}={shown(x)}" for key, x in changes.items())):
             with pytest.raises(HorizonfreeError) as caught:
                 call(**valid | changes)
             message = str(caught.value)

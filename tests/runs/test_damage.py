@@ -247,6 +247,9 @@ def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_pat
     shutil.copy(tmp_path / "b" / NEWEST, folder)
     with pytest.warns(store.RunWarning, match="belongs to another run"):
         assert hf.load(folder).episodes == 6
+    shutil.copy(folder / OLDER, folder / NEWEST)  # of this run, under the name of another episode
+    with pytest.warns(store.RunWarning, match=f"{NEWEST} is not a checkpoint of ours"):
+        assert hf.load(folder).episodes == 6
     other = hf.make("zoned-grid", size=4, zones=2, horizon=4)
     hf.explore(other, "uniform", episodes=1, out=tmp_path / "c")
     shutil.copy(tmp_path / "c" / ARRAYS, folder)
