@@ -138,15 +138,16 @@ def explorer_modules() -> list[Path]:
     return [path for path in sorted((SOURCE / "explorers").glob("*.py")) if path.stem not in FRAME]
 
 
-@pytest.mark.parametrize("path", explorer_modules(), ids=lambda path: path.stem)
-def test_every_explorer_says_what_it_is_and_is_registered(path):
-    from horizonfree.explorers.registry import EXPLORERS
+def test_every_explorer_says_what_it_is_and_is_registered(subtests):
+    for path in explorer_modules():
+        with subtests.test(path.stem):
+            from horizonfree.explorers.registry import EXPLORERS
 
-    header = ast.get_docstring(ast.parse(path.read_text())) or ""
-    missing = [name for name in FIELDS if not re.search(rf"^{name}", header, re.MULTILINE)]
-    assert not missing, f"the header of {path.name} lacks {missing}"
-    kinds = {entry.kind.__module__ for entry in EXPLORERS.values()}
-    assert f"horizonfree.explorers.{path.stem}" in kinds
+            header = ast.get_docstring(ast.parse(path.read_text())) or ""
+            missing = [name for name in FIELDS if not re.search(rf"^{name}", header, re.MULTILINE)]
+            assert not missing, f"the header of {path.name} lacks {missing}"
+            kinds = {entry.kind.__module__ for entry in EXPLORERS.values()}
+            assert f"horizonfree.explorers.{path.stem}" in kinds
 
 
 def test_nothing_leads_from_an_explorer_to_the_truth():

@@ -117,12 +117,13 @@ def test_the_table_of_problems_is_right():
             assert year in hf.problems()[name].source
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page):
+def test_links_lead_to_files(subtests):
     """Also those that are none: [PV](s,a) is a link to Markdown."""
-    text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", "", page.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"(?<!\\)\]\((?!https?:)([^)#]*)[^)]*\)", text):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for page in PAGES:
+        with subtests.test(page.name):
+            text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", "", page.read_text(), flags=re.DOTALL)
+            for target in re.findall(r"(?<!\\)\]\((?!https?:)([^)#]*)[^)]*\)", text):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 def test_every_page_is_in_the_index_and_in_the_navigation():

@@ -1,4 +1,4 @@
-"""Every public function, told nonsense: it answers, or refuses in its own words. Nothing else ever comes out."""
+"""Random bad arguments of every public function: it returns, or raises an explanatory HorizonfreeError."""
 
 import contextlib
 import shutil
@@ -12,13 +12,14 @@ from unittest import mock
 import gymnasium
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import horizonfree as hf
+from horizonfree._inputs import shown
 from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.extended import extended
-from tests.reference.nonsense import ODD, PROFILE, RARELY, spoiled
+from tests.reference.nonsense import ODD, PROFILE, QUICK, RARELY, spoiled
 from tests.sweeps.conftest import TINY, Pretend, rows_for
 
 pytestmark = pytest.mark.timeout(3600)
@@ -250,18 +251,26 @@ def check(name: str, data: st.DataObject) -> None:
     only_in_words(entry.call, told)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if not entry.is_slow])
-@PROFILE
-@given(data=st.data())
-def test_nonsense_is_refused_in_words(name: str, data: st.DataObject) -> None:
-    check(name, data)
+def try_nonsense(name: str, examples: settings) -> None:
+    @examples
+    @given(data=st.data())
+    def tried(data: st.DataObject) -> None:
+        check(name, data)
+
+    tried()
 
 
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.is_slow])
-@RARELY
-@given(data=st.data())
-def test_nonsense_is_refused_in_words_before_anything_begins(name: str, data: st.DataObject) -> None:
-    check(name, data)
+def test_nonsense_is_answered_or_refused(subtests: pytest.Subtests) -> None:
+    """A few examples for each function."""
+    for name in ENTRIES:
+        with subtests.test(name):
+            try_nonsense(name, QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENTRIES)
+def test_much_nonsense_is_answered_or_refused(name: str) -> None:
+    try_nonsense(name, RARELY if ENTRIES[name].is_slow else PROFILE)
 
 
 HUGE = np.full((3, 2), 1e308)
@@ -296,30 +305,23 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("name", "wrong"), FOUND)
-def test_what_ten_thousand_examples_found_is_refused_in_words(name: str, wrong: dict[str, Any]) -> None:
-    valid = {key: x() if x is folder else x for key, x in ENTRIES[name].valid.items()}
-    only_in_words(ENTRIES[name].call, valid | wrong)
+def test_what_ten_thousand_examples_found_is_refused(subtests: pytest.Subtests) -> None:
+    for name, wrong in FOUND:
+        with subtests.test(name, wrong=shown(wrong)):
+            valid = {key: x() if x is folder else x for key, x in ENTRIES[name].valid.items()}
+            only_in_words(ENTRIES[name].call, valid | wrong)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_what_is_valid_is_answered(name: str) -> None:
-    """The nonsense is told beside arguments that are right; else nothing behind the first check were ever tried."""
-    entry = ENTRIES[name]
-    if name == "run.save":
-        entry.valid["path"] = "b"
-    elif name == "load":
-        assert hf.load(folder() / "a").episodes == 1
-        return
-    elif name == "load_sweep":
-        return  # tests/sweeps do
-    entry.call(**entry.valid)
-
-
-@pytest.mark.parametrize("name", ENTRIES)
-def test_an_argument_that_does_not_exist_is_refused(name: str) -> None:
-    with pytest.raises((TypeError, HorizonfreeError), match="bogus"):
-        ENTRIES[name].call(**ENTRIES[name].valid, bogus=1)
+def test_valid_arguments_are_answered_and_unknown_ones_refused(subtests: pytest.Subtests) -> None:
+    """Bad arguments are passed beside valid ones. Otherwise nothing behind the first check would be tested."""
+    for name, entry in ENTRIES.items():
+        with subtests.test(name):
+            if name == "load":
+                assert hf.load(folder() / "a").episodes == 1
+            elif name != "load_sweep":  # tests/sweeps
+                entry.call(**entry.valid | ({"path": "b"} if name == "run.save" else {}))
+            with pytest.raises((TypeError, HorizonfreeError), match="bogus"):
+                entry.call(**entry.valid, bogus=1)
 
 
 def test_every_public_name_is_tried() -> None:

@@ -15,7 +15,7 @@ from horizonfree.batch import explore as batch_explore
 from horizonfree.batch import job as batch_job
 from horizonfree.batch import many, stretch
 from horizonfree.batch.cast import gather
-from horizonfree.errors import OptionError, ShapeError, SimulationError, UnknownNameError
+from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.guarantees.bets import Bets, ladder
@@ -277,53 +277,6 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         assert (
             int(str(refused.value).split()[-2]) > each + 8 * 4 * 5 * 2
         )  # workspace: at least the values of a plan
-
-
-@pytest.mark.parametrize(
-    ("error", "words", "change"),
-    [
-        (OptionError, "seeds is 0", {"seeds": 0}),
-        (OptionError, "seed is -1", {"seeds": [-1]}),
-        (OptionError, "seeds is 2.5", {"seeds": 2.5}),
-        (OptionError, "seeds is \\[\\]", {"seeds": []}),
-        (OptionError, "seeds is 10000000000", {"seeds": 10**10}),
-        (OptionError, "checkpoint is 10; it must be", {"checkpoints": [10]}),
-        (OptionError, "checkpoint is nan", {"checkpoints": [float("nan")]}),
-        (OptionError, "rewards is \\[\\]", {"checkpoints": [9], "rewards": []}),
-        (OptionError, "rewards is 'end'", {"checkpoints": [9], "rewards": "end"}),
-        (OptionError, "memory is nan", {"memory": float("nan")}),
-        (OptionError, "memory is 0", {"memory": 0}),
-        (UnknownNameError, "no curve is called 'gaps'", {"curves": ["gaps"]}),
-        (OptionError, "cannot vary within a batch", {"over": {"lazy": [0.0, 0.5]}}),
-        (
-            OptionError,
-            "numbers of this explorer are scale, bias_scale, lazy, delta",
-            {"over": {"chains": [1]}},
-        ),
-        (
-            OptionError,
-            "over is {'scale': \\[1\\], 'delta': \\[0.1\\]}; it must name one",
-            {"over": {"scale": [1], "delta": [0.1]}},
-        ),
-        (OptionError, "scale is -1.0", {"over": {"scale": [-1.0]}}),
-        (OptionError, "over\\['scale'\\] is 0.5; it must be a list", {"over": {"scale": 0.5}}),
-        (OptionError, "over\\['scale'\\] is \\[\\]", {"over": {"scale": []}}),
-        (ShapeError, "over\\['scale'\\] has type", {"over": {"scale": ["big"]}}),
-        (OptionError, "for all rewards alike", {"reward": 0}),
-        (ValueError, "truths\\[1\\]", {"truths": [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]]}),
-        (OptionError, "truths is empty", {"truths": []}),
-        (OptionError, "problem is \\[\\]; it must be a Problem or a list of at least one", {"problem": []}),
-        (OptionError, "carry their own", {"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}),
-        (ShapeError, "problem 1 has horizon 5", {"problem": [mixture(), mixture(horizon=5)]}),
-        (ShapeError, "problem 1 has bound", {"problem": [mixture(), mixture(dim=4)]}),
-        (ShapeError, "of problem 1 has shape", {"problem": [mixture(), mixture(actions=3)]}),
-        (SimulationError, "no truth", {"problem": dataclasses.replace(mixture(), truth=None)}),
-    ],
-)
-def test_refusals_say_what_to_do(error, words, change):
-    given = {"problem": mixture(), "explorer": "hf-ucrl-rfe++", "episodes": 9, "seeds": 1} | SMALL | change
-    with pytest.raises(error, match=words):
-        hf.explore_many(**given)
 
 
 def test_members_are_what_explore_makes_of_the_same_words(tmp_path):

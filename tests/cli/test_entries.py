@@ -14,7 +14,7 @@ def test_an_explorer_may_have_options_and_a_name():
     }
 
 
-@pytest.mark.parametrize("texts", [[""], ["a="], ["=uniform"], ["uniform", "uniform"], ["uniform scale"]])
-def test_what_cannot_be_understood_is_refused(texts):
-    with pytest.raises(OptionError, match="--explorer"):
-        explorers(texts)
+def test_what_cannot_be_understood_is_refused(subtests):
+    for texts in [[""], ["a="], ["=uniform"], ["uniform", "uniform"], ["uniform scale"]]:
+        with subtests.test(str(texts)), pytest.raises(OptionError, match="--explorer"):
+            explorers(texts)

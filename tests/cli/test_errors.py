@@ -74,8 +74,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("line", BAD)
-def test_bad_input_is_one_clear_line_and_exit_code_two(line: str, shell: Shell) -> None:
+def test_bad_input_is_one_clear_line_and_exit_code_two(shell: Shell, subtests: pytest.Subtests) -> None:
     Path("bad.toml").write_text("epsodes = 3")
     Path("odd.toml").write_text('seed = "one"')
     Path("null.toml").write_text(r'out = "a\u0000b"')
@@ -83,14 +82,16 @@ def test_bad_input_is_one_clear_line_and_exit_code_two(line: str, shell: Shell) 
     Path("empty.npy").touch()
     Path("other").mkdir()
     Path("other/run.json").touch()
-    code, out, err = shell(line)
-    assert code == 2
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("horizonfree: error: ")
-    assert BAD[line] in last
-    assert "Traceback" not in err
-    assert not Path("runs").exists()
+    for line, words in BAD.items():
+        with subtests.test(line[:100]):
+            code, out, err = shell(line)
+            assert code == 2
+            assert out == ""
+            last = err.splitlines()[-1]
+            assert last.startswith("horizonfree: error: ")
+            assert words in last
+            assert "Traceback" not in err
+            assert not Path("runs").exists()
 
 
 def test_a_bad_reward_is_named(shell: Shell) -> None:
@@ -125,40 +126,41 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
     assert "states are 0 to 8" in shell("plan a --goal 9")[2]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "plan a --goal 1 --out a",
-        "plan a --goal 1 --out ''",
-        "report a --out a",
-        "report a --out ''",
-        "report a --out /proc/x.html",
-        "report a --out plain/x.html",
-        f"report a --out {'x' * 300}",
-        "report a --figures plain",
-        "compare a --out a",
-    ],
-)
+CANNOT_BE_WRITTEN = [
+    "plan a --goal 1 --out a",
+    "plan a --goal 1 --out ''",
+    "report a --out a",
+    "report a --out ''",
+    "report a --out /proc/x.html",
+    "report a --out plain/x.html",
+    f"report a --out {'x' * 300}",
+    "report a --figures plain",
+    "compare a --out a",
+]
+
+
 def test_what_cannot_be_written_is_one_line_that_names_it(
-    line: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     """Reports are refused before anything is computed."""
     for place in ("facts", "page"):
         monkeypatch.setattr(f"horizonfree.report.{place}.facts", None)
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("plain").touch()
-    code, _, err = shell(line)
-    assert code == 2
-    (last,) = err.splitlines()
-    assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
+    for line in CANNOT_BE_WRITTEN:
+        with subtests.test(line[:100]):
+            code, _, err = shell(line)
+            assert code == 2
+            (last,) = err.splitlines()
+            assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
 
 
-@pytest.mark.parametrize("line", ["", "plan"])
-def test_without_a_word_there_is_help_and_a_reason(line: str, shell: Shell) -> None:
-    code, out, err = shell(line)
-    assert code == 2
-    assert "Usage: horizonfree" in out
-    assert err == "horizonfree: error: say what to do; the help above shows how\n"
+def test_without_a_word_there_is_help_and_a_reason(shell: Shell) -> None:
+    for line in ("", "plan"):
+        code, out, err = shell(line)
+        assert code == 2
+        assert "Usage: horizonfree" in out
+        assert err == "horizonfree: error: say what to do; the help above shows how\n"
 
 
 def test_a_mistake_of_ours_is_shown_in_full(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,40 +175,38 @@ def test_a_mistake_of_ours_is_shown_in_full(shell: Shell, monkeypatch: pytest.Mo
 PYTHON = re.compile(r"\w\(.*\)|\w=['\"]")
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("plan nothing --goal 1", "give one that a run was explored or saved into"),
-        (f"explore {TINY} --episodes 2 --out a", "resume it, or choose another folder"),
-    ],
-)
-def test_errors_about_folders_fit_the_command_line_and_python(line: str, advice: str, shell: Shell) -> None:
+def test_errors_about_folders_fit_the_command_line_and_python(shell: Shell) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
-    code, _, err = shell(line)
-    last = err.splitlines()[-1]
-    assert code == 2
-    assert last.endswith(advice)
-    assert not PYTHON.search(last)
+    for line, advice in {
+        "plan nothing --goal 1": "give one that a run was explored or saved into",
+        f"explore {TINY} --episodes 2 --out a": "resume it, or choose another folder",
+    }.items():
+        code, _, err = shell(line)
+        last = err.splitlines()[-1]
+        assert code == 2
+        assert last.endswith(advice)
+        assert not PYTHON.search(last)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("explor", "there is no command 'explor'; did you mean 'explore'?"),
-        ("explore --epsiodes 3", "there is no option --epsiodes (did you mean --episodes?)"),
-        ("certify a --rewards goal", "--rewards goal: did you mean 'goals'?"),
-        ("certify a --method unifrm", "did you mean 'uniform'?"),
-        ("plan a --goal 1 --model explorr", "did you mean 'explorer'?"),
-        ("plan a --goal 1 --scale resale", "did you mean 'rescale'?"),
-        ("explore --settings s.toml", "there is no setting 'episods'; did you mean 'episodes'?"),
-    ],
-)
-def test_a_slip_of_the_pen_is_answered_with_what_was_meant(line: str, words: str, shell: Shell) -> None:
+MISSPELT = {
+    "explor": "there is no command 'explor'; did you mean 'explore'?",
+    "explore --epsiodes 3": "there is no option --epsiodes (did you mean --episodes?)",
+    "certify a --rewards goal": "--rewards goal: did you mean 'goals'?",
+    "certify a --method unifrm": "did you mean 'uniform'?",
+    "plan a --goal 1 --model explorr": "did you mean 'explorer'?",
+    "plan a --goal 1 --scale resale": "did you mean 'rescale'?",
+    "explore --settings s.toml": "there is no setting 'episods'; did you mean 'episodes'?",
+}
+
+
+def test_a_misspelt_word_is_answered_with_what_was_meant(shell: Shell, subtests: pytest.Subtests) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("s.toml").write_text("episods = 3\n")
-    code, _, err = shell(line)
-    assert code == 2
-    assert words in err
+    for line, words in MISSPELT.items():
+        with subtests.test(line):
+            code, _, err = shell(line)
+            assert code == 2
+            assert words in err
 
 
 def test_an_end_that_is_none_is_refused_before_anything_is_said(shell: Shell) -> None:

@@ -40,12 +40,13 @@ def test_help_comes_without_loading_what_is_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command: str, shell: Shell) -> None:
-    code, out, _ = shell(f"{command} --help")
-    assert code == 0
-    assert "--json" in out
-    assert command == "tour" or f"horizonfree {command}" in out  # an example
+def test_every_command_explains_itself(shell: Shell, subtests: pytest.Subtests) -> None:
+    for command in COMMANDS:
+        with subtests.test(command):
+            code, out, _ = shell(f"{command} --help")
+            assert code == 0
+            assert "--json" in out
+            assert command == "tour" or f"horizonfree {command}" in out  # an example
 
 
 def test_the_overview_names_every_command(shell: Shell) -> None:
@@ -74,14 +75,15 @@ def test_problems_and_explorers_come_from_their_definitions(shell: Shell) -> Non
         assert len(out.splitlines()) > 3
 
 
-@pytest.mark.parametrize("name", EXPLORERS)
-def test_every_option_of_an_explorer_is_explained(name: str, shell: Shell) -> None:
-    meanings = hf.explorers()[name]["meanings"]
-    assert meanings.keys() == hf.explorers()[name]["options"].keys()
-    code, out, _ = shell(f"explorers {name}")
-    assert code == 0
-    for option, meaning in meanings.items():
-        assert re.search(rf"^{option} .* {re.escape(meaning)}\s*$", out, re.MULTILINE), option
+def test_every_option_of_an_explorer_is_explained(shell: Shell, subtests: pytest.Subtests) -> None:
+    for name in EXPLORERS:
+        with subtests.test(name):
+            meanings = hf.explorers()[name]["meanings"]
+            assert meanings.keys() == hf.explorers()[name]["options"].keys()
+            code, out, _ = shell(f"explorers {name}")
+            assert code == 0
+            for option, meaning in meanings.items():
+                assert re.search(rf"^{option} .* {re.escape(meaning)}\s*$", out, re.MULTILINE), option
 
 
 def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Any line, typed as a command: it is answered, or refused in a line."""
+"""Random command lines: each is answered, or refused with one line."""
 
 import contextlib
 import io
@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import horizonfree as hf
 from horizonfree.cli.app import run as command_line
-from tests.reference.nonsense import RARELY
+from tests.reference.nonsense import QUICK, RARELY
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -57,7 +57,7 @@ WORDS += [
     "~nobody/x",
     ".",
     "/",
-    "\ud800",
+    "\udc80",  # a byte that is not UTF-8; other surrogates cannot come from a shell
     "9" * 5000,
 ]
 FLAGS = {
@@ -74,10 +74,7 @@ FIRST = {"plan": "a", "certify": "a", "robustness": "a"}
 LAST = {"explore": ["--episodes", "none"]}  # so that nothing is ever explored
 
 
-@pytest.mark.parametrize("command", FLAGS)
-@RARELY
-@given(data=st.data())
-def test_any_line_is_answered_or_refused_in_a_line(command: str, folder: Path, data: st.DataObject) -> None:
+def check(command: str, folder: Path, data: st.DataObject) -> None:
     flag = st.tuples(st.sampled_from(FLAGS[command]), st.sampled_from(WORDS)).map(list)
     parts = data.draw(st.lists(flag | st.sampled_from(WORDS).map(lambda x: [x]), max_size=3))
     first = data.draw(st.just(FIRST.get(command, "river-swim")) | st.sampled_from(WORDS))
@@ -93,3 +90,24 @@ def test_any_line_is_answered_or_refused_in_a_line(command: str, folder: Path, d
     assert "Traceback" not in err.getvalue()
     if code == 2:
         assert err.getvalue().splitlines()[-1].startswith("horizonfree: error: "), line
+
+
+def try_lines(command: str, folder: Path, examples: settings) -> None:
+    @examples
+    @given(data=st.data())
+    def tried(data: st.DataObject) -> None:
+        check(command, folder, data)
+
+    tried()
+
+
+def test_any_line_is_answered_or_refused_in_a_line(folder: Path, subtests: pytest.Subtests) -> None:
+    for command in FLAGS:
+        with subtests.test(command):
+            try_lines(command, folder, QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", FLAGS)
+def test_many_lines_are_answered_or_refused_in_a_line(command: str, folder: Path) -> None:
+    try_lines(command, folder, RARELY)

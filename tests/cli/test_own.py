@@ -146,24 +146,25 @@ def test_a_table_of_one_column_is_for_every_action(shell: Shell, stored: Path) -
     assert one == other == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("state,cost\nport,1\nport,2\nbay,1\ncape,1\n", "names state 0 2 times; it needs each once"),
-        ("state,cost\nport,1\nprt,2\n", "there is no state 'prt'; did you mean 'port'?"),
-        ("state,wait,sial\nport,1,2\n", "names state 1 0 times"),
-        ("1,2\n3\n", "has rows of [1, 2] cells"),
-        ("", "has rows of [] cells"),
-        ("1,x\n2,3\n", "names and no numbers|'1' is not|there is no"),
-        ("state,cost\nport,x\n", "'x' is not a number"),
-        ("a,b\n", "has a line of names and no numbers below it"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_refused(text: str, words: str, shell: Shell, stored: Path) -> None:
-    Path("bad.csv").write_text(text)
-    code, _, err = shell(f"plan {stored} --cost bad.csv")
-    assert code == 2
-    assert any(part in err for part in words.split("|")), err
+BAD_TABLES = [
+    ("state,cost\nport,1\nport,2\nbay,1\ncape,1\n", "names state 0 2 times; it needs each once"),
+    ("state,cost\nport,1\nprt,2\n", "there is no state 'prt'; did you mean 'port'?"),
+    ("state,wait,sial\nport,1,2\n", "names state 1 0 times"),
+    ("1,2\n3\n", "has rows of [1, 2] cells"),
+    ("", "has rows of [] cells"),
+    ("1,x\n2,3\n", "names and no numbers|'1' is not|there is no"),
+    ("state,cost\nport,x\n", "'x' is not a number"),
+    ("a,b\n", "has a line of names and no numbers below it"),
+]
+
+
+def test_a_table_that_does_not_fit_is_refused(shell: Shell, stored: Path, subtests: pytest.Subtests) -> None:
+    for text, words in BAD_TABLES:
+        with subtests.test(words):
+            Path("bad.csv").write_text(text)
+            code, _, err = shell(f"plan {stored} --cost bad.csv")
+            assert code == 2
+            assert any(part in err for part in words.split("|")), err
 
 
 def log_of(problem: hf.Problem, path: str, *, is_named: bool) -> None:

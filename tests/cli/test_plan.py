@@ -123,29 +123,28 @@ def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--policy no.npy", "policy no.npy: No such file"),
-        ("--policy no.csv", "policy no.csv: No such file"),
-        ("--policy text.csv", "policy text.csv is not a table of numbers with commas between them"),
-        ("--policy empty.csv", "it is empty"),
-        ("--policy ragged.csv", "policy ragged.csv is not a table of numbers"),
-        ("--policy text.json", "policy text.json is not a list of numbers, or what `plan --json` prints"),
-        ("--policy deep.json", "policy deep.json is not a list of numbers"),
-        ("--policy other.json", "policy other.json is not a list of numbers"),
-        ("--policy short.csv", "policy has shape (3,)"),
-        ("--policy high.csv", "is 7; an action is 0 to 3"),
-        ("--policy half.csv", "policy has shape (9,) and type float64"),
-        ("--compare short.csv", "policy has shape (3,)"),
-        ("--policy fine.csv --model explorer", "--model belongs to a plan; leave it out with --policy"),
-        ("--start 9", "there is no state '9'; states are 0 to 8"),
-        ("--start x", "there is no state 'x'; states are 0 to 8"),
-        ("--horizon 0", "horizon is 0; it must be a number of steps"),
-        ("--start 1 --horizon 9", "nothing is known of it"),
-    ],
-)
-def test_what_is_wrong_with_a_policy_or_a_start_is_one_line(line: str, words: str, shell: Shell) -> None:
+BAD_LINES = [
+    ("--policy no.npy", "policy no.npy: No such file"),
+    ("--policy no.csv", "policy no.csv: No such file"),
+    ("--policy text.csv", "policy text.csv is not a table of numbers with commas between them"),
+    ("--policy empty.csv", "it is empty"),
+    ("--policy ragged.csv", "policy ragged.csv is not a table of numbers"),
+    ("--policy text.json", "policy text.json is not a list of numbers, or what `plan --json` prints"),
+    ("--policy deep.json", "policy deep.json is not a list of numbers"),
+    ("--policy other.json", "policy other.json is not a list of numbers"),
+    ("--policy short.csv", "policy has shape (3,)"),
+    ("--policy high.csv", "is 7; an action is 0 to 3"),
+    ("--policy half.csv", "policy has shape (9,) and type float64"),
+    ("--compare short.csv", "policy has shape (3,)"),
+    ("--policy fine.csv --model explorer", "--model belongs to a plan; leave it out with --policy"),
+    ("--start 9", "there is no state '9'; states are 0 to 8"),
+    ("--start x", "there is no state 'x'; states are 0 to 8"),
+    ("--horizon 0", "horizon is 0; it must be a number of steps"),
+    ("--start 1 --horizon 9", "nothing is known of it"),
+]
+
+
+def test_what_is_wrong_with_a_policy_or_a_start_is_one_line(shell: Shell, subtests: pytest.Subtests) -> None:
     hf.explore(hf.make("zoned-grid", size=3, zones=1, horizon=4), "uniform", episodes=2, out="a")
     for name, text in {
         "text.csv": "up,down",
@@ -160,12 +159,14 @@ def test_what_is_wrong_with_a_policy_or_a_start_is_one_line(line: str, words: st
         "fine.csv": ",".join("1" * S),
     }.items():
         Path(name).write_text(text)
-    code, out, err = shell(f"plan a --goal 1 {line}")
-    assert code == 2
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("horizonfree: error: ")
-    assert words in last
+    for line, words in BAD_LINES:
+        with subtests.test(line):
+            code, out, err = shell(f"plan a --goal 1 {line}")
+            assert code == 2
+            assert out == ""
+            last = err.splitlines()[-1]
+            assert last.startswith("horizonfree: error: ")
+            assert words in last
 
 
 @pytest.mark.parametrize("rewards", ["goals", "occupancies"])

@@ -132,21 +132,21 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
     np.testing.assert_allclose(best, centre + (high if values[-1] > values[0] else low) * e)
 
 
-@pytest.mark.parametrize(
-    ("problem", "options", "words"),
-    [
-        ("river", {"theta": "optimistic"}, "add oracle='exhaustive'"),
-        ("river", {"theta": "optimistic", "oracle": "exhaustive"}, "here 2 directions are unknown"),
-        ("river", {"theta": "mean"}, "theta is 'mean'"),
-        ("river", {"plan_with": "first"}, "plan_with is 'first'"),
-        ("river", {"alpha": 0.0}, "alpha is 0.0"),
-        ("river", {"gamma": -1.0}, "gamma is -1.0"),
-        ("river", {"gamma": 0.0, "constants": "paper"}, "contains 1/gamma"),
-    ],
-)
-def test_what_is_not_exact_is_refused(problem, options, words):
-    with pytest.raises(OptionError, match=words):
-        hf.explore(PROBLEMS[problem](), "hf-ucrl-rfe++", episodes=1, **options)
+NOT_EXACT = [
+    ("river", {"theta": "optimistic"}, "add oracle='exhaustive'"),
+    ("river", {"theta": "optimistic", "oracle": "exhaustive"}, "here 2 directions are unknown"),
+    ("river", {"theta": "mean"}, "theta is 'mean'"),
+    ("river", {"plan_with": "first"}, "plan_with is 'first'"),
+    ("river", {"alpha": 0.0}, "alpha is 0.0"),
+    ("river", {"gamma": -1.0}, "gamma is -1.0"),
+    ("river", {"gamma": 0.0, "constants": "paper"}, "contains 1/gamma"),
+]
+
+
+def test_what_is_not_exact_is_refused(subtests):
+    for problem, options, words in NOT_EXACT:
+        with subtests.test(words), pytest.raises(OptionError, match=words):
+            hf.explore(PROBLEMS[problem](), "hf-ucrl-rfe++", episodes=1, **options)
 
 
 def test_too_many_pairs_are_refused_in_words():

@@ -245,19 +245,19 @@ def test_the_toy_of_the_papers_figure_has_an_insignificant_state():
     assert (reach.max(0)[[0, 1, 3, 4]] > 0.99).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"per_goal": 0}, "per_goal is 0"),
-        ({"iterations": 0}, "iterations is 0"),
-        ({"planner": "guess"}, "planner is 'guess'"),
-        ({"eta": 0.0}, r"eta is 0\.0"),
-        ({"bonus_scale": -1.0}, r"bonus_scale is -1\.0"),
-    ],
-)
-def test_options_outside_their_range_are_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        Jin2020(**options)
+BAD_OPTIONS = [
+    ({"per_goal": 0}, "per_goal is 0"),
+    ({"iterations": 0}, "iterations is 0"),
+    ({"planner": "guess"}, "planner is 'guess'"),
+    ({"eta": 0.0}, r"eta is 0\.0"),
+    ({"bonus_scale": -1.0}, r"bonus_scale is -1\.0"),
+]
+
+
+def test_options_outside_their_range_are_refused(subtests):
+    for options, message in BAD_OPTIONS:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
+            Jin2020(**options)
 
 
 def test_too_few_episodes_are_refused():

@@ -145,19 +145,19 @@ def test_literal_constants_claim_nothing_and_say_how_many_episodes_they_need(x64
     assert (np.asarray(V)[:2] == 1).all()  # the printed bonus: everything is at the cap
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"regmin": "euler"}, "regmin is 'euler'; it must be 'lsvi-ucb' or 'force'"),
-        ({"constants": "all"}, "constants is 'all'"),
-        ({"steps": "all"}, "steps is 'all'"),
-        ({"bonus_scale": -1.0}, "bonus_scale is -1.0"),
-        ({"eps": 0.0}, r"eps is 0\.0"),
-    ],
-)
-def test_options_outside_their_range_are_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        RFLIN(**options)
+BAD_OPTIONS = [
+    ({"regmin": "euler"}, "regmin is 'euler'; it must be 'lsvi-ucb' or 'force'"),
+    ({"constants": "all"}, "constants is 'all'"),
+    ({"steps": "all"}, "steps is 'all'"),
+    ({"bonus_scale": -1.0}, "bonus_scale is -1.0"),
+    ({"eps": 0.0}, r"eps is 0\.0"),
+]
+
+
+def test_options_outside_their_range_are_refused(subtests):
+    for options, message in BAD_OPTIONS:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
+            RFLIN(**options)
 
 
 def test_a_budget_is_needed_and_force_refuses_one_that_it_cannot_keep():

@@ -144,19 +144,19 @@ def test_before_the_first_episode_the_certificate_says_what_is_missing(x64):
         assert words in claim.words
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"constants": "mine"}, "constants is 'mine'"),
-        ({"scale": -1.0}, "scale is -1.0"),
-        ({"bias_scale": float("nan")}, "bias_scale is nan"),
-        ({"delta": 0.0}, "delta is 0.0"),
-        ({"constants": "paper"}, "budget is missing"),
-    ],
-)
-def test_options_outside_their_range_are_refused(options, message):
-    with pytest.raises(OptionError, match=message):
-        UCRLRFE(**options)
+BAD_OPTIONS = [
+    ({"constants": "mine"}, "constants is 'mine'"),
+    ({"scale": -1.0}, "scale is -1.0"),
+    ({"bias_scale": float("nan")}, "bias_scale is nan"),
+    ({"delta": 0.0}, "delta is 0.0"),
+    ({"constants": "paper"}, "budget is missing"),
+]
+
+
+def test_options_outside_their_range_are_refused(subtests):
+    for options, message in BAD_OPTIONS:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
+            UCRLRFE(**options)
 
 
 def test_the_box_maximiser_equals_brute_force_on_a_thousand_cases(x64):

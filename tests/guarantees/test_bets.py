@@ -7,14 +7,15 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets, check_bets, ladder
 
 
-@pytest.mark.parametrize("budget", [None, 1, 3, 5, 1000])
-def test_ladders_start_at_once_and_sum_to_at_most_one(budget):
-    starts, weights = ladder(budget)
-    assert starts[0] == 0
-    assert (np.diff(starts) > 0).all()
-    assert (weights > 0).all()
-    assert weights.sum() <= 1 + 1e-12
-    check_bets(ladder(budget))
+def test_ladders_start_at_once_and_sum_to_at_most_one(subtests):
+    for budget in [None, 1, 3, 5, 1000]:
+        with subtests.test(budget=budget):
+            starts, weights = ladder(budget)
+            assert starts[0] == 0
+            assert (np.diff(starts) > 0).all()
+            assert (weights > 0).all()
+            assert weights.sum() <= 1 + 1e-12
+            check_bets(ladder(budget))
 
 
 def test_with_a_budget_most_is_on_what_comes_after_a_fifth_of_it():
@@ -23,17 +24,17 @@ def test_with_a_budget_most_is_on_what_comes_after_a_fifth_of_it():
     assert weights == pytest.approx([0.1, 0.9])
 
 
-@pytest.mark.parametrize(
-    ("starts", "weights", "words"),
-    [
-        ([0, 5], [0.6, 0.6], "they must be positive and sum to at most 1"),
-        ([0], [0.0], "they must be positive and sum to at most 1"),
-        ([0], [np.nan], "they must be positive and sum to at most 1"),
-        ([0, 1], [1.0], "give as many of one as of the other, >= 0"),
-        ([-1], [1.0], "give as many of one as of the other, >= 0"),
-        ([], [], "give as many of one as of the other, >= 0"),
-    ],
-)
-def test_weights_that_are_no_shares_of_one_are_refused(starts, weights, words):
-    with pytest.raises(OptionError, match=words):
-        check_bets(Bets(np.array(starts, np.int32), np.array(weights, float)))
+BAD_WEIGHTS = [
+    ([0, 5], [0.6, 0.6], "they must be positive and sum to at most 1"),
+    ([0], [0.0], "they must be positive and sum to at most 1"),
+    ([0], [np.nan], "they must be positive and sum to at most 1"),
+    ([0, 1], [1.0], "give as many of one as of the other, >= 0"),
+    ([-1], [1.0], "give as many of one as of the other, >= 0"),
+    ([], [], "give as many of one as of the other, >= 0"),
+]
+
+
+def test_weights_that_are_no_shares_of_one_are_refused(subtests):
+    for starts, weights, words in BAD_WEIGHTS:
+        with subtests.test(words), pytest.raises(OptionError, match=words):
+            check_bets(Bets(np.array(starts, np.int32), np.array(weights, float)))

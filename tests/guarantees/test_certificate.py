@@ -17,14 +17,13 @@ from horizonfree.guarantees.certificate import (
 )
 
 
-@pytest.mark.parametrize(
-    "eps", [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)]
-)
-def test_what_is_said_is_never_less_than_what_is_proved(eps):
-    said = float(rounded_up(eps))
-    assert said >= eps * (1 - 1e-9)
-    assert said <= eps * 1.01 + 1e-300
-    assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)
+def test_what_is_said_is_never_less_than_what_is_proved(subtests):
+    for eps in [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)]:
+        with subtests.test(eps=eps):
+            said = float(rounded_up(eps))
+            assert said >= eps * (1 - 1e-9)
+            assert said <= eps * 1.01 + 1e-300
+            assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)
 
 
 def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
@@ -35,18 +34,17 @@ def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
     assert round_up(np.inf) == np.inf
 
 
-@pytest.mark.parametrize(
-    "delta", [0.05, 1 / 3, 1.4e-6, 0.0049999996, 0.5, 0.999, 0.1, 1e-12, 1 - 1e-9, 5e-324]
-)
-def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(delta):
-    said = confidence_of(delta)
-    if "%" in said:
-        said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(repr(delta)))
-        assert said <= below
-        assert below - said <= max(0.1, 10 * delta)
-        assert said < 100
-    else:
-        assert float(said.removeprefix("1 - ").removesuffix(" confidence")) >= delta
+def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(subtests):
+    for delta in [0.05, 1 / 3, 1.4e-6, 0.0049999996, 0.5, 0.999, 0.1, 1e-12, 1 - 1e-9, 5e-324]:
+        with subtests.test(delta=delta):
+            said = confidence_of(delta)
+            if "%" in said:
+                said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(repr(delta)))
+                assert said <= below
+                assert below - said <= max(0.1, 10 * delta)
+                assert said < 100
+            else:
+                assert float(said.removeprefix("1 - ").removesuffix(" confidence")) >= delta
 
 
 def test_error_probabilities_are_rounded_up():

@@ -177,10 +177,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("reward", "scale", "error", "message"), BAD)
-def test_bad_rewards_are_refused(problem, reward, scale, error, message):
-    with pytest.raises(error, match=message):
-        resolve(problem, reward, scale=scale)
+def test_bad_rewards_are_refused(problem, subtests):
+    for reward, scale, error, message in BAD:
+        with subtests.test(message), pytest.raises(error, match=message):
+            resolve(problem, reward, scale=scale)
 
 
 def test_states_and_steps_outside_the_problem_are_refused(problem):

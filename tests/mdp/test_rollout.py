@@ -101,16 +101,20 @@ def test_transitions_of_probability_zero_never_happen():
     assert (cumulative[:, 0, :9] < 1).all()
 
 
-@pytest.mark.parametrize("value", [-1, 0, 1.5, None, "a", True, 10**12])
-def test_numbers_of_episodes_that_cannot_be_are_refused(problem, value):
-    with pytest.raises(OptionError, match=r"episodes is .*; it must be a whole number from 1 to"):
-        simulate(problem, np.zeros((H, S), int), episodes=value)
+def test_numbers_of_episodes_that_cannot_be_are_refused(problem, subtests):
+    for value in [-1, 0, 1.5, None, "a", True, 10**12]:
+        words = r"episodes is .*; it must be a whole number from 1 to"
+        with subtests.test(value=value), pytest.raises(OptionError, match=words):
+            simulate(problem, np.zeros((H, S), int), episodes=value)
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, None, "a", 2**63])
-def test_seeds_that_cannot_be_are_refused(problem, value):
-    with pytest.raises(OptionError, match=r"seed is .*; it must be a whole number from 0 to 2\^63 - 1"):
-        simulate(problem, np.zeros((H, S), int), seed=value)
+def test_seeds_that_cannot_be_are_refused(problem, subtests):
+    for value in [-1, 1.5, None, "a", 2**63]:
+        with (
+            subtests.test(value=value),
+            pytest.raises(OptionError, match=r"seed is .*; it must be a whole number from 0 to 2\^63 - 1"),
+        ):
+            simulate(problem, np.zeros((H, S), int), seed=value)
 
 
 def test_only_problems_are_simulated(problem):

@@ -88,39 +88,42 @@ def test_a_state_first_entered_after_the_last_action_is_not_reachable():
     np.testing.assert_array_equal(long.reachable, [True, True, True])
 
 
-@pytest.mark.parametrize(
-    ("start", "error", "words"),
-    [
-        (5, ShapeError, "^start is 5; it must be a state, 0 to 4, or a distribution over them$"),
-        (-1, ShapeError, "^start is -1; it must be a state, 0 to 4, or"),
-        (1.5, ShapeError, "^start is 1.5; it must be a state"),
-        (True, ShapeError, "^start is True; it must be a state"),
-        ("left", ShapeError, "^start is 'left'; it must be a state"),
-        (None, ShapeError, "^start is None; it must be a state"),
-        (
-            [0.5, 0.5],
-            ShapeError,
-            r"^start has shape \(2,\); a distribution over the 5 states has shape \(5,\)$",
-        ),
-        (np.eye(5), ShapeError, r"^start has shape \(5, 5\); a distribution over the 5 states"),
-        (["a"] * 5, ShapeError, "^start has type .*; it must hold real numbers"),
-        ([1.5, -0.5, 0, 0, 0], KernelError, r"^start\[1\] is -0.5; every probability must be a number >= 0$"),
-        ([1, 0, 0, np.nan, 0], KernelError, r"^start\[3\] is nan; every probability must be"),
-        ([0.5, 0, 0, 0.4, 0], KernelError, r"^start sums to 0.9; it must sum to 1 \(tolerance 1e-08\)$"),
-        ([np.inf, 0, 0, 0, 0], KernelError, "^start sums to inf; it must sum to 1"),
-        ([0, 0, 0, 0, 0], KernelError, "^start sums to 0; it must sum to 1"),
-        ([0.9, 0, 0, 0, 0], KernelError, "^start sums to 0.9; it must sum to 1"),
-    ],
-)
-def test_what_is_no_start_is_refused(start, error, words):
-    with pytest.raises(error, match=words):
-        space(start)
+NO_STARTS = [
+    (5, ShapeError, "^start is 5; it must be a state, 0 to 4, or a distribution over them$"),
+    (-1, ShapeError, "^start is -1; it must be a state, 0 to 4, or"),
+    (1.5, ShapeError, "^start is 1.5; it must be a state"),
+    (True, ShapeError, "^start is True; it must be a state"),
+    ("left", ShapeError, "^start is 'left'; it must be a state"),
+    (None, ShapeError, "^start is None; it must be a state"),
+    (
+        [0.5, 0.5],
+        ShapeError,
+        r"^start has shape \(2,\); a distribution over the 5 states has shape \(5,\)$",
+    ),
+    (np.eye(5), ShapeError, r"^start has shape \(5, 5\); a distribution over the 5 states"),
+    (["a"] * 5, ShapeError, "^start has type .*; it must hold real numbers"),
+    ([1.5, -0.5, 0, 0, 0], KernelError, r"^start\[1\] is -0.5; every probability must be a number >= 0$"),
+    ([1, 0, 0, np.nan, 0], KernelError, r"^start\[3\] is nan; every probability must be"),
+    ([0.5, 0, 0, 0.4, 0], KernelError, r"^start sums to 0.9; it must sum to 1 \(tolerance 1e-08\)$"),
+    ([np.inf, 0, 0, 0, 0], KernelError, "^start sums to inf; it must sum to 1"),
+    ([0, 0, 0, 0, 0], KernelError, "^start sums to 0; it must sum to 1"),
+    ([0.9, 0, 0, 0, 0], KernelError, "^start sums to 0.9; it must sum to 1"),
+]
 
 
-@pytest.mark.parametrize("horizon", [0, -1, 1.5, True, "x", None, 10**6 + 1])
-def test_what_is_no_horizon_is_refused(horizon):
-    with pytest.raises(ShapeError, match=r"horizon is .*; it must be a number of steps, 1 to 1,000,000"):
-        space(0, horizon)
+def test_what_is_no_start_is_refused(subtests):
+    for start, error, words in NO_STARTS:
+        with subtests.test(str(start)), pytest.raises(error, match=words):
+            space(start)
+
+
+def test_what_is_no_horizon_is_refused(subtests):
+    for horizon in [0, -1, 1.5, True, "x", None, 10**6 + 1]:
+        with (
+            subtests.test(horizon=horizon),
+            pytest.raises(ShapeError, match=r"horizon is .*; it must be a number of steps, 1 to 1,000,000"),
+        ):
+            space(0, horizon)
 
 
 def test_what_asks_for_a_space_can_be_asked_with_a_space():

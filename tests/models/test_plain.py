@@ -20,18 +20,21 @@ def drawn():
 PROBLEMS = {name: lambda name=name: hf.make(name) for name in hf.problems()} | {"a random start": drawn}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_a_model_comes_back_from_its_arrays_and_numbers(name):
+def test_a_model_comes_back_from_its_arrays_and_numbers(subtests):
     """Through JSON, as a run folder keeps the numbers."""
-    model = PROBLEMS[name]().model
-    statics = json.loads(json.dumps(statics_of(model)))
-    again = rebuild(CLASSES[class_name(model)], statics, arrays_of(model))
-    assert type(again) is type(model)
-    assert jax.tree.structure(again) == jax.tree.structure(model)
-    assert statics_of(again) == statics_of(model)
-    for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(again), jax.tree.leaves(model), strict=True):
-        assert x.dtype == y.dtype, where
-        np.testing.assert_array_equal(x, y)
+    for name in PROBLEMS:
+        with subtests.test(name):
+            model = PROBLEMS[name]().model
+            statics = json.loads(json.dumps(statics_of(model)))
+            again = rebuild(CLASSES[class_name(model)], statics, arrays_of(model))
+            assert type(again) is type(model)
+            assert jax.tree.structure(again) == jax.tree.structure(model)
+            assert statics_of(again) == statics_of(model)
+            for (where, x), y in zip(
+                jax.tree_util.tree_leaves_with_path(again), jax.tree.leaves(model), strict=True
+            ):
+                assert x.dtype == y.dtype, where
+                np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

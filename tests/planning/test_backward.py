@@ -299,41 +299,43 @@ def test_inputs_may_be_read_only_strided_or_of_another_number_type():
     )
 
 
-@pytest.mark.parametrize(
-    ("reward", "says"),
-    [
-        (np.zeros((5, 3)), r"shape \(5, 3\)"),
-        (np.zeros((4, 3, 5)), r"S, A = \(5, 3\)"),
-        (np.zeros((0, 5, 3)), "shape"),
-        (np.zeros((0, 4, 5, 3)), "shape"),
-        (np.full((4, 5, 3), "x"), "real numbers"),
-        (np.zeros((4, 5, 3), complex), "complex128"),
-    ],
-)
-def test_a_bad_reward_is_refused_with_its_shape_or_type(reward, says):
-    kernel, _, pi = random_case(((5, 3, 2, 4), 0))
-    with pytest.raises(ShapeError, match=says):
-        planning.optimal(kernel, reward)
-    with pytest.raises(ShapeError, match=says):
-        planning.evaluate(kernel, reward, pi)
+BAD_REWARDS = [
+    (np.zeros((5, 3)), r"shape \(5, 3\)"),
+    (np.zeros((4, 3, 5)), r"S, A = \(5, 3\)"),
+    (np.zeros((0, 5, 3)), "shape"),
+    (np.zeros((0, 4, 5, 3)), "shape"),
+    (np.full((4, 5, 3), "x"), "real numbers"),
+    (np.zeros((4, 5, 3), complex), "complex128"),
+]
 
 
-@pytest.mark.parametrize(
-    ("policy", "says"),
-    [
-        (np.zeros((4, 6), int), r"shape \(4, 6\)"),
-        (np.zeros(4, int), "shape"),
-        (np.zeros((0, 4, 5), int), "empty"),
-        (np.full((4, 5), 3), "an action is 0 to 2"),
-        (np.full((4, 5, 3), 0.5), "sum to 1"),
-        (np.full((2, 4, 5, 3), 0.5), "sum to 1"),
-        (np.zeros((3, 4, 5), int), "2 rewards but 3 policies"),
-    ],
-)
-def test_a_bad_policy_is_refused_with_its_place(policy, says):
-    kernel, _, _ = random_case(((5, 3, 2, 4), 0))
-    with pytest.raises(ShapeError, match=says):
-        planning.evaluate(kernel, np.zeros((2, 4, 5, 3)), policy)
+def test_a_bad_reward_is_refused_with_its_shape_or_type(subtests):
+    for reward, says in BAD_REWARDS:
+        with subtests.test(says):
+            kernel, _, pi = random_case(((5, 3, 2, 4), 0))
+            with pytest.raises(ShapeError, match=says):
+                planning.optimal(kernel, reward)
+            with pytest.raises(ShapeError, match=says):
+                planning.evaluate(kernel, reward, pi)
+
+
+BAD_POLICIES = [
+    (np.zeros((4, 6), int), r"shape \(4, 6\)"),
+    (np.zeros(4, int), "shape"),
+    (np.zeros((0, 4, 5), int), "empty"),
+    (np.full((4, 5), 3), "an action is 0 to 2"),
+    (np.full((4, 5, 3), 0.5), "sum to 1"),
+    (np.full((2, 4, 5, 3), 0.5), "sum to 1"),
+    (np.zeros((3, 4, 5), int), "2 rewards but 3 policies"),
+]
+
+
+def test_a_bad_policy_is_refused_with_its_place(subtests):
+    for policy, says in BAD_POLICIES:
+        with subtests.test(says):
+            kernel, _, _ = random_case(((5, 3, 2, 4), 0))
+            with pytest.raises(ShapeError, match=says):
+                planning.evaluate(kernel, np.zeros((2, 4, 5, 3)), policy)
 
 
 LARGE = """

@@ -1,5 +1,7 @@
 """The compiled loops, bit by bit: rewards side by side against one alone, actions left out against all of them."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numba import njit
@@ -66,74 +68,89 @@ def dense_rows(S, seed):
     return rows, np.where(np.arange(4)[:, None] == 3, rng.standard_normal((S, 4, S)), rows)
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e-155, 1e-12, 1.0, 1e12])
-@pytest.mark.parametrize("S", [16, 23, 50])
-@pytest.mark.parametrize("is_stochastic", [True, False])
-def test_no_action_is_worth_more_than_it_promises(is_stochastic, S, scale):
+def test_no_action_is_worth_more_than_it_promises(subtests):
     """To the last bit; after one step or many, and for values that make the inequality an equality."""
-    prob = dense_rows(S, 0)[0 if is_stochastic else 1]
-    spread, slack = loops._spreads(prob)
-    rng = np.random.default_rng(1)
-    promise, exact, V, room = np.zeros(4 * S), np.zeros((S, 4)), np.zeros(S), np.empty(S)
-    for step in range(200):
-        row = prob[rng.integers(S), rng.integers(4)]
-        kinds = [rng.random(S), rng.standard_normal(S), row - row.mean(), np.ones(S), 1e6 + rng.random(S)]
-        new = scale * kinds[step % 5] if step % 2 else V + scale * kinds[step % 5]
-        loops._promise(promise, spread, slack, new, new - V, room)
-        V, exact = new, products(prob, new)
-        assert (promise.reshape(S, 4) >= exact).all()
-        known = rng.random(4 * S) < 0.3
-        promise[known] = exact.ravel()[known]
-    if (
-        is_stochastic and scale > loops.NO_SQUARE
-    ):  # nothing known but the inequality, which is an equality for these values
-        promise[:] = np.inf
-        V = scale * (prob[0, 0] - 1 / S)
-        loops._promise(promise, spread, slack, V, V, room)
-        assert promise[0] == pytest.approx(prob[0, 0] @ V, rel=1e-9)
+    for scale, S, is_stochastic in itertools.product(
+        [1e-170, 1e-155, 1e-12, 1.0, 1e12], [16, 23, 50], [True, False]
+    ):
+        with subtests.test(is_stochastic=is_stochastic, S=S, scale=scale):
+            prob = dense_rows(S, 0)[0 if is_stochastic else 1]
+            spread, slack = loops._spreads(prob)
+            rng = np.random.default_rng(1)
+            promise, exact, V, room = np.zeros(4 * S), np.zeros((S, 4)), np.zeros(S), np.empty(S)
+            for step in range(200):
+                row = prob[rng.integers(S), rng.integers(4)]
+                kinds = [
+                    rng.random(S),
+                    rng.standard_normal(S),
+                    row - row.mean(),
+                    np.ones(S),
+                    1e6 + rng.random(S),
+                ]
+                new = scale * kinds[step % 5] if step % 2 else V + scale * kinds[step % 5]
+                loops._promise(promise, spread, slack, new, new - V, room)
+                V, exact = new, products(prob, new)
+                assert (promise.reshape(S, 4) >= exact).all()
+                known = rng.random(4 * S) < 0.3
+                promise[known] = exact.ravel()[known]
+            if (
+                is_stochastic and scale > loops.NO_SQUARE
+            ):  # nothing known but the inequality, which is an equality for these values
+                promise[:] = np.inf
+                V = scale * (prob[0, 0] - 1 / S)
+                loops._promise(promise, spread, slack, V, V, room)
+                assert promise[0] == pytest.approx(prob[0, 0] @ V, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "kind", ["fresh", "same", "goal", "last step", "ties", "costs", "huge", "tiny", "fading"]
-)
-@pytest.mark.parametrize("S", [16, 23, 50])
-def test_leaving_out_actions_changes_no_bit_of_a_plan(S, kind):
-    H, rng = 30, np.random.default_rng(S)
-    rewards = {
-        "fresh": rng.random((H, S, 4)),
-        "same": np.broadcast_to(rng.random((S, 4)), (H, S, 4)),
-        "goal": np.broadcast_to((np.arange(S) == 3)[:, None] / H, (H, S, 4)),
-        "last step": (np.arange(H) == H - 1)[:, None, None] * rng.random((S, 4)),
-        "ties": np.broadcast_to(rng.integers(2, size=(S, 1)) / H, (H, S, 4)),
-        "costs": -rng.exponential(size=(H, S, 4)) * 1e-3,
-        "huge": 1e200 * rng.standard_normal((H, S, 4)),
-        "tiny": 1e-170 * rng.standard_normal((H, S, 4)),
-        "fading": 10.0 ** -(11 * np.arange(H)[:, None, None]) * rng.random((H, S, 4)),
-    }
-    for prob in dense_rows(S, 2):
-        V, policy = np.zeros((H + 1, S)), np.empty((H, S), int)
-        for h in reversed(range(H)):
-            Q = rewards[kind][h] + products(prob, V[h + 1])
-            V[h], policy[h] = Q.max(-1), Q.argmax(-1)
-        solution = planning.optimal(from_table(prob), rewards[kind])
-        np.testing.assert_array_equal(solution.V, V)
-        np.testing.assert_array_equal(solution.policy, policy)
+def test_leaving_out_actions_changes_no_bit_of_a_plan(subtests):
+    for kind, S in itertools.product(
+        ["fresh", "same", "goal", "last step", "ties", "costs", "huge", "tiny", "fading"], [16, 23, 50]
+    ):
+        with subtests.test(kind, S=S):
+            H, rng = 30, np.random.default_rng(S)
+            rewards = {
+                "fresh": rng.random((H, S, 4)),
+                "same": np.broadcast_to(rng.random((S, 4)), (H, S, 4)),
+                "goal": np.broadcast_to((np.arange(S) == 3)[:, None] / H, (H, S, 4)),
+                "last step": (np.arange(H) == H - 1)[:, None, None] * rng.random((S, 4)),
+                "ties": np.broadcast_to(rng.integers(2, size=(S, 1)) / H, (H, S, 4)),
+                "costs": -rng.exponential(size=(H, S, 4)) * 1e-3,
+                "huge": 1e200 * rng.standard_normal((H, S, 4)),
+                "tiny": 1e-170 * rng.standard_normal((H, S, 4)),
+                "fading": 10.0 ** -(11 * np.arange(H)[:, None, None]) * rng.random((H, S, 4)),
+            }
+            for prob in dense_rows(S, 2):
+                V, policy = np.zeros((H + 1, S)), np.empty((H, S), int)
+                for h in reversed(range(H)):
+                    Q = rewards[kind][h] + products(prob, V[h + 1])
+                    V[h], policy[h] = Q.max(-1), Q.argmax(-1)
+                solution = planning.optimal(from_table(prob), rewards[kind])
+                np.testing.assert_array_equal(solution.V, V)
+                np.testing.assert_array_equal(solution.policy, policy)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("is_dense", [True, False])
-@pytest.mark.parametrize("num_rewards", [1, loops.LANES + 1])
-def test_no_reward_that_is_not_finite_is_overlooked(num_rewards, is_dense, value):
+def test_no_reward_that_is_not_finite_is_overlooked(subtests):
     """Wherever it stands, in the first action or the last, at the first step or the last."""
-    kernel, _, _ = random_case(((20, 3, 4, 5), 1))
-    form = from_table(kernel.dense()) if is_dense else kernel
-    rewards = np.random.default_rng(0).random((num_rewards, 5, 20, 3))
-    for place in [(0, 0, 0, 0), (0, 4, 19, 2), (num_rewards - 1, 2, 7, 1), (num_rewards - 1, 0, 19, 2)]:
-        bad = rewards.copy()
-        bad[place] = value
-        at = ", ".join(map(str, place))
-        with pytest.raises(RewardError, match=rf"reward\[{at}\] is -?(nan|inf); rewards must be finite"):
-            planning.optimal(form, bad)
+    for value, is_dense, num_rewards in itertools.product(
+        [np.nan, np.inf, -np.inf], [True, False], [1, loops.LANES + 1]
+    ):
+        with subtests.test(num_rewards=num_rewards, is_dense=is_dense, value=value):
+            kernel, _, _ = random_case(((20, 3, 4, 5), 1))
+            form = from_table(kernel.dense()) if is_dense else kernel
+            rewards = np.random.default_rng(0).random((num_rewards, 5, 20, 3))
+            for place in [
+                (0, 0, 0, 0),
+                (0, 4, 19, 2),
+                (num_rewards - 1, 2, 7, 1),
+                (num_rewards - 1, 0, 19, 2),
+            ]:
+                bad = rewards.copy()
+                bad[place] = value
+                at = ", ".join(map(str, place))
+                with pytest.raises(
+                    RewardError, match=rf"reward\[{at}\] is -?(nan|inf); rewards must be finite"
+                ):
+                    planning.optimal(form, bad)
 
 
 @pytest.mark.parametrize("is_dense", [True, False])

@@ -134,19 +134,19 @@ def test_noise_is_asked_for_allowed_actions_alone() -> None:
     np.testing.assert_array_equal(table[:, 2, 1:], table[:, 2, [0, 0]])
 
 
-@pytest.mark.parametrize(
-    ("allowed", "words"),
-    [
-        (np.ones((2, 2)), r"actions_allowed has shape \(2, 2\).*must be \[S, A\] = \(3, 3\)"),
-        (np.full((S, A), 0.5), "True where an action is allowed"),
-        (ALLOWED & (np.arange(S) != 2)[:, None], "forbids every action of state 2"),
-        (lambda s: True, r"actions_allowed\(s=0, a=0\) fails: TypeError"),
-        (lambda s, a: 7, r"actions_allowed\(s=0, a=0\) is 7; it must be True or False"),
-    ],
-)
-def test_what_is_no_rule_is_refused(allowed: Any, words: str) -> None:
-    with pytest.raises(HorizonfreeError, match=words):
-        hf.Mixture.from_kernels(np.nan_to_num(KERNELS), horizon=H, actions_allowed=allowed)
+BAD_RULES = [
+    (np.ones((2, 2)), r"actions_allowed has shape \(2, 2\).*must be \[S, A\] = \(3, 3\)"),
+    (np.full((S, A), 0.5), "True where an action is allowed"),
+    (ALLOWED & (np.arange(S) != 2)[:, None], "forbids every action of state 2"),
+    (lambda s: True, r"actions_allowed\(s=0, a=0\) fails: TypeError"),
+    (lambda s, a: 7, r"actions_allowed\(s=0, a=0\) is 7; it must be True or False"),
+]
+
+
+def test_what_is_no_rule_is_refused(subtests: pytest.Subtests) -> None:
+    for allowed, words in BAD_RULES:
+        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+            hf.Mixture.from_kernels(np.nan_to_num(KERNELS), horizon=H, actions_allowed=allowed)
 
 
 def test_policies_and_logs_that_break_the_rule_are_refused(runs: dict[str, hf.Run]) -> None:

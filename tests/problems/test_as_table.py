@@ -119,24 +119,24 @@ def with_spaces(observation_space, action_space):
     return env
 
 
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        (
-            with_spaces(Box(0, 1, (2,)), Discrete(2)),
-            r"the observation space .* is Box.*needs Discrete spaces: wrap",
-        ),
-        (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"the observation space .* is MultiDiscrete"),
-        (with_spaces(Discrete(5), Box(-1, 1, (1,))), r"the action space .* is Box"),
-        (
-            object(),
-            "without action_space and observation_space and reset and step; it must be a gymnasium.Env",
-        ),
-    ],
-)
-def test_spaces_that_are_no_table_are_refused(env, words):
-    with pytest.raises(ShapeError, match=words):
-        explored(env, horizon=5)
+BAD_SPACES = [
+    (
+        with_spaces(Box(0, 1, (2,)), Discrete(2)),
+        r"the observation space .* is Box.*needs Discrete spaces: wrap",
+    ),
+    (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"the observation space .* is MultiDiscrete"),
+    (with_spaces(Discrete(5), Box(-1, 1, (1,))), r"the action space .* is Box"),
+    (
+        object(),
+        "without action_space and observation_space and reset and step; it must be a gymnasium.Env",
+    ),
+]
+
+
+def test_spaces_that_are_no_table_are_refused(subtests):
+    for env, words in BAD_SPACES:
+        with subtests.test(words), pytest.raises(ShapeError, match=words):
+            explored(env, horizon=5)
 
 
 def test_an_observation_that_is_none_of_the_space_is_kept_and_refused(tmp_path):

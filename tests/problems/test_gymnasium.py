@@ -278,13 +278,14 @@ BAD_TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("P", "error", "message"), BAD_TABLES)
-def test_bad_tables_are_refused(P, error, message):
-    env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
-    env.P = P
-    del env.observation_space, env.action_space
-    with pytest.raises(error, match=message):
-        from_gymnasium(env, horizon=3, start=0)
+def test_bad_tables_are_refused(subtests):
+    for P, error, message in BAD_TABLES:
+        with subtests.test(message):
+            env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
+            env.P = P
+            del env.observation_space, env.action_space
+            with pytest.raises(error, match=message):
+                from_gymnasium(env, horizon=3, start=0)
 
 
 def test_spaces_and_starts_that_do_not_fit_the_table_are_refused():

@@ -49,33 +49,45 @@ def changed(x, place, value):
 ONE_HOT = np.eye(4)[np.arange(4)[:, None].repeat(2, 1)]
 
 
-@pytest.mark.parametrize(
-    ("how", "error", "words"),
-    [
-        ({"phi": PHI[0]}, ShapeError, r"phi has shape \(2, 2\).*\[S, A, d\]"),
-        ({"phi": np.zeros((4, 0, 2))}, ShapeError, "phi has shape"),
-        ({"phi": changed(PHI, (1, 1, 0), np.nan)}, FeatureError, r"phi\(s=1, a=1\)\[0\] is nan"),
-        ({"phi": changed(PHI, (1, 0, 1), 1e200)}, FeatureError, r"phi\(s=1, a=0\)\[1\] is 1e\+200"),
-        ({"phi": 0 * PHI}, FeatureError, "all other features are 0"),
-        ({"phi": changed(ONE_HOT, (2, 1), 0.0)}, FeatureError, r"phi\(s=2, a=1\) .* sum to 1 .* add a feature"),
-        ({"phi": changed(PHI, (3, 0), [0.9, 0.5])}, FeatureError, "no mu makes the probabilities of every pair sum"),
-        ({"phi": np.concatenate([PHI, PHI[..., :1]], -1)}, FeatureError, "feature 2, 0.* combination .* leave it out"),
-        ({"phi": PHI @ [[1, 1 + 1e-8], [1, 1 - 1e-8]]}, FeatureError, "feature 1, .* is a combination of those before"),
-        ({"phi": np.full((1, 1, 3), 1 / 3)}, FeatureError, "feature 1, .* is a combination"),
-        ({"phi": "x"}, ShapeError, "phi has type"),
-        ({"mu": MU.T}, ShapeError, r"mu has shape \(4, 2\); it must be \[d, S\] = \(2, 4\)"),
-        ({"mu": changed(MU, (0, 1), np.inf)}, FeatureError, r"mu\[0, 1\] is inf"),
-        ({"mu": changed(MU, (0, slice(2)), [1.4, -0.7])}, KernelError, r"\(s=0, a=0\) -> 1 is -0.*>= 0"),
-        ({"mu": MU * 0.9}, KernelError, r"\(s=0, a=0\) sum to 0.9"),
-        ({"horizon": 0}, ShapeError, "horizon is 0"),
-        ({"start": 4}, ShapeError, "start is 4"),
-        ({"start": [0.5, 0.4, 0, 0]}, KernelError, "start sums to 0.9"),
-        ({"name": 3}, HorizonfreeError, "name is 3"),
-    ],
-)  # fmt: skip
-def test_refusals_name_the_place_the_value_and_the_remedy(how, error, words):
-    with pytest.raises(error, match=words):
-        build(**{"phi": PHI, "horizon": 3, "mu": MU} | how)
+REFUSALS = [
+    ({"phi": PHI[0]}, ShapeError, r"phi has shape \(2, 2\).*\[S, A, d\]"),
+    ({"phi": np.zeros((4, 0, 2))}, ShapeError, "phi has shape"),
+    ({"phi": changed(PHI, (1, 1, 0), np.nan)}, FeatureError, r"phi\(s=1, a=1\)\[0\] is nan"),
+    ({"phi": changed(PHI, (1, 0, 1), 1e200)}, FeatureError, r"phi\(s=1, a=0\)\[1\] is 1e\+200"),
+    ({"phi": 0 * PHI}, FeatureError, "all other features are 0"),
+    ({"phi": changed(ONE_HOT, (2, 1), 0.0)}, FeatureError, r"phi\(s=2, a=1\) .* sum to 1 .* add a feature"),
+    (
+        {"phi": changed(PHI, (3, 0), [0.9, 0.5])},
+        FeatureError,
+        "no mu makes the probabilities of every pair sum",
+    ),
+    (
+        {"phi": np.concatenate([PHI, PHI[..., :1]], -1)},
+        FeatureError,
+        "feature 2, 0.* combination .* leave it out",
+    ),
+    (
+        {"phi": PHI @ [[1, 1 + 1e-8], [1, 1 - 1e-8]]},
+        FeatureError,
+        "feature 1, .* is a combination of those before",
+    ),
+    ({"phi": np.full((1, 1, 3), 1 / 3)}, FeatureError, "feature 1, .* is a combination"),
+    ({"phi": "x"}, ShapeError, "phi has type"),
+    ({"mu": MU.T}, ShapeError, r"mu has shape \(4, 2\); it must be \[d, S\] = \(2, 4\)"),
+    ({"mu": changed(MU, (0, 1), np.inf)}, FeatureError, r"mu\[0, 1\] is inf"),
+    ({"mu": changed(MU, (0, slice(2)), [1.4, -0.7])}, KernelError, r"\(s=0, a=0\) -> 1 is -0.*>= 0"),
+    ({"mu": MU * 0.9}, KernelError, r"\(s=0, a=0\) sum to 0.9"),
+    ({"horizon": 0}, ShapeError, "horizon is 0"),
+    ({"start": 4}, ShapeError, "start is 4"),
+    ({"start": [0.5, 0.4, 0, 0]}, KernelError, "start sums to 0.9"),
+    ({"name": 3}, HorizonfreeError, "name is 3"),
+]
+
+
+def test_refusals_name_the_place_the_value_and_the_remedy(subtests):
+    for how, error, words in REFUSALS:
+        with subtests.test(words), pytest.raises(error, match=words):
+            build(**{"phi": PHI, "horizon": 3, "mu": MU} | how)
 
 
 def test_features_of_very_different_sizes_are_no_combination_of_each_other():

@@ -98,17 +98,20 @@ def test_a_recipe_builds_the_same_problem_again_also_through_json(name):
     np.testing.assert_array_equal(again.truth, problem.truth)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_description_follows_from_the_function(name):
-    spec = problems()[name]
-    signature = inspect.signature(spec.build).parameters
-    assert {p.name: p.default for p in spec.parameters} == {k: p.default for k, p in signature.items()}
-    assert spec.description.endswith(".")
-    assert len(spec.source) > 10
-    for parameter in spec.parameters:
-        assert parameter.check(parameter.default) == parameter.default
-        assert type(parameter.default) is parameter.type
-        assert parameter.meaning
+def test_the_description_follows_from_the_function(subtests):
+    for name in NAMES:
+        with subtests.test(name):
+            spec = problems()[name]
+            signature = inspect.signature(spec.build).parameters
+            assert {p.name: p.default for p in spec.parameters} == {
+                k: p.default for k, p in signature.items()
+            }
+            assert spec.description.endswith(".")
+            assert len(spec.source) > 10
+            for parameter in spec.parameters:
+                assert parameter.check(parameter.default) == parameter.default
+                assert type(parameter.default) is parameter.type
+                assert parameter.meaning
 
 
 @st.composite
@@ -137,34 +140,35 @@ def test_whatever_is_not_refused_is_of_its_class(drawn):
     assert problem.recipe["parameters"] == values
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "words"),
-    [
-        ("zoned-grid", {"size": 1}, ["size is 1", "from 2 to 200"]),
-        ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
-        ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
-        ("zoned-grid", {"size": True}, ["size is True"]),
-        ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
-        ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
-        ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
-        ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
-        ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
-        ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
-        ("combination-lock", {"codes": 5}, ["keys is 4", "at least 5"]),
-        ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
-        ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
-        ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
-        ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
-        ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
-        ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
-        ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
-    ],
-)
-def test_a_value_out_of_range_is_refused_with_its_name_and_range(name, values, words):
-    with pytest.raises(OptionError) as caught:
-        make(name, **values)
-    for word in words:
-        assert word in str(caught.value)
+OUT_OF_RANGE = [
+    ("zoned-grid", {"size": 1}, ["size is 1", "from 2 to 200"]),
+    ("zoned-grid", {"size": 3}, ["size is 3", "at least 4"]),
+    ("zoned-grid", {"size": 8.0}, ["size is 8.0", "an integer"]),
+    ("zoned-grid", {"size": True}, ["size is True"]),
+    ("zoned-grid", {"horizon": 0}, ["horizon is 0", "from 1 to 1000000"]),
+    ("zoned-grid", {"horizon": 2000000}, ["horizon is 2000000", "from 1 to 1000000"]),
+    ("zoned-grid", {"seed": -1}, ["seed is -1", "from 0 to 9223372036854775807"]),
+    ("double-chain", {"fail": float("nan")}, ["fail is nan", "from 0 to 1"]),
+    ("double-chain", {"fail": "0.1"}, ["fail is '0.1'", "a number"]),
+    ("river-swim", {"forward": 0.7, "backward": 0.4}, ["1 - forward - backward is -0.1"]),
+    ("combination-lock", {"codes": 5}, ["keys is 4", "at least 5"]),
+    ("random-mixture", {"successors": 21}, ["states is 20", "at least 21"]),
+    ("hard-instance", {"episodes": 47}, ["episodes is 47", "at least 48"]),
+    ("hard-instance", {"bound": 1.03}, ["bound is 1.03", "at least 1.03125"]),
+    ("hard-instance", {"episodes": 10**15, "bound": 1.0}, ["bound is 1;", "at least 1.00000001:"]),
+    ("vtr-lower-bound", {"episodes": 26}, ["episodes is 26", "at least 27"]),
+    ("vtr-lower-bound", {"dim": 3}, ["dim is 3", "from 4"]),
+    ("rfe-lower-bound", {"gap": 0.9}, ["gap is 0.9", "0.848528"]),
+]
+
+
+def test_a_value_out_of_range_is_refused_with_its_name_and_range(subtests):
+    for name, values, words in OUT_OF_RANGE:
+        with subtests.test(name, values=values):
+            with pytest.raises(OptionError) as caught:
+                make(name, **values)
+            for word in words:
+                assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -280,12 +284,17 @@ def test_river_swim_is_the_chain_with_three_outcomes():
     np.testing.assert_allclose(P[:, 1], swim, atol=1e-15)
 
 
-@pytest.mark.parametrize("percent", range(101))
-def test_a_river_without_hold_is_accepted_whatever_the_rounding(percent):
-    P = make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100).kernel().dense()
-    np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
-    assert P.min() >= 0
-    np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
+def test_a_river_without_hold_is_accepted_whatever_the_rounding(subtests):
+    for percent in range(101):
+        with subtests.test(percent=percent):
+            P = (
+                make("river-swim", states=4, forward=percent / 100, backward=(100 - percent) / 100)
+                .kernel()
+                .dense()
+            )
+            np.testing.assert_allclose(P.sum(axis=-1), 1, atol=1e-12)
+            assert P.min() >= 0
+            np.testing.assert_allclose(P[1, 1], [1 - percent / 100, 0, percent / 100, 0], atol=1e-15)
 
 
 def test_double_chain_starts_in_the_middle_and_fails_as_told():

@@ -45,19 +45,19 @@ def test_rewards_take_states_by_name() -> None:
         hf.goal(problem, "see")
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"states": ["a", "b"]}, "states has 2 names; there are 3 states"),
-        ({"states": ["a", "b", "a"]}, r"states\[2\] is 'a', that of state 0; every name"),
-        ({"actions": ["a", ""]}, r"actions\[1\] is '', empty; every name"),
-        ({"actions": "ab"}, "actions is 'ab'; it must be a list of names"),
-        ({"actions": [1, 2]}, r"actions is \[1, 2\]; it must be a list of names"),
-    ],
-)
-def test_names_that_do_not_tell_apart_are_refused(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(HorizonfreeError, match=words):
-        harbour(**given)
+BAD_NAMES = [
+    ({"states": ["a", "b"]}, "states has 2 names; there are 3 states"),
+    ({"states": ["a", "b", "a"]}, r"states\[2\] is 'a', that of state 0; every name"),
+    ({"actions": ["a", ""]}, r"actions\[1\] is '', empty; every name"),
+    ({"actions": "ab"}, "actions is 'ab'; it must be a list of names"),
+    ({"actions": [1, 2]}, r"actions is \[1, 2\]; it must be a list of names"),
+]
+
+
+def test_names_that_do_not_tell_apart_are_refused(subtests: pytest.Subtests) -> None:
+    for given, words in BAD_NAMES:
+        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+            harbour(**given)
 
 
 def test_a_kernel_that_is_wrong_is_named() -> None:

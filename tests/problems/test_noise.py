@@ -100,25 +100,25 @@ def test_any_law_is_the_richer_class_of_given_laws_and_survives_storage(tmp_path
 GOOD = {"step": news, "outcomes": DEMAND, "num_states": 10, "num_actions": 3, "horizon": 4}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"step": lambda s, a, w: s + 1}, r"step\(s=9, a=0, outcome sell 0\) is 10; it must be a state, 0 to 9"),
-        ({"step": lambda s, a, w: 1 // 0}, r"step\(s=0, a=0, outcome sell 0\) fails: ZeroDivisionError"),
-        ({"num_states": None}, "num_states is None"),
-        ({"num_states": 10**6}, r"step would be called 36,000,000 times.*give step as an array"),
-        ({"step": np.zeros((10, 3, 5), int)}, r"step has shape \(10, 3, 5\)"),
-        ({"step": np.full((10, 3, 12), 10)}, r"step\[s=0, a=0, outcome 0\] is 10; states are 0 to 9"),
-        ({"step": np.zeros((9, 3, 12), int)}, "num_states is 10; it must be 9"),
-        ({"outcomes": []}, "outcomes is empty"),
-        ({"outcomes": 12}, "outcomes is 12; it must be a list, or a dictionary"),
-        ({"outcomes": [1, 1]}, "outcomes has '1' more than once"),
-        ({"models": {"slow": LAW[:5]}}, r"models\[slow\] has shape \(5,\); it must be \(12,\)"),
-        ({"models": {"slow": LAW / 2}}, r"models\[slow\] sums to 0.5.*give the tail to the last outcome"),
-        ({"weights": LAW / 2}, "weights sum to 0.5"),
-        ({"layout": 3}, "layout is 3"),
-    ],
-)  # fmt: skip
-def test_what_is_no_noise_is_refused(wrong: dict, words: str) -> None:
-    with pytest.raises(HorizonfreeError, match=words):
-        hf.Mixture.from_noise(**{**GOOD, **wrong})
+REFUSALS = [
+    ({"step": lambda s, a, w: s + 1}, r"step\(s=9, a=0, outcome sell 0\) is 10; it must be a state, 0 to 9"),
+    ({"step": lambda s, a, w: 1 // 0}, r"step\(s=0, a=0, outcome sell 0\) fails: ZeroDivisionError"),
+    ({"num_states": None}, "num_states is None"),
+    ({"num_states": 10**6}, r"step would be called 36,000,000 times.*give step as an array"),
+    ({"step": np.zeros((10, 3, 5), int)}, r"step has shape \(10, 3, 5\)"),
+    ({"step": np.full((10, 3, 12), 10)}, r"step\[s=0, a=0, outcome 0\] is 10; states are 0 to 9"),
+    ({"step": np.zeros((9, 3, 12), int)}, "num_states is 10; it must be 9"),
+    ({"outcomes": []}, "outcomes is empty"),
+    ({"outcomes": 12}, "outcomes is 12; it must be a list, or a dictionary"),
+    ({"outcomes": [1, 1]}, "outcomes has '1' more than once"),
+    ({"models": {"slow": LAW[:5]}}, r"models\[slow\] has shape \(5,\); it must be \(12,\)"),
+    ({"models": {"slow": LAW / 2}}, r"models\[slow\] sums to 0.5.*give the tail to the last outcome"),
+    ({"weights": LAW / 2}, "weights sum to 0.5"),
+    ({"layout": 3}, "layout is 3"),
+]
+
+
+def test_what_is_no_noise_is_refused(subtests: pytest.Subtests) -> None:
+    for wrong, words in REFUSALS:
+        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+            hf.Mixture.from_noise(**{**GOOD, **wrong})

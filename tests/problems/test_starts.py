@@ -6,7 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import horizonfree as hf
-from horizonfree.errors import KernelError, ModelError, RewardError, ShapeError
+from horizonfree.errors import ModelError, RewardError
 from horizonfree.problems.gymnasium.live import run_episode
 from tests.reference.gymnasium_tables import hoeffding
 
@@ -51,31 +51,6 @@ def test_a_distribution_that_is_sure_of_a_state_is_that_state(build):
     policy = np.zeros((H, S), int)
     mine, theirs = (hf.simulate(x, policy, episodes=50, seed=4) for x in (problem, fixed))
     np.testing.assert_array_equal(mine.s, theirs.s)
-
-
-@every_way
-@pytest.mark.parametrize(
-    ("start", "error", "words"),
-    [
-        (
-            [0.5, 0.5],
-            ShapeError,
-            r"start has shape \(2,\); a distribution over the 4 states has shape \(4,\)",
-        ),
-        ([[0.5, 0.5, 0, 0]], ShapeError, r"start has shape \(1, 4\)"),
-        ([0.5, -0.1, 0.6, 0], KernelError, r"start\[1\] is -0\.1; every probability must be a number >= 0"),
-        ([0.5, np.nan, 0.5, 0], KernelError, r"start\[1\] is nan"),
-        ([0.5, 0.4, 0, 0], KernelError, r"start sums to 0\.9; it must sum to 1"),
-        (["a", "b", "c", "d"], ShapeError, "start has type"),
-        (4, ShapeError, "start is 4; it must be a state, 0 to 3, or a distribution over them"),
-        (-1, ShapeError, "start is -1"),
-        (1.5, ShapeError, r"start is 1\.5"),
-        (True, ShapeError, "start is True"),
-    ],
-)
-def test_what_is_no_start_is_refused(build, start, error, words):
-    with pytest.raises(error, match=words):
-        build(start)
 
 
 def test_only_what_can_be_reached_from_some_start_is_reachable():

@@ -1,6 +1,7 @@
-"""Values that no argument expects, and how often they are tried.
+"""Values that no argument expects, and how many of them are tried for each function.
 
-HYPOTHESIS_PROFILE=thorough tries ten thousand for each entry, as `make test-all` does.
+Few in the default suite. Tests marked slow try 120, or ten thousand with HYPOTHESIS_PROFILE=thorough, as
+`make test-all` does.
 """
 
 import os
@@ -24,6 +25,7 @@ for name, number in {"usual": 120, "thorough": 10_000}.items():
     )
 PROFILE = settings.get_profile(f"fuzz-{os.environ.get('HYPOTHESIS_PROFILE', 'usual')}")
 RARELY = settings(PROFILE, max_examples=PROFILE.max_examples // 4)  # where a valid call takes a moment
+QUICK = settings(PROFILE, max_examples=10)
 
 NUMBERS = [
     -1,

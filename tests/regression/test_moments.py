@@ -94,24 +94,25 @@ def test_powers_square_and_clip(x64):
         np.testing.assert_allclose(result[:, m], np.clip(V, 0, 1) ** (2**m), rtol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        ({"phi": np.zeros(3)}, ShapeError, "phi has shape"),
-        ({"theta": np.zeros((2, 4))}, ShapeError, "theta has shape"),
-        ({"Sigma_dot": np.zeros((2, 3))}, ShapeError, "Sigma_dot has shape"),
-        (
-            {"Sigma": np.stack([np.eye(3), -np.eye(3)])},
-            OptionError,
-            r"Sigma\[m=1\] has smallest eigenvalue -1",
-        ),
-        ({"Sigma_dot": np.full((2, 3, 3), np.nan)}, OptionError, r"Sigma_dot\[0, 0, 0\] is nan"),
-    ],
-)
-def test_home_says_what_is_wrong(change, error, words):
-    inputs = dict(zip(("phi", "theta", "Sigma", "Sigma_dot"), draw(np.random.default_rng(0), 2, 3)))
-    with pytest.raises(error, match=words):
-        home(**(inputs | change), beta=1.0, alpha=0.5, gamma=0.5)
+BAD_HOMES = [
+    ({"phi": np.zeros(3)}, ShapeError, "phi has shape"),
+    ({"theta": np.zeros((2, 4))}, ShapeError, "theta has shape"),
+    ({"Sigma_dot": np.zeros((2, 3))}, ShapeError, "Sigma_dot has shape"),
+    (
+        {"Sigma": np.stack([np.eye(3), -np.eye(3)])},
+        OptionError,
+        r"Sigma\[m=1\] has smallest eigenvalue -1",
+    ),
+    ({"Sigma_dot": np.full((2, 3, 3), np.nan)}, OptionError, r"Sigma_dot\[0, 0, 0\] is nan"),
+]
+
+
+def test_home_says_what_is_wrong(subtests):
+    for change, error, words in BAD_HOMES:
+        with subtests.test(words):
+            inputs = dict(zip(("phi", "theta", "Sigma", "Sigma_dot"), draw(np.random.default_rng(0), 2, 3)))
+            with pytest.raises(error, match=words):
+                home(**(inputs | change), beta=1.0, alpha=0.5, gamma=0.5)
 
 
 class World:

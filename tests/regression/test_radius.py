@@ -1,5 +1,7 @@
 """Radii: numbers worked out by hand, the proofs' reductions between them, and what the departures change."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -204,11 +206,12 @@ def test_bernstein_2022_covers_a_martingale():
     assert norm.max() > 1.0  # the noise is there
 
 
-@pytest.mark.parametrize("name", ["scale", "bias_scale"])
-@pytest.mark.parametrize("value", [-1.0, 1e101, float("inf"), float("nan")])
-def test_a_scale_that_makes_no_radius_is_refused(name, value):
-    with pytest.raises(OptionError, match=f"^{name} is .*; it must lie between 0 and 1e.100"):
-        radius.check_options("scaled", **{"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value})
+def test_a_scale_that_makes_no_radius_is_refused(subtests):
+    for name, value in itertools.product(["scale", "bias_scale"], [-1.0, 1e101, float("inf"), float("nan")]):
+        options = {"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value}
+        words = f"^{name} is .*; it must lie between 0 and 1e.100"
+        with subtests.test(name, value=value), pytest.raises(OptionError, match=words):
+            radius.check_options("scaled", **options)
 
 
 def test_the_largest_scales_leave_every_row_finite():

@@ -76,16 +76,16 @@ def test_the_table_names_every_row_once_and_huge_sizes_stay_numbers():
         assert math.isfinite(line.value), line.name
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: theory.rates(0.0, 2, 2), "eps is 0.0"),
-        (lambda: theory.wang_beta(0.1, 2.0, 2, 2), "delta is 2.0"),
-        (lambda: theory.rflin_schedule(0.1, 0.1, 2.5, 2), "d is 2.5"),
-        (lambda: theory.rflin_schedule(0.1, 0.1, 2, 2, K_max=0), "K is 0"),
-        (lambda: theory.linear_horizon_free_alpha(10, 0, 2, 0.1), "H is 0"),
-    ],
-)
-def test_numbers_outside_their_range_are_refused(call, message):
-    with pytest.raises(OptionError, match=message):
-        call()
+OUT_OF_RANGE = [
+    (lambda: theory.rates(0.0, 2, 2), "eps is 0.0"),
+    (lambda: theory.wang_beta(0.1, 2.0, 2, 2), "delta is 2.0"),
+    (lambda: theory.rflin_schedule(0.1, 0.1, 2.5, 2), "d is 2.5"),
+    (lambda: theory.rflin_schedule(0.1, 0.1, 2, 2, K_max=0), "K is 0"),
+    (lambda: theory.linear_horizon_free_alpha(10, 0, 2, 0.1), "H is 0"),
+]
+
+
+def test_numbers_outside_their_range_are_refused(subtests):
+    for call, message in OUT_OF_RANGE:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
+            call()

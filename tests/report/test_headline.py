@@ -19,24 +19,24 @@ from horizonfree.runs.run import Run
 from .reading import Page
 from .worlds import rejected
 
+INTERVALS = [
+    (0.6532, 0.7581, "[0.65, 0.76]"),
+    (0.65, 0.76, "[0.65, 0.76]"),
+    (0.0, 1.0, "[0, 1]"),
+    (0.00631, 0.03454, "[0.006, 0.035]"),
+    (0.70912341, 0.70912347, "[0.709123, 0.709124]"),
+    (1.1e-9, 1.3e-9, "[0, 0.000001]"),
+    (0.9951, 1.0, "[0.9951, 1]"),
+    (-0.2, 0.05, "[-0.20, 0.05]"),
+    (12.3, 57.9, "[12, 58]"),
+    (1234.5, 5678.9, "[1,200, 5,700]"),
+]
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.6532, 0.7581, "[0.65, 0.76]"),
-        (0.65, 0.76, "[0.65, 0.76]"),
-        (0.0, 1.0, "[0, 1]"),
-        (0.00631, 0.03454, "[0.006, 0.035]"),
-        (0.70912341, 0.70912347, "[0.709123, 0.709124]"),
-        (1.1e-9, 1.3e-9, "[0, 0.000001]"),
-        (0.9951, 1.0, "[0.9951, 1]"),
-        (-0.2, 0.05, "[-0.20, 0.05]"),
-        (12.3, 57.9, "[12, 58]"),
-        (1234.5, 5678.9, "[1,200, 5,700]"),
-    ],
-)
-def test_intervals_are_written_for_people(low: float, high: float, words: str) -> None:
-    assert interval(low, high) == words
+
+def test_intervals_are_written_for_people(subtests: pytest.Subtests) -> None:
+    for low, high, words in INTERVALS:
+        with subtests.test(words):
+            assert interval(low, high) == words
 
 
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e4))

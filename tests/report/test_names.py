@@ -37,9 +37,7 @@ NAMES = [
     "a\udfff",
     "<b>&amp;",
 ]
-FOREIGN = pytest.param(
-    "日本", marks=pytest.mark.filterwarnings("ignore:Glyph")
-)  # browsers have a font for it
+FOREIGN = "日本"  # browsers have a font for it, Matplotlib warns
 CONTROL = ["a\0b", "\x01", "a\nb", "\x1b[31m", "\ufffe", "a\tb", "\x7f", "\x85"]
 
 
@@ -112,16 +110,20 @@ def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_known")
-@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_comparison_shows_every_name_letter_by_letter(name: str, run: Run, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_comparison_shows_every_name_letter_by_letter(
+    run: Run, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
     """The page has a row for it, and the picture a line in its legend."""
-    path = report.write_comparison({"first": run, name: run}, tmp_path / "c.html")
-    text = path.read_text(encoding="utf-8")
-    stands_alone(text)
-    (picture,) = svgs(text)
-    found = texts(picture)
-    assert "first" in found
-    assert letters(name).strip() in found
+    for name in (*NAMES, *CONTROL, FOREIGN):
+        with subtests.test(ascii(name)):
+            path = report.write_comparison({"first": run, name: run}, tmp_path / "c.html")
+            text = path.read_text(encoding="utf-8")
+            stands_alone(text)
+            (picture,) = svgs(text)
+            found = texts(picture)
+            assert "first" in found
+            assert letters(name).strip() in found
 
 
 def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_path: Path) -> None:
@@ -130,22 +132,22 @@ def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_pat
     assert [x for x in texts(picture) if x in ("_x", "_y", "$5")] == ["_x", "_y", "$5"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_shows_the_names_of_actions(name: str, page_of: Callable[[str], str]) -> None:
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_a_report_is_complete_and_shows_the_names_of_actions(
+    page_of: Callable[[str], str], subtests: pytest.Subtests
+) -> None:
     """An action without a name is its number; of several words the last is shown, of long ones the beginning."""
-    text = page_of(name)
-    stands_alone(text)
-    shown = [text for picture in svgs(text) for text in texts(picture)]
-    words = name.split()
-    if words:
-        assert any(text and letters(words[-1]).startswith(text) for text in shown), shown
-    else:
-        assert {"0", "1"} & set(shown)
-
-
-@pytest.mark.parametrize("name", [*NAMES, *CONTROL, FOREIGN], ids=ascii)
-def test_a_report_of_a_problem_with_such_a_name_is_whole(name: str, page_of: Callable[[str], str]) -> None:
-    assert page_of(name).rstrip().endswith("</html>")
+    for name in (*NAMES, *CONTROL, FOREIGN):
+        with subtests.test(ascii(name)):
+            text = page_of(name)
+            assert text.rstrip().endswith("</html>")
+            stands_alone(text)
+            shown = [text for picture in svgs(text) for text in texts(picture)]
+            words = name.split()
+            if words:
+                assert any(text and letters(words[-1]).startswith(text) for text in shown), shown
+            else:
+                assert {"0", "1"} & set(shown)
 
 
 @pytest.mark.parametrize("names", [["$a$", "$"], ["_x", ""], ["\ud800", "a$b"], ["\0", "\x1b"]], ids=ascii)

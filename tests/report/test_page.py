@@ -29,20 +29,26 @@ if TYPE_CHECKING:
 Figures = dict[str, "Figure"]
 
 
-@pytest.mark.parametrize(
-    ("x", "text"),
-    [(0.0, "0"), (0.5614, "0.561"), (12.345, "12.3"), (1234.5, "1,234"), (3.0, "3"), (6.98e-5, "0.00007")]
-    + [(1e-9, "under 0.000001"), (float("nan"), "–"), (None, "–"), (0.001, "0.00100"), (99.96, "100.0")],
-)
-def test_numbers_are_written_for_people(x: float | None, text: str) -> None:
-    assert number(x) == text
+WRITTEN = [
+    (0.0, "0"),
+    (0.5614, "0.561"),
+    (12.345, "12.3"),
+    (1234.5, "1,234"),
+    (3.0, "3"),
+    (6.98e-5, "0.00007"),
+] + [(1e-9, "under 0.000001"), (float("nan"), "–"), (None, "–"), (0.001, "0.00100"), (99.96, "100.0")]
 
 
-@pytest.mark.parametrize(
-    "x", [0.0, 2.001e-11, 1e-9, 9.995e-7, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0]
-)
-def test_bounds_are_never_rounded_down(x: float) -> None:
-    assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6 if x >= 1e-6 else 0.0)
+def test_numbers_are_written_for_people(subtests: pytest.Subtests) -> None:
+    for x, text in WRITTEN:
+        with subtests.test(text):
+            assert number(x) == text
+
+
+def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
+    for x in [0.0, 2.001e-11, 1e-9, 9.995e-7, 3e-6, 0.000999, 0.041, 0.0413001, 0.56139, 0.99951, 1.0]:
+        with subtests.test(x=x):
+            assert x <= float(bound(x)) <= max(1.011 * x, x + 1e-6 if x >= 1e-6 else 0.0)
 
 
 @pytest.mark.parametrize(

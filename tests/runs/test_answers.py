@@ -103,10 +103,11 @@ def test_a_family_has_the_largest_gap_of_its_plans(run):
     assert found.eps <= run.certificate().eps
 
 
-@pytest.mark.parametrize("bad", ["gaols", [], 3, {"a": 1}])
-def test_what_is_no_family_is_refused(run, bad):
-    with pytest.raises(RewardError, match="it must be 'goals', 'occupancies' or a list of rewards"):
-        run.certificate(rewards=bad)
+def test_what_is_no_family_is_refused(run, subtests):
+    for bad in ["gaols", [], 3, {"a": 1}]:
+        words = "it must be 'goals', 'occupancies' or a list of rewards"
+        with subtests.test(str(bad)), pytest.raises(RewardError, match=words):
+            run.certificate(rewards=bad)
 
 
 def test_forecasts_come_about(run):

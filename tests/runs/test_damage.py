@@ -1,10 +1,18 @@
-"""Run folders that are damaged, mixed up or hostile: refused by name, and nothing that is whole is lost."""
+"""Damaged run folders: every damage is detected, the error names the file, and intact checkpoints are still used.
 
+Forgery is not tested: anyone who can write a file can also recompute its checksum.
+"""
+
+import errno
+import hashlib
+import io
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,219 +20,181 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import RunError
 from horizonfree.runs import checkpoints, sealed, store
+from tests.reference import memory
 from tests.runs.test_store import assert_same
 
-
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "checkpoint-0000000009.npz"])
-def test_every_flipped_byte_of_a_sealed_file_is_refused(
-    name: str, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One bit of every byte, also of bytes that NumPy would not look at."""
-    path = saved / name
-    read = sealed.read_json if name.endswith("json") else sealed.read_npz
-    for data in flipped(path):
-        monkeypatch.setattr(sealed, "read", lambda _, data=data: data)
-        with pytest.raises(RunError, match="damaged"):
-            read(path)
+MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
+NEWEST, OLDER = "checkpoint-0000000009.npz", "checkpoint-0000000006.npz"
+ONLY_COPIES = (MANIFEST, ARRAYS)  # without one of these files the run is lost
 
 
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz"])
-def test_a_flipped_bit_where_there_is_one_copy_is_refused(name: str, folder: Path) -> None:
-    flip(folder / name, 0.5)
-    with pytest.raises(RunError, match=rf"{name} is damaged: .* restore it from a copy"):
-        hf.load(folder)
+def flip(path: Path, place: float, mask: int = 4) -> None:
+    """Change one byte of a file in place, at a fraction of its length."""
+    data = bytearray(path.read_bytes())
+    data[int(place * (len(data) - 1))] ^= mask
+    path.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "foreign"])
-def test_a_damaged_checkpoint_is_passed_over_with_a_notice_and_nothing_is_lost(
-    damage: str, saved: Path, folder: Path
-) -> None:
-    path = folder / "checkpoint-0000000009.npz"
+def flipped_everywhere(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The file with one byte changed, for every byte: one random bit, and all eight bits."""
+    data = bytearray(path.read_bytes())
+    for i, bit in enumerate(np.random.default_rng(0).integers(8, size=len(data))):
+        for mask in (1 << int(bit), 0xFF):
+            data[i] ^= mask
+            yield i, bytes(data)
+            data[i] ^= mask
+
+
+def truncated_everywhere(path: Path) -> Iterator[bytes]:
+    """Every prefix of the file, alone and padded with zeros as after a power cut; and one byte too many."""
     data = path.read_bytes()
-    if damage == "flip":
-        flip(path, 0.3)
-    else:
-        path.write_bytes({"cut": data[:-100], "empty": b"", "foreign": b"PK\x03\x04" + b"0" * 100}[damage])
-    with pytest.warns(store.RunWarning, match=r"checkpoint-0000000009\.npz is damaged.*read up to episode 6"):
-        run = hf.load(folder)
-    assert run.episodes == 6
-    run = run.resume(episodes=3)  # into the folder: the damaged file goes, the same bits come
-    assert_same(run, hf.load(saved))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert_same(hf.load(folder), hf.load(saved))
+    for i in range(len(data)):
+        yield data[:i]
+        if any(data[i:]):
+            yield data[:i] + bytes(len(data) - i)
+    yield from (data + bytes([x]) for x in (0, 10, 32, 48))
 
 
-def test_when_both_checkpoints_are_damaged_the_run_is_refused(folder: Path) -> None:
-    flip(folder / "checkpoint-0000000009.npz", 0.3)
-    flip(folder / "checkpoint-0000000006.npz", 0.3)
-    with pytest.raises(RunError, match="damaged"):
-        hf.load(folder)
+def is_damaged(read: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether reading fails with the message that a file is damaged."""
+    try:
+        read(*arguments)
+    except RunError as error:
+        return "is damaged" in str(error)
+    return False
 
 
-def test_every_flipped_byte_of_the_records_is_noticed(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, seal = sealed.read_json(saved / "run.json")
-    checkpoint, whole = saved / "checkpoint-0000000009.npz", sealed.read
-    for data in flipped(saved / "records.jsonl"):
-        monkeypatch.setattr(
-            sealed, "read", lambda path, data=data: whole(path) if path == checkpoint else data
-        )
-        with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
-            checkpoints.read_checkpoint(seal, checkpoint)
+def test_every_flipped_byte_is_under_a_checksum(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    """Including bytes that NumPy and JSON ignore."""
+    for name in (MANIFEST, ARRAYS, NEWEST):
+        read = sealed.read_json if name == MANIFEST else sealed.read_npz
+        with subtests.test(name), monkeypatch.context() as patch:
+            for place, data in flipped_everywhere(saved / name):
+                patch.setattr(sealed, "read", lambda _, data=data: data)
+                assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
+    with subtests.test(RECORDS), monkeypatch.context() as patch:
+        _, seal = sealed.read_json(saved / MANIFEST)
+        intact = sealed.read
+        for place, data in flipped_everywhere(saved / RECORDS):
+            patch.setattr(
+                sealed, "read", lambda path, data=data: data if path.name == RECORDS else intact(path)
+            )
+            assert is_damaged(checkpoints.read_checkpoint, seal, saved / NEWEST), (
+                f"byte {place} changed unnoticed"
+            )
 
 
-def test_records_damaged_late_cost_the_last_checkpoint_only(folder: Path) -> None:
-    flip(folder / "records.jsonl", 0.95)
+def test_every_truncation_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    small = hf.make("river-swim", states=3, horizon=3)
+    hf.explore(small, "uniform", episodes=2, out=tmp_path / "a", save_episodes=1)
+    for name in (MANIFEST, ARRAYS, "checkpoint-0000000002.npz"):
+        path = tmp_path / "a" / name
+        read = sealed.read_json if name == MANIFEST else sealed.read_npz
+        with subtests.test(name), monkeypatch.context() as patch:
+            for data in truncated_everywhere(path):
+                patch.setattr(sealed, "read", lambda _, data=data: data)
+                assert is_damaged(read, path), f"{len(data)} bytes were accepted"
+
+
+def test_a_damaged_file_without_a_second_copy_is_an_error(folder: Path, subtests: pytest.Subtests) -> None:
+    for name in ONLY_COPIES:
+        whole = (folder / name).read_bytes()
+        for place in np.linspace(0, 1, 5):
+            with subtests.test(name, place=place):
+                flip(folder / name, place)
+                with pytest.raises(RunError, match=rf"{name} is damaged: .* restore it from a copy"):
+                    hf.load(folder)
+            (folder / name).write_bytes(whole)
+    with subtests.test("both checkpoints"):
+        flip(folder / NEWEST, 0.3)
+        flip(folder / OLDER, 0.3)
+        with pytest.raises(RunError, match="damaged"):
+            hf.load(folder)
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "first byte flipped": lambda data: bytes([data[0] ^ 1]) + data[1:],
+    "last byte flipped": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "truncated": lambda data: data[:-100],
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "another file": lambda data: b"PK\x03\x04" + b"0" * 100,
+}
+
+
+def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
+    saved: Path, folder: Path, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """A warning names it, and the resumed run has the same bits."""
+    for i, (name, damage) in enumerate(DAMAGE.items()):
+        with subtests.test(name):
+            copy = Path(shutil.copytree(folder, tmp_path / str(i)))
+            (copy / NEWEST).write_bytes(damage((copy / NEWEST).read_bytes()))
+            words = rf"{NEWEST} is damaged.*read up to episode 6"
+            with pytest.warns(store.RunWarning, match=words):
+                run = hf.load(copy)
+            assert run.episodes == 6
+            assert_same(run.resume(episodes=3), hf.load(saved))
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert_same(hf.load(copy), hf.load(saved))
+
+
+def test_records_damaged_late_cost_only_the_last_checkpoint(folder: Path) -> None:
+    whole = (folder / RECORDS).read_bytes()
+    (folder / RECORDS).write_bytes(whole[:-5])
     with pytest.warns(store.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
-    flip(folder / "records.jsonl", 0.05)
+    (folder / RECORDS).write_bytes(whole)
+    flip(folder / RECORDS, 0.95)
+    with pytest.warns(store.RunWarning, match="read up to episode 6"):
+        assert hf.load(folder).episodes == 6
+    flip(folder / RECORDS, 0.05)
     with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
         hf.load(folder)
 
 
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "records.jsonl"])
-def test_a_missing_file_is_named(name: str, folder: Path) -> None:
-    (folder / name).unlink()
-    with pytest.raises(RunError, match=name):
-        hf.load(folder)
-
-
-def test_what_is_not_a_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="is not a folder"):
-        hf.load(tmp_path / "nothing")
-    with pytest.raises(RunError, match="holds no run"):
-        hf.load(tmp_path)
-
-
-def test_a_run_of_another_format_names_its_version(folder: Path) -> None:
-    header, _ = sealed.read_json(folder / "run.json")
-    sealed.write_json(folder / "run.json", header | {"format": 99, "versions": {"horizonfree": "9.9"}})
-    with pytest.raises(
-        RunError,
-        match=rf"format 99, this library reads {store.FORMAT}; use the version that wrote it \(9\.9\)",
-    ):
-        hf.load(folder)
-
-
-def test_a_run_of_the_first_format_is_refused_with_both_formats(folder: Path) -> None:
-    """Its records were in rows.jsonl and its arrays had other names: it is not looked at any further."""
-    header, _ = sealed.read_json(folder / "run.json")
-    (folder / "records.jsonl").rename(folder / "rows.jsonl")
-    (folder / "arrays.npz").write_bytes(b"")
-    sealed.write_json(folder / "run.json", header | {"format": 1, "versions": {"horizonfree": "0.0.9"}})
-    words = rf"run\.json has format 1, this library reads {store.FORMAT}; use the version that wrote it \(0\.0\.9\)"
-    with pytest.raises(RunError, match=words):
-        hf.load(folder)
-
-
-def test_a_checkpoint_of_the_first_format_is_refused_with_both_formats(folder: Path) -> None:
-    for path in folder.glob("checkpoint-*.npz"):
-        header, arrays, _ = sealed.read_npz(path)
-        sealed.write_npz(path, header | {"format": 1}, arrays)
-    with pytest.raises(
-        RunError, match=rf"checkpoint-0000000009\.npz has format 1, this library reads {store.FORMAT}"
-    ):
-        hf.load(folder)
-
-
-def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
-    header, _ = sealed.read_json(folder / "run.json")
-    header["problem"]["fingerprint"] = "0" * 64
-    sealed.write_json(folder / "run.json", header)
-    with pytest.raises(RunError, match="no longer the one that was explored"):
-        hf.load(folder)
-
-
-def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
-    hf.explore(problem, "information", episodes=9, seed=6, out=tmp_path / "b")
-    shutil.copy(tmp_path / "b" / "checkpoint-0000000009.npz", folder)
-    with pytest.warns(store.RunWarning, match="belongs to another run"):
-        assert hf.load(folder).episodes == 6
-    other = hf.make("zoned-grid", size=4, zones=2, horizon=4)
-    hf.explore(other, "uniform", episodes=1, out=tmp_path / "c")
-    shutil.copy(tmp_path / "c" / "arrays.npz", folder)
-    with pytest.raises(RunError, match=r"arrays\.npz belongs to another run"):
-        hf.load(folder)
-
-
-def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
-    for path in folder.glob("checkpoint-*.npz"):
-        header, arrays, _ = sealed.read_npz(path)
-        sealed.write_npz(path, header, arrays | {"state.policy": arrays["state.policy"][:2]})
-    with pytest.raises(RunError, match=r"state\.policy is int32\[2, 9\], but .* keeps int32\[4, 9\]"):
-        hf.load(folder)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"until": {"first": 0}}, {"records": None}, {"records": {"size": "x"}}, {"versions": 3}, {"until": [1]}],
-)
-def test_a_checkpoint_that_makes_no_sense_is_passed_over(change: dict[str, object], folder: Path) -> None:
-    path = folder / "checkpoint-0000000009.npz"
-    header, arrays, _ = sealed.read_npz(path)
-    if "versions" in change:  # looked at only where something else is wrong
-        arrays.pop("state.policy")
-    sealed.write_npz(path, header | change, arrays)
-    with pytest.warns(store.RunWarning, match="not a checkpoint of ours"):
-        assert hf.load(folder).episodes == 6
-
-
-def test_going_on_with_other_versions_is_told(saved: Path, folder: Path) -> None:
-    path = folder / "checkpoint-0000000009.npz"
-    header, arrays, _ = sealed.read_npz(path)
-    sealed.write_npz(path, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
-    run = hf.load(folder)  # looking at it is no matter
-    with pytest.warns(store.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"):
-        run = run.resume(episodes=1)
+def test_files_that_a_run_does_not_consist_of_may_change(folder: Path, saved: Path) -> None:
+    """The older checkpoint, the lock, records after the newest checkpoint, unfinished writes, files of the user."""
+    changes = {
+        OLDER: b"PK\x03\x04",
+        "lock": b"12345",
+        RECORDS: (folder / RECORDS).read_bytes() + b'{"episode": 10, "x": 1}\n\xff',
+        ".partial": b"PK\x03\x04",
+        "notes.txt": b"hello",
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run.resume(episodes=1)
+        for name, data in changes.items():
+            (folder / name).write_bytes(data)
+            assert_same(hf.load(folder), hf.load(saved))
+        assert hf.load(folder).resume(episodes=2).episodes == 11
 
 
-# Attacks
+def test_a_missing_file_is_named(folder: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for name in (*ONLY_COPIES, RECORDS):
+        with subtests.test(name):
+            copy = Path(shutil.copytree(folder, tmp_path / name))
+            (copy / name).unlink()
+            with pytest.raises(RunError, match=name):
+                hf.load(copy)
+    with subtests.test(NEWEST):
+        (folder / NEWEST).unlink()
+        assert hf.load(folder).episodes == 6
 
 
-@pytest.mark.parametrize("name", ["run.json", "arrays.npz", "records.jsonl", "checkpoint-0000000009.npz"])
-def test_a_link_out_of_the_folder_is_not_followed(name: str, folder: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    shutil.move(folder / name, outside)
-    (folder / name).symlink_to(outside)
-    if name.startswith("checkpoint"):
-        with pytest.warns(store.RunWarning, match="is a link"):
-            hf.load(folder)
-    else:
-        with pytest.raises(RunError, match="links are not followed"):
-            hf.load(folder)
-
-
-@pytest.mark.parametrize("name", ["records.jsonl", "lock", ".partial"])
-def test_nothing_is_written_through_a_link(name: str, folder: Path, tmp_path: Path) -> None:
-    run = hf.load(folder)
-    outside = tmp_path / "outside"
-    outside.write_text("precious")
-    (folder / name).unlink(missing_ok=True)
-    (folder / name).symlink_to(outside)
-    with pytest.raises(RunError, match="links are not followed"):
-        run.resume(episodes=1)
-    assert outside.read_text() == "precious"
-
-
-def test_a_pipe_in_place_of_a_file_does_not_hang(folder: Path) -> None:
-    (folder / "run.json").unlink()
-    os.mkfifo(folder / "run.json")
-    with pytest.raises(RunError, match="not a regular file"):
-        hf.load(folder)
-
-
-def test_a_folder_in_place_of_a_checkpoint_is_named(folder: Path) -> None:
-    (folder / "checkpoint-0000000030.npz").mkdir()
-    with pytest.warns(store.RunWarning, match="0030"):
-        run = hf.load(folder)
-    with pytest.raises(RunError, match="checkpoint-0000000030"):
-        run.resume(episodes=1)
-
-
-def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Problem) -> None:
+def test_what_is_not_a_run_folder_is_refused(problem: hf.Problem, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a folder"):
+        hf.load(tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="is not a folder"):
+        hf.load(tmp_path / "file")
+    with pytest.raises(RunError, match="holds no run"):
+        hf.load(tmp_path)
     for name in ("~nosuchuser/x", "x" * 300, "a\0b", 5):
         with pytest.raises(RunError, match=r"cannot be a folder: .*; choose another"):
             hf.load(name)
@@ -232,11 +202,83 @@ def test_a_name_that_no_folder_can_have_is_refused(problem: hf.Problem) -> None:
             hf.explore(problem, "uniform", episodes=1, out=name)
         with pytest.raises(RunError, match="cannot be a folder"):
             hf.explore_many(problem, "uniform", episodes=1, seeds=1, out=name)
+    longest = tmp_path / ("x" * 255)
+    hf.explore(problem, "uniform", episodes=1, out=longest)
+    assert hf.load(longest).episodes == 1
 
 
-def test_the_longest_name_of_a_folder_is_allowed(problem: hf.Problem, tmp_path: Path) -> None:
-    hf.explore(problem, "uniform", episodes=1, out=tmp_path / ("x" * 255))
-    assert hf.load(tmp_path / ("x" * 255)).episodes == 1
+def test_another_format_is_refused_with_both_versions(folder: Path) -> None:
+    header, _ = sealed.read_json(folder / MANIFEST)
+    for number, version in ((1, "0.0.9"), (99, "9.9")):
+        other = header | {"format": number, "versions": {"horizonfree": version}}
+        sealed.write_json(folder / MANIFEST, other)
+        words = rf"run\.json has format {number}, this library reads {store.FORMAT}; use the version that wrote it "
+        with pytest.raises(RunError, match=words + rf"\({version}\)"):
+            hf.load(folder)
+    sealed.write_json(folder / MANIFEST, header)
+    for path in folder.glob("checkpoint-*.npz"):
+        said, arrays, _ = sealed.read_npz(path)
+        sealed.write_npz(path, said | {"format": 1}, arrays)
+    with pytest.raises(RunError, match=rf"{NEWEST} has format 1, this library reads {store.FORMAT}"):
+        hf.load(folder)
+
+
+def test_resuming_with_other_versions_warns_once(folder: Path) -> None:
+    header, arrays, _ = sealed.read_npz(folder / NEWEST)
+    sealed.write_npz(folder / NEWEST, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
+    run = hf.load(folder)  # no warning: nothing is computed
+    with pytest.warns(store.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"):
+        run = run.resume(episodes=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.resume(episodes=1)
+
+
+def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
+    header, _ = sealed.read_json(folder / MANIFEST)
+    header["problem"]["fingerprint"] = "0" * 64
+    sealed.write_json(folder / MANIFEST, header)
+    with pytest.raises(RunError, match="no longer the one that was explored"):
+        hf.load(folder)
+
+
+def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
+    hf.explore(problem, "information", episodes=9, seed=6, out=tmp_path / "b")
+    shutil.copy(tmp_path / "b" / NEWEST, folder)
+    with pytest.warns(store.RunWarning, match="belongs to another run"):
+        assert hf.load(folder).episodes == 6
+    shutil.copy(folder / OLDER, folder / NEWEST)  # of this run, under the name of another episode
+    with pytest.warns(store.RunWarning, match=f"{NEWEST} is not a checkpoint of ours"):
+        assert hf.load(folder).episodes == 6
+    other = hf.make("zoned-grid", size=4, zones=2, horizon=4)
+    hf.explore(other, "uniform", episodes=1, out=tmp_path / "c")
+    shutil.copy(tmp_path / "c" / ARRAYS, folder)
+    with pytest.raises(RunError, match=r"arrays\.npz belongs to another run"):
+        hf.load(folder)
+
+
+def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
+    """As another version of an explorer may have written it."""
+    for path in folder.glob("checkpoint-*.npz"):
+        header, arrays, _ = sealed.read_npz(path)
+        sealed.write_npz(path, header, arrays | {"state.policy": arrays["state.policy"][:2]})
+    with pytest.raises(RunError, match=r"state\.policy is int32\[2, 9\], but .* keeps int32\[4, 9\]"):
+        hf.load(folder)
+
+
+def test_an_oversized_archive_is_refused_before_it_is_unpacked(folder: Path) -> None:
+    """16 MB of zeros, compressed."""
+    content, buffer = io.BytesIO(), io.BytesIO()
+    np.save(content, np.zeros(2**24, np.uint8))
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", content.getvalue())
+        archive.comment = b"0" * 64
+    body = buffer.getvalue()[:-64]
+    (folder / ARRAYS).write_bytes(body + hashlib.sha256(body).hexdigest().encode())
+    with memory.counted() as most:
+        with pytest.raises(RunError, match=r"arrays\.npz is damaged"):
+            sealed.read_npz(folder / ARRAYS)
+        assert most() < 2**22
 
 
 def test_nothing_is_ever_unpickled(folder: Path) -> None:
@@ -244,43 +286,140 @@ def test_nothing_is_ever_unpickled(folder: Path) -> None:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return pytest.fail, ("unpickled",)
 
-    path = folder / "arrays.npz"
-    header, arrays, _ = sealed.read_npz(path)
-    seal = sealed.write_npz(path, header, arrays | {"model.valid.rows": np.array([Bomb()], object)})
-    manifest, _ = sealed.read_json(folder / "run.json")
-    sealed.write_json(folder / "run.json", manifest | {"arrays": seal})
+    header, arrays, _ = sealed.read_npz(folder / ARRAYS)
+    seal = sealed.write_npz(folder / ARRAYS, header, arrays | {"x": np.array([Bomb()], object)})
+    manifest, _ = sealed.read_json(folder / MANIFEST)
+    sealed.write_json(folder / MANIFEST, manifest | {"arrays": seal})
     with pytest.raises(RunError, match="damaged"):
         hf.load(folder)
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        {"name": "gymnasium:antigravity:Env-v0", "parameters": {"horizon": 3}},
-        {"name": "../../etc/passwd", "parameters": {}},
-        {"name": "zoned-grid", "parameters": {"size": "../x"}},
-        {"name": ["zoned-grid"], "parameters": {}},
-    ],
-)
-def test_a_recipe_cannot_reach_beyond_the_named_problems(recipe: dict[str, object], folder: Path) -> None:
-    header, _ = sealed.read_json(folder / "run.json")
-    header["problem"]["recipe"] = recipe
-    sealed.write_json(folder / "run.json", header)
-    with pytest.raises(ValueError):
+def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp_path: Path) -> None:
+    """No link is followed, for reading or for writing, and nobody waits for a pipe."""
+    run, aside = hf.load(folder), tmp_path / "aside"
+    for name in (MANIFEST, ARRAYS, RECORDS, NEWEST):
+        shutil.move(folder / name, aside)
+        (folder / name).symlink_to(aside)
+        if name == NEWEST:
+            with pytest.warns(store.RunWarning, match="is a link"):
+                hf.load(folder)
+        else:
+            with pytest.raises(RunError, match=f"{name}.*links are not followed"):
+                hf.load(folder)
+        (folder / name).unlink()
+        shutil.move(aside, folder / name)
+    shutil.move(folder / MANIFEST, aside)
+    os.mkfifo(folder / MANIFEST)
+    with pytest.raises(RunError, match="not a regular file"):
         hf.load(folder)
+    (folder / MANIFEST).unlink()
+    shutil.move(aside, folder / MANIFEST)
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    for name in (RECORDS, "lock", ".partial"):
+        had = (folder / name).read_bytes() if (folder / name).exists() else None
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(precious)
+        with pytest.raises(RunError, match="links are not followed"):
+            run.resume(episodes=1)
+        assert precious.read_text() == "precious"
+        (folder / name).unlink(missing_ok=True)
+        if had is not None:
+            (folder / name).write_bytes(had)
+    (folder / "checkpoint-0000000030.npz").mkdir()
+    with pytest.warns(store.RunWarning, match="0030"):
+        run = hf.load(folder)
+    with pytest.raises(RunError, match="checkpoint-0000000030"):
+        run.resume(episodes=1)
 
 
-def flipped(path: Path) -> Iterator[bytes]:
-    """The file with one bit flipped, once for each of its bytes."""
-    data = bytearray(path.read_bytes())
-    for i, bit in enumerate(np.random.default_rng(0).integers(8, size=len(data))):
-        data[i] ^= 1 << int(bit)
-        yield bytes(data)
-        data[i] ^= 1 << int(bit)
+def test_a_folder_without_permission_is_refused(
+    folder: Path, problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's refusal is simulated: permissions do not bind root."""
+
+    def refuse(path: Any, *_: Any, **__: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    run = hf.load(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(RunError, match="permission denied: choose a folder that you may use"):
+            hf.load(folder)
+        with pytest.raises(RunError, match="permission denied"):
+            run.resume(episodes=1)
+    assert run.resume(episodes=1).episodes == 10
 
 
-def flip(path: Path, where: float) -> None:
-    """Flip one bit at a share of the file's length."""
-    data = bytearray(path.read_bytes())
-    data[int(where * len(data))] ^= 4
-    path.write_bytes(data)
+# ---- folders that change while a run writes into them ----------------------------------------------------------------
+
+
+def clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def swap(folder: Path) -> None:
+    """Put an empty folder in its place."""
+    folder.rename(folder.with_name("moved"))
+    folder.mkdir()
+
+
+def remove_checkpoints(folder: Path) -> None:
+    for path in folder.glob("checkpoint-*"):
+        path.unlink()
+
+
+REPAIRED: dict[str, Callable[[Path], Any]] = {
+    "records removed": lambda folder: (folder / RECORDS).unlink(),
+    "records emptied": lambda folder: os.truncate(folder / RECORDS, 0),
+    "records flipped": lambda folder: flip(folder / RECORDS, 0),
+    "records grown": lambda folder: (folder / RECORDS).write_bytes(b"{}\n" * 1000),
+    "checkpoints removed": remove_checkpoints,
+    "lock removed": lambda folder: (folder / "lock").unlink(),
+    "a partial write": lambda folder: (folder / ".partial").write_text("PK"),
+}
+REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "arrays removed": (lambda folder: (folder / ARRAYS).unlink(), r"arrays\.npz: it does not exist"),
+    "arrays flipped": (lambda folder: flip(folder / ARRAYS, 0.5), r"arrays\.npz is damaged"),
+    "manifest removed": (lambda folder: (folder / MANIFEST).unlink(), "no longer the folder"),
+    "manifest flipped": (lambda folder: flip(folder / MANIFEST, 0.5), r"run\.json is damaged"),
+    "emptied": (clear, "no longer the folder"),
+    "removed": (shutil.rmtree, "no longer the folder"),
+    "replaced": (swap, "no longer the folder"),
+    "renamed": (lambda folder: folder.rename(folder.with_name("moved")), "moved, emptied or replaced it"),
+}
+
+
+def disturbed(problem: hf.Problem, folder: Path, act: Callable[[Path], Any]) -> hf.Run:
+    """Explore 12 episodes in a folder, with a checkpoint after each; something happens to the folder at the fifth."""
+    happened: list[int] = []
+
+    def callback(episodes: int, _: Any) -> None:
+        if episodes >= 5 and not happened:
+            happened.append(episodes)
+            act(folder)
+
+    try:
+        return hf.explore(problem, "uniform", episodes=12, out=folder, save_episodes=1, callback=callback)
+    finally:
+        assert happened
+        assert happened[0] < 12
+
+
+def test_damage_during_a_run_is_repaired_or_an_error(
+    problem: hf.Problem, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    """What is in memory is written again. A run never ends successfully with an incomplete folder."""
+    whole = hf.explore(problem, "uniform", episodes=12)
+    for i, (name, act) in enumerate(REPAIRED.items()):
+        with subtests.test(name), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert_same(disturbed(problem, tmp_path / str(i) / "a", act), whole)
+            assert_same(hf.load(tmp_path / str(i) / "a"), whole)
+    for name, (act, words) in REFUSED.items():
+        with subtests.test(name), pytest.raises(RunError, match=words):
+            disturbed(problem, tmp_path / name / "a", act)
+    run = hf.load(tmp_path / "renamed" / "moved")
+    assert 0 < run.episodes < 12
+    assert_same(run.resume(), whole)

@@ -1,5 +1,7 @@
 """Systems in which nothing is unknown, and those of one state, one action or one step."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -79,19 +81,19 @@ def questions(problem, run):
     }
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 2, 2), (2, 1, 1), (2, 2, 2)])
-@pytest.mark.parametrize("name", MAKERS)
-def test_the_smallest_problems_are_answered_or_refused_in_words(name, sizes):
-    problem = MAKERS[name](*sizes)
-    run = hf.explore(problem, episodes=2, progress=False)
-    for question, ask in questions(problem, run).items():
-        try:
-            words = ask()
-        except HorizonfreeError:
-            assert question not in ALWAYS
-            continue
-        assert "nan" not in words.replace("\n", " ").split(), question
-        assert "about 0 more" not in words, question
+def test_the_smallest_problems_are_answered_or_refused_in_words(subtests):
+    for sizes, name in itertools.product([(1, 1, 1), (1, 2, 2), (2, 1, 1), (2, 2, 2)], MAKERS):
+        with subtests.test(name, sizes=sizes):
+            problem = MAKERS[name](*sizes)
+            run = hf.explore(problem, episodes=2, progress=False)
+            for question, ask in questions(problem, run).items():
+                try:
+                    words = ask()
+                except HorizonfreeError:
+                    assert question not in ALWAYS
+                    continue
+                assert "nan" not in words.replace("\n", " ").split(), question
+                assert "about 0 more" not in words, question
 
 
 @pytest.mark.parametrize("name", ["known table", "known mixture"])

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import horizonfree as hf
-from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.errors import OptionError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.model import MixtureModel
@@ -154,47 +154,6 @@ def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Problem) -> N
     for more in ({}, {"episodes": 1}):
         with pytest.raises(OptionError, match="reward= says what until_eps= is about"):
             run.resume(reward=hf.goal(problem, 3), **more)
-
-
-REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({}, OptionError, "say how long to explore"),
-    ({"episodes": 0}, OptionError, "episodes is 0"),
-    ({"episodes": True}, OptionError, "episodes is True"),
-    ({"episodes": 2.5}, OptionError, "episodes is 2.5"),
-    ({"until_eps": 1.0}, OptionError, "until_eps is 1.0"),
-    ({"episodes": 1, "delta": 0}, OptionError, "delta is 0"),
-    ({"episodes": "many"}, OptionError, "episodes is 'many'; it must be a whole number"),
-    (
-        {"until_eps": "small"},
-        OptionError,
-        "until_eps is 'small'; a gap to be certified lies strictly between",
-    ),
-    (
-        {"episodes": 1, "delta": "low"},
-        OptionError,
-        "delta is 'low'; a failure probability lies strictly between",
-    ),
-    ({"episodes": 1, "seed": "x"}, OptionError, "seed is 'x'; it must be a whole number"),
-    ({"episodes": 1, "budget": -1}, OptionError, "budget is -1"),
-    ({"episodes": 1, "seed": -1}, OptionError, "seed is -1"),
-    ({"episodes": 1, "save_episodes": 0}, OptionError, "save_episodes is 0"),
-    ({"episodes": 1, "save_seconds": float("nan")}, OptionError, "save_seconds is nan"),
-    ({"episodes": 1, "save_seconds": -1}, OptionError, "save_seconds is -1"),
-    ({"episodes": 1, "explorer": "unifrom"}, UnknownNameError, "did you mean 'uniform'"),
-    ({"episodes": 1, "explorer": "uniform", "pace": 2}, UnknownNameError, "no option 'pace'"),
-    ({"episodes": 1, "explorer": "ucrl-vtr"}, OptionError, "needs a reward"),
-    ({"episodes": 1, "explorer": "uniform", "reward": 0}, OptionError, "for all rewards alike; plan for"),
-    ({"episodes": 1, "explorer": Uniform(), "pace": 2}, OptionError, "already built"),
-    ({"episodes": 1, "explorer": "hf-ucrl-rfe++", "scale": "big"}, OptionError, "scale is 'big'"),
-]
-
-
-@pytest.mark.parametrize(("given", "error", "words"), REFUSED)
-def test_what_cannot_be_is_refused(
-    given: dict[str, Any], error: type[Exception], words: str, problem: hf.Problem
-) -> None:
-    with pytest.raises(error, match=words):
-        hf.explore(problem, **given)
 
 
 class Table(MixtureModel):

@@ -84,20 +84,21 @@ def test_a_discount_says_what_an_end_that_never_comes_may_cost(run: hf.Run) -> N
     assert there.certificate.words.endswith(", from state 0, in 2 steps")
 
 
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        ({"discount": 0}, "discount is 0; it must be a number above 0 and at most 1"),
-        ({"discount": 1.5}, "discount is 1.5; it must be"),
-        ({"discount": "x"}, "discount is 'x'; it must be"),
-        ({"discount": True}, "discount is True; it must be"),
-        ({"final": np.zeros(3)}, r"final has shape \(3,\); it must be \[S\]=\(4,\), one per state"),
-        ({"final": np.full(4, np.nan)}, "rewards must be finite"),
-        ({"final": 5 * np.ones(4)}, "the total reaches"),
-    ],
-)
-def test_what_is_no_discount_and_no_end_is_refused(how: dict[str, Any], words: str, run: hf.Run) -> None:
-    with pytest.raises(HorizonfreeError, match=words):
-        run.plan(REWARD, **how)
-    with pytest.raises(HorizonfreeError, match="give the reward itself, with the scale 'rescale'"):
-        run.plan(hf.rescale(run.problem, -REWARD), discount=0.5)
+BAD_ENDS = [
+    ({"discount": 0}, "discount is 0; it must be a number above 0 and at most 1"),
+    ({"discount": 1.5}, "discount is 1.5; it must be"),
+    ({"discount": "x"}, "discount is 'x'; it must be"),
+    ({"discount": True}, "discount is True; it must be"),
+    ({"final": np.zeros(3)}, r"final has shape \(3,\); it must be \[S\]=\(4,\), one per state"),
+    ({"final": np.full(4, np.nan)}, "rewards must be finite"),
+    ({"final": 5 * np.ones(4)}, "the total reaches"),
+]
+
+
+def test_what_is_no_discount_and_no_end_is_refused(run: hf.Run, subtests: pytest.Subtests) -> None:
+    for how, words in BAD_ENDS:
+        with subtests.test(words):
+            with pytest.raises(HorizonfreeError, match=words):
+                run.plan(REWARD, **how)
+            with pytest.raises(HorizonfreeError, match="give the reward itself, with the scale 'rescale'"):
+                run.plan(hf.rescale(run.problem, -REWARD), discount=0.5)

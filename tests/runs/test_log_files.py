@@ -164,34 +164,34 @@ def without(columns, row):
     return {name: np.delete(x, row) for name, x in columns.items()}
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda x: without(x, 12), "episode 9 goes from step 2 to step 4; no step may be missing"),
-        (lambda x: without(x, 5), "episode 8 begins with step 2, another with step 1; all must begin alike"),
-        (lambda x: changed(x, "step", 12, 2), "episode 9 has step 2 more than once"),
-        (lambda x: changed(x, "action", 6, -1), "episode 8, step 2: action is -1; it must be 0 or more"),
-        (
-            lambda x: changed(x, "next_state", 6, 9),
-            r"episode 8, step 2: next_state is 9, but step 3 is in state",
-        ),
-        (
-            lambda x: {name: x[name] for name in COLUMNS[1:]},
-            "the log has no column 'episode'; it needs episode, step",
-        ),
-        (lambda x: x | {"step": x["step"][:-1]}, r"the columns have shapes \[\(149,\), \(150,\)\]"),
-        (
-            lambda x: x | {"state": x["state"] * 1.0},
-            "column state has type float64; it must hold whole numbers",
-        ),
-        (lambda x: {name: y[:0] for name, y in x.items()}, "they must be of one length, at least 1"),
-        (lambda x: 7, "the log has no column 'episode'"),
-        (lambda x: "nowhere.csv", "there is no file nowhere.csv"),
-    ],
-)
-def test_rows_that_do_not_fit_together_are_refused(episodes, change, words):
-    with pytest.raises(HorizonfreeError, match=words):
-        from_log(change(rows_of(episodes)))
+BAD_ROWS = [
+    (lambda x: without(x, 12), "episode 9 goes from step 2 to step 4; no step may be missing"),
+    (lambda x: without(x, 5), "episode 8 begins with step 2, another with step 1; all must begin alike"),
+    (lambda x: changed(x, "step", 12, 2), "episode 9 has step 2 more than once"),
+    (lambda x: changed(x, "action", 6, -1), "episode 8, step 2: action is -1; it must be 0 or more"),
+    (
+        lambda x: changed(x, "next_state", 6, 9),
+        r"episode 8, step 2: next_state is 9, but step 3 is in state",
+    ),
+    (
+        lambda x: {name: x[name] for name in COLUMNS[1:]},
+        "the log has no column 'episode'; it needs episode, step",
+    ),
+    (lambda x: x | {"step": x["step"][:-1]}, r"the columns have shapes \[\(149,\), \(150,\)\]"),
+    (
+        lambda x: x | {"state": x["state"] * 1.0},
+        "column state has type float64; it must hold whole numbers",
+    ),
+    (lambda x: {name: y[:0] for name, y in x.items()}, "they must be of one length, at least 1"),
+    (lambda x: 7, "the log has no column 'episode'"),
+    (lambda x: "nowhere.csv", "there is no file nowhere.csv"),
+]
+
+
+def test_rows_that_do_not_fit_together_are_refused(episodes, subtests):
+    for change, words in BAD_ROWS:
+        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+            from_log(change(rows_of(episodes)))
 
 
 def test_states_beyond_the_sizes_and_episodes_beyond_the_horizon_are_refused(problem, episodes):

@@ -53,26 +53,29 @@ def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Problem, tm
     np.testing.assert_array_equal(cells, LAYOUT["cells"])
 
 
-@pytest.mark.parametrize(
-    ("layout", "words"),
-    [
-        (
-            {"note": {1, 2}},
-            r"layout\['note'\] of problem 'zoned-grid' holds \{1, 2\}, which cannot be stored; use",
-        ),
-        ({"note": [1.0, np.nan]}, r"layout\['note'\] .* holds nan"),
-        ({"note": [np.zeros(2)]}, r"layout\['note'\] .* holds array"),
-        ({"note": {1: 2}}, r"layout\['note'\] .* holds \{1: 2\}"),
-        ({"note": np.array([{}])}, r"layout\['note'\] .* is an array of Python objects"),
-        ({7: "x"}, r"layout\[7\] .* its key is not text; call it '7'"),
-    ],
-)
+BAD_LAYOUTS = [
+    (
+        {"note": {1, 2}},
+        r"layout\['note'\] of problem 'zoned-grid' holds \{1, 2\}, which cannot be stored; use",
+    ),
+    ({"note": [1.0, np.nan]}, r"layout\['note'\] .* holds nan"),
+    ({"note": [np.zeros(2)]}, r"layout\['note'\] .* holds array"),
+    ({"note": {1: 2}}, r"layout\['note'\] .* holds \{1: 2\}"),
+    ({"note": np.array([{}])}, r"layout\['note'\] .* is an array of Python objects"),
+    ({7: "x"}, r"layout\[7\] .* its key is not text; call it '7'"),
+]
+
+
 def test_a_layout_that_cannot_be_stored_is_named(
-    layout: dict[str, object], words: str, problem: hf.Problem, tmp_path: Path
+    problem: hf.Problem, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(RunError, match=words):
-        hf.explore(dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a")
-    assert list(tmp_path.iterdir()) == []
+    for layout, words in BAD_LAYOUTS:
+        with subtests.test(words):
+            with pytest.raises(RunError, match=words):
+                hf.explore(
+                    dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a"
+                )
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Problem, tmp_path: Path) -> None:

@@ -91,18 +91,18 @@ def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:
         assert again[x, a] @ lift.paid == pytest.approx(expected(kernel, STAYS)[s, a], abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("t", "words"),
-    [
-        (np.zeros((S, A)), r"transition has shape \(3, 2\); it must be \[S, A, S\] = \(3, 2, 3\)"),
-        (np.full((S, A, S), np.nan), "rewards must be finite"),
-        (lambda s, a: 1.0, r"transition gives no number at \(s, a, s'\) = \(0, 0, 0\): TypeError"),
-        (9 * STAYS, "the total reaches"),
-    ],
-)
-def test_what_pays_for_no_transition_is_refused(t: Any, words: str, runs: dict[str, hf.Run]) -> None:
-    with pytest.raises(HorizonfreeError, match=words):
-        runs["mixture"].plan(REWARD, transition=t)
+BAD_TRANSITIONS = [
+    (np.zeros((S, A)), r"transition has shape \(3, 2\); it must be \[S, A, S\] = \(3, 2, 3\)"),
+    (np.full((S, A, S), np.nan), "rewards must be finite"),
+    (lambda s, a: 1.0, r"transition gives no number at \(s, a, s'\) = \(0, 0, 0\): TypeError"),
+    (9 * STAYS, "the total reaches"),
+]
+
+
+def test_what_pays_for_no_transition_is_refused(runs: dict[str, hf.Run], subtests: pytest.Subtests) -> None:
+    for t, words in BAD_TRANSITIONS:
+        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+            runs["mixture"].plan(REWARD, transition=t)
 
 
 def test_other_classes_and_models_are_refused_with_words(runs: dict[str, hf.Run]) -> None:

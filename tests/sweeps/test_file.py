@@ -54,37 +54,38 @@ def test_a_sweep_that_grows_keeps_its_tasks():
     assert not set(few) & set(grid.tasks_of(file.read(TINY | {"delta": 0.1})))
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"seed": 3}, "no key 'seed'; did you mean 'seeds'"),
-        ({"measure": ["esp"]}, "measure 'esp'; did you mean 'eps'"),
-        ({"slopes": ["epss"]}, "slopes 'epss'; did you mean 'eps'"),
-        ({"records": ["logdet"], "explorers": {"ucrl-vtr": {}}}, "reports 'logdet'; did you mean 'log_det'"),
-        ({"records": ["V"]}, "no explorer of this sweep reports 'V'"),
-        ({"rewards": "goal"}, "rewards 'goal'; did you mean 'goals'"),
-        ({"seeds": 0}, "seeds is 0"),
-        ({"seeds": [1, 1]}, "each once"),
-        ({"checkpoints": [5, 200], "episodes": 100}, "checkpoint 200 lies beyond"),
-        ({"checkpoints": None}, "say how long"),
-        ({"delta": 2}, "delta is 2"),
-        ({"problems": {}}, "no problems"),
-        ({"problems": {"river": {"name": "river-swin"}}}, "problems.river: .*river-swim"),
-        ({"problems": {"river": {"name": "river-swim", "state": 3}}}, "problems.river: .*'states'"),
-        ({"problems": {"river-swim": {"vary": {"states": 3}}}}, r"vary.states is 3; it must be a list"),
-        ({"problems": {"river-swim": {"reward": {"end": [1]}}}}, "reward is"),
-        ({"explorers": {"a": {"name": "unifrom"}}}, "explorers.a: .*uniform"),
-        ({"explorers": {"ucrl-rfe": {"scal": 1}}}, "explorers.ucrl-rfe on problems.river: .*'scale'"),
-        ({"explorers": {"ucrl-rfe": {"delta": 0.1}}}, "at the top of the file"),
-        ({"explorers": {"rf-ucrl": {}}}, "learns a TabularModel"),
-        ({"explorers": {"uniform": 3}}, "it must be a table"),
-        ({"explorers": {"uniform": {"declared": 1}}}, "true or false"),
-    ],
-)
-def test_mistakes_are_refused_with_words_before_anything_starts(changed, words, tmp_path):
-    with pytest.raises(HorizonfreeError, match=words):
-        hf.sweep({key: x for key, x in (TINY | changed).items() if x is not None}, tmp_path / "a")
-    assert not (tmp_path / "a").exists()
+MISTAKES = [
+    ({"seed": 3}, "no key 'seed'; did you mean 'seeds'"),
+    ({"measure": ["esp"]}, "measure 'esp'; did you mean 'eps'"),
+    ({"slopes": ["epss"]}, "slopes 'epss'; did you mean 'eps'"),
+    ({"records": ["logdet"], "explorers": {"ucrl-vtr": {}}}, "reports 'logdet'; did you mean 'log_det'"),
+    ({"records": ["V"]}, "no explorer of this sweep reports 'V'"),
+    ({"rewards": "goal"}, "rewards 'goal'; did you mean 'goals'"),
+    ({"seeds": 0}, "seeds is 0"),
+    ({"seeds": [1, 1]}, "each once"),
+    ({"checkpoints": [5, 200], "episodes": 100}, "checkpoint 200 lies beyond"),
+    ({"checkpoints": None}, "say how long"),
+    ({"delta": 2}, "delta is 2"),
+    ({"problems": {}}, "no problems"),
+    ({"problems": {"river": {"name": "river-swin"}}}, "problems.river: .*river-swim"),
+    ({"problems": {"river": {"name": "river-swim", "state": 3}}}, "problems.river: .*'states'"),
+    ({"problems": {"river-swim": {"vary": {"states": 3}}}}, r"vary.states is 3; it must be a list"),
+    ({"problems": {"river-swim": {"reward": {"end": [1]}}}}, "reward is"),
+    ({"explorers": {"a": {"name": "unifrom"}}}, "explorers.a: .*uniform"),
+    ({"explorers": {"ucrl-rfe": {"scal": 1}}}, "explorers.ucrl-rfe on problems.river: .*'scale'"),
+    ({"explorers": {"ucrl-rfe": {"delta": 0.1}}}, "at the top of the file"),
+    ({"explorers": {"rf-ucrl": {}}}, "learns a TabularModel"),
+    ({"explorers": {"uniform": 3}}, "it must be a table"),
+    ({"explorers": {"uniform": {"declared": 1}}}, "true or false"),
+]
+
+
+def test_mistakes_are_refused_with_words_before_anything_starts(tmp_path, subtests):
+    for changed, words in MISTAKES:
+        with subtests.test(words):
+            with pytest.raises(HorizonfreeError, match=words):
+                hf.sweep({key: x for key, x in (TINY | changed).items() if x is not None}, tmp_path / "a")
+            assert not (tmp_path / "a").exists()
 
 
 def test_what_is_no_sweep_is_refused(tmp_path):

@@ -84,8 +84,9 @@ def test_an_episode_from_a_fixed_start_is_the_same_chosen_or_not(seed: int) -> N
     assert answer["episode"] == np.asarray(hf.simulate(problem, plan.policy, seed=seed).s[0]).tolist()
 
 
-@pytest.mark.parametrize("start", [-2, 16, -1.0, True, "-1", None])
-def test_what_is_neither_a_state_nor_the_draw_is_refused(client: Client, start: Any) -> None:
-    response = client.post("/api/plan", json={"weights": [[14, 1]], "when": "end", "start": start})
-    assert response.status_code == 422
-    assert "it must be an integer from -1 to 15" in response.json()["error"]
+def test_what_is_neither_a_state_nor_the_draw_is_refused(client: Client, subtests: pytest.Subtests) -> None:
+    for start in [-2, 16, -1.0, True, "-1", None]:
+        with subtests.test(start=start):
+            response = client.post("/api/plan", json={"weights": [[14, 1]], "when": "end", "start": start})
+            assert response.status_code == 422
+            assert "it must be an integer from -1 to 15" in response.json()["error"]

@@ -1,6 +1,7 @@
 """The server of the playground: who may ask, what it refuses, and that its answers are the library's."""
 
 import io
+import itertools
 import json
 import signal
 import socket
@@ -176,105 +177,121 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"when": "never"}, "when is 'never'"),
-        ({"weights": {"1": 1}}, "list of"),
-        ({"weights": [[1, 1], [1, 0.5]]}, "state 1 has two weights"),
-        ({"weights": [[16, 1]]}, "from 0 to 15"),
-        ({"weights": [[-1, 1]]}, "from 0 to 15"),
-        ({"weights": [[True, 1]]}, "from 0 to 15"),
-        ({"weights": [[1.0, 1]]}, "from 0 to 15"),
-        ({"weights": [[1, 1.5]]}, "between -1 and 1"),
-        ({"weights": [[1, -1.5]]}, "between -1 and 1"),
-        ({"weights": [[1, "1"]]}, "between -1 and 1"),
-        ({"weights": [[1, True]]}, "between -1 and 1"),
-        ({"weights": [[1, 1, 1]]}, "[state, weight]"),
-        ({"weights": [1]}, "[state, weight]"),
-        ({"step": 8}, "step is 8"),
-        ({"step": -1}, "step is -1"),
-        ({"start": 99}, "start is 99"),
-        ({"start": -1}, "start is -1; it must be an integer from 0 to 15"),
-        ({"seed": "x"}, "seed is 'x'"),
-        ({"seed": 2**40}, "seed is"),
-    ],
-)
+QUESTIONS = [
+    ({"when": "never"}, "when is 'never'"),
+    ({"weights": {"1": 1}}, "list of"),
+    ({"weights": [[1, 1], [1, 0.5]]}, "state 1 has two weights"),
+    ({"weights": [[16, 1]]}, "from 0 to 15"),
+    ({"weights": [[-1, 1]]}, "from 0 to 15"),
+    ({"weights": [[True, 1]]}, "from 0 to 15"),
+    ({"weights": [[1.0, 1]]}, "from 0 to 15"),
+    ({"weights": [[1, 1.5]]}, "between -1 and 1"),
+    ({"weights": [[1, -1.5]]}, "between -1 and 1"),
+    ({"weights": [[1, "1"]]}, "between -1 and 1"),
+    ({"weights": [[1, True]]}, "between -1 and 1"),
+    ({"weights": [[1, 1, 1]]}, "[state, weight]"),
+    ({"weights": [1]}, "[state, weight]"),
+    ({"step": 8}, "step is 8"),
+    ({"step": -1}, "step is -1"),
+    ({"start": 99}, "start is 99"),
+    ({"start": -1}, "start is -1; it must be an integer from 0 to 15"),
+    ({"seed": "x"}, "seed is 'x'"),
+    ({"seed": 2**40}, "seed is"),
+]
+
+
 def test_a_question_that_makes_no_sense_is_refused_with_the_reason(
-    client: Client, changes: dict[str, Any], why: str
+    client: Client, subtests: pytest.Subtests
 ) -> None:
-    response = client.post("/api/plan", json=question(**changes))
-    assert response.status_code == 422
-    assert why in response.json()["error"]
+    for changes, why in QUESTIONS:
+        with subtests.test(str(changes)):
+            response = client.post("/api/plan", json=question(**changes))
+            assert response.status_code == 422
+            assert why in response.json()["error"]
 
 
-@pytest.mark.parametrize("value", ["x" * 900_000, ["x" * 300_000] * 2, {"x" * 900_000: 1}, 10**4000])
-@pytest.mark.parametrize("name", ["when", "step", "weights"])
-def test_what_is_wrong_is_repeated_in_brief(client: Client, name: str, value: Any) -> None:
-    response = client.post("/api/plan", json=question(**{name: [value] if name == "weights" else value}))
-    assert response.status_code == 422
-    assert len(response.content) < 400
+def test_what_is_wrong_is_repeated_in_brief(client: Client, subtests: pytest.Subtests) -> None:
+    for value, name in itertools.product(
+        ["x" * 900_000, ["x" * 300_000] * 2, {"x" * 900_000: 1}, 10**4000], ["when", "step", "weights"]
+    ):
+        with subtests.test(name, value=type(value).__name__):
+            response = client.post(
+                "/api/plan", json=question(**{name: [value] if name == "weights" else value})
+            )
+            assert response.status_code == 422
+            assert len(response.content) < 400
 
 
-@pytest.mark.parametrize("path", ["/api/plan", "/api/reward.npy"])
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        (b"", 400),
-        (b"{", 400),
-        (b"[]", 400),
-        (b"\xff\xfe", 400),
-        (b'{"weights": [[1, NaN]], "when": "end"}', 400),
-        (b'{"weights": [[1, Infinity]], "when": "end"}', 400),
-        (b'{"weights": [[1, 1e999]], "when": "end"}', 422),
-        (b"[" * 100_000, 400),
-        (b'{"weights": ' + b"9" * 10_000 + b"}", 400),
-        (b" " * (MOST_BYTES + 1), 413),
-        (b"\x80\x04\x95\x0b", 400),
-    ],
-)
-def test_a_body_that_is_not_a_question_is_refused(
-    client: Client, path: str, body: bytes, status: int
-) -> None:
-    response = client.post(path, content=body, headers={"Content-Type": "application/json"})
-    assert response.status_code == status
-    assert response.json()["error"]
+BODIES = [
+    (b"", 400),
+    (b"{", 400),
+    (b"[]", 400),
+    (b"\xff\xfe", 400),
+    (b'{"weights": [[1, NaN]], "when": "end"}', 400),
+    (b'{"weights": [[1, Infinity]], "when": "end"}', 400),
+    (b'{"weights": [[1, 1e999]], "when": "end"}', 422),
+    (b"[" * 100_000, 400),
+    (b'{"weights": ' + b"9" * 10_000 + b"}", 400),
+    (b" " * (MOST_BYTES + 1), 413),
+    (b"\x80\x04\x95\x0b", 400),
+]
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"])
-def test_only_json_is_read(client: Client, kind: str) -> None:
+def test_a_body_that_is_not_a_question_is_refused(client: Client, subtests: pytest.Subtests) -> None:
+    for path, (body, status) in itertools.product(["/api/plan", "/api/reward.npy"], BODIES):
+        with subtests.test(path, body=body[:40]):
+            response = client.post(path, content=body, headers={"Content-Type": "application/json"})
+            assert response.status_code == status
+            assert response.json()["error"]
+
+
+def test_only_json_is_read(client: Client, subtests: pytest.Subtests) -> None:
     """A page elsewhere can send plain text or a form without asking first; JSON it cannot."""
-    response = client.post("/api/plan", content=json.dumps(question()), headers={"Content-Type": kind})
-    assert response.status_code == 415
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "", "application/jsonp"]:
+        with subtests.test(str(kind)):
+            response = client.post(
+                "/api/plan", content=json.dumps(question()), headers={"Content-Type": kind}
+            )
+            assert response.status_code == 415
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/api/problem", "/api/problem/", "/nothing", "/api/plan"])
-@pytest.mark.parametrize(
-    "host",
+HOSTS = (
     ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "192.168.0.7:8000", "", "localhost.evil"]
     + ["[::2]:80", "127.0.0.1@evil.example", "localhost:evil.example:80", "localhost:", "localhost:80:80"]
-    + ["[127.0.0.1]evil.example", "[127.0.0.1]", "[::1]evil.example", "[::1", "[::1%25evil.example]", "::1"],
+    + ["[127.0.0.1]evil.example", "[127.0.0.1]", "[::1]evil.example", "[::1", "[::1%25evil.example]", "::1"]
 )
-def test_another_host_name_is_refused(client: Client, path: str, host: str) -> None:
-    response = client.get(path, headers={"Host": host})
-    assert response.status_code == 421
-    assert "not this machine" in response.json()["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "LOCALHOST", "127.0.0.1"])
-def test_this_machine_is_answered(client: Client, host: str) -> None:
-    assert client.get("/", headers={"Host": host}).status_code == 200
-    own = {"Host": host, "Origin": f"http://{host}"}
-    assert client.post("/api/plan", json=question(), headers=own).status_code == 200
+def test_another_host_name_is_refused(client: Client, subtests: pytest.Subtests) -> None:
+    for path, host in itertools.product(
+        ["/", "/page.js", "/api/problem", "/api/problem/", "/nothing", "/api/plan"], HOSTS
+    ):
+        with subtests.test(path, host=host):
+            response = client.get(path, headers={"Host": host})
+            assert response.status_code == 421
+            assert "not this machine" in response.json()["error"]
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8000", "http://localhost:8000"]
-)  # fmt: skip
-def test_another_origin_is_refused(client: Client, origin: str) -> None:
-    response = client.post("/api/plan", json=question(), headers={"Origin": origin})
-    assert response.status_code == 403
-    assert "may not use" in response.json()["error"]
+def test_this_machine_is_answered(client: Client, subtests: pytest.Subtests) -> None:
+    for host in ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "LOCALHOST", "127.0.0.1"]:
+        with subtests.test(host):
+            assert client.get("/", headers={"Host": host}).status_code == 200
+            own = {"Host": host, "Origin": f"http://{host}"}
+            assert client.post("/api/plan", json=question(), headers=own).status_code == 200
+
+
+def test_another_origin_is_refused(client: Client, subtests: pytest.Subtests) -> None:
+    for origin in [
+        "http://evil.example",
+        "null",
+        "http://127.0.0.1:9999",
+        "https://127.0.0.1:8000",
+        "http://localhost:8000",
+    ]:
+        with subtests.test(origin):
+            response = client.post("/api/plan", json=question(), headers={"Origin": origin})
+            assert response.status_code == 403
+            assert "may not use" in response.json()["error"]
 
 
 def test_unknown_pages_and_methods_are_refused_in_json(client: Client) -> None:

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.errors import OptionError
 from horizonfree.report import write_report
 from tests.models.linear.worlds import tiny
-from tests.reference.resealed import change_checkpoint, change_run
 from tests.web.client import Client
 
 
@@ -83,69 +82,6 @@ def test_explorers_of_other_classes_are_refused_in_both_directions(problem):
         hf.explore(problem, "information", episodes=1)
     with pytest.raises(OptionError, match="learns a LinearModel, but this problem has a MixtureModel"):
         hf.explore(hf.make("river-swim", states=3, horizon=3), "linear-design", episodes=1)
-
-
-def put(name, value):
-    def change(header, arrays):
-        x = np.array(arrays[name])
-        x.flat[0] = value
-        arrays[name] = x
-
-    return change
-
-
-def longer(name):
-    def change(header, arrays):
-        arrays[name] = np.concatenate([arrays[name]] * 2)
-
-    return change
-
-
-def shorter(name):
-    def change(header, arrays):
-        arrays[name] = arrays[name][..., :1]
-
-    return change
-
-
-def number(value):
-    def change(header, arrays):
-        header["problem"]["model"]["unit"] = value
-
-    return change
-
-
-FORGED = {
-    "phi is not finite": (put("model.phi", np.nan), "phi"),
-    "phi has another shape": (longer("model.phi"), "phi|jaxtyping|shape"),
-    "phi of other rows": (put("model.phi", 0.9), "sum to 1|length 1"),
-    "coordinates of others": (put("model.white", 50.0), "coordinates are others"),
-    "declared rewards are negative": (put("model.declared", -1.0), "declared"),
-    "declared rewards of another shape": (shorter("model.declared"), "declared"),
-    "something is impossible": (put("model.space.support", False), "every state|reachable"),
-    "no number": (number(-1.0), "unit"),
-    "truth is no kernel": (put("truth", 5.0), "truth"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FORGED)
-def test_forged_folders_are_refused(name, run, tmp_path):
-    change, words = FORGED[name]
-    folder = shutil.copytree(run.folder, tmp_path / "a")
-    change_run(folder, change)
-    with pytest.raises(HorizonfreeError, match=words):
-        hf.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("gram", np.nan), ("cross_at", np.inf), ("counts", -1), ("episodes", 3), ("gram_at", -np.inf)]
-)  # fmt: skip
-def test_evidence_that_no_exploration_leaves_is_refused(name, value, run, tmp_path):
-    folder = shutil.copytree(run.folder, tmp_path / "a")
-    (folder / "checkpoint-0000000000.npz").unlink()  # to which a run with one forged checkpoint goes back
-    change_checkpoint(folder / "checkpoint-0000000060.npz", put(f"evidence.{name}", value))
-    with pytest.raises(HorizonfreeError, match=name):
-        hf.load(folder)
 
 
 def test_a_problem_that_was_moved_is_explored_stored_and_read(tmp_path):

@@ -1,9 +1,9 @@
 """Intervals of weights hold every parameter of the confidence set, also beside kernels that are nearly redundant."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from scipy.optimize import linprog
 
 import horizonfree as hf
@@ -118,64 +118,72 @@ def last_nearly_mixed(rng, kernels, scale):
     return kernels
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 12])
-@pytest.mark.parametrize("scale", SCALES)
-def test_intervals_hold_the_confidence_set_beside_a_nearly_redundant_kernel(d, scale):
+def test_intervals_hold_the_confidence_set_beside_a_nearly_redundant_kernel(subtests):
     """Kernels differ by 1e-2 to 1e-12. What drowns in rounding is refused when the problem is made."""
-    rng = np.random.default_rng([d, SCALES.index(scale)])
-    kernels = kernels_of(rng, d)
-    kernels = kernels if d == 1 else last_nearly_mixed(rng, kernels, scale)
-    weights = rng.dirichlet(np.full(d, 0.5))
-    try:
-        problem = hf.Mixture.from_kernels(kernels, horizon=3)
-    except FeatureError as error:
-        assert "drowns in rounding" in str(error)  # noqa: PT017
-        assert scale < 1e-5
-        return
-    for visits in (1e3, 1e8):
-        width, _ = check(problem, weights, visits)
-    if d == 1:
-        np.testing.assert_allclose(width, 0.0, atol=1e-9)
+    for d, scale in itertools.product([1, 2, 5, 12], SCALES):
+        with subtests.test(d=d, scale=scale):
+            rng = np.random.default_rng([d, SCALES.index(scale)])
+            kernels = kernels_of(rng, d)
+            kernels = kernels if d == 1 else last_nearly_mixed(rng, kernels, scale)
+            weights = rng.dirichlet(np.full(d, 0.5))
+            try:
+                problem = hf.Mixture.from_kernels(kernels, horizon=3)
+            except FeatureError as error:
+                assert "drowns in rounding" in str(error)  # noqa: PT017
+                assert scale < 1e-5
+                continue
+            for visits in (1e3, 1e8):
+                width, _ = check(problem, weights, visits)
+            if d == 1:
+                np.testing.assert_allclose(width, 0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_intervals_hold_weights_that_a_hidden_direction_moves_by_little(scale):
+def test_intervals_hold_weights_that_a_hidden_direction_moves_by_little(subtests):
     """A direction that no episode shows moves one weight by a small share of the others.
 
     State 1 is out of reach. On state 0 kernel 2 is the mean of kernels 0 and 1 but for `scale` of kernel 3, whose
     transition 0 -> 2 no other kernel has.
     """
-    base = np.array([[0.9, 0.0, 0.0, 0.1], [0.1, 0.0, 0.0, 0.9], [0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.5, 0.0]])
-    base[2] = (1 - scale) * base[2] + scale * base[3]
-    kernels = np.zeros((4, 4, 1, 4))
-    kernels[:, 0, 0] = base
-    kernels[:, 2:, 0, 0] = 1.0
-    kernels[np.arange(4), 1, 0, [0, 1, 2, 3]] = 1.0
-    try:
-        problem = hf.Mixture.from_kernels(kernels, horizon=3, start=0)
-    except FeatureError as error:
-        assert "drowns in rounding" in str(error)  # noqa: PT017
-        return
-    for weights in ([0, 0, 1, 0], [0.5, 0.5, 0, 0], [0.2, 0.2, 0.5, 0.1]):
-        for visits in (1e4, 1e9):
-            check(problem, np.array(weights, float), visits)
+    for scale in SCALES:
+        with subtests.test(scale=scale):
+            base = np.array(
+                [[0.9, 0.0, 0.0, 0.1], [0.1, 0.0, 0.0, 0.9], [0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.5, 0.0]]
+            )
+            base[2] = (1 - scale) * base[2] + scale * base[3]
+            kernels = np.zeros((4, 4, 1, 4))
+            kernels[:, 0, 0] = base
+            kernels[:, 2:, 0, 0] = 1.0
+            kernels[np.arange(4), 1, 0, [0, 1, 2, 3]] = 1.0
+            try:
+                problem = hf.Mixture.from_kernels(kernels, horizon=3, start=0)
+            except FeatureError as error:
+                assert "drowns in rounding" in str(error)  # noqa: PT017
+                continue
+            for weights in ([0, 0, 1, 0], [0.5, 0.5, 0, 0], [0.2, 0.2, 0.5, 0.1]):
+                for visits in (1e4, 1e9):
+                    check(problem, np.array(weights, float), visits)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_intervals_hold_long_parameters_that_a_hidden_direction_moves(scale):
+def test_intervals_hold_long_parameters_that_a_hidden_direction_moves(subtests):
     """Features whose parameters are long: a small share of a hidden direction is a large change.
 
     State 2 is out of reach, and keeps theta_2 between 0 and 1000.
     """
-    phi = np.zeros((3, 1, 3, 3))
-    phi[:2, 0, 0, 0], phi[:2, 0, 1, 0] = 1.0, 0.0
-    phi[:2, 0, 1] += [0.0, 1.0, -scale]  # p = theta_1 - scale theta_2, and nothing else tells of theta_2
-    phi[:2, 0, 0] -= [0.0, 1.0, -scale]
-    phi[2, 0, 0], phi[2, 0, 1] = [1.0, 0.0, -1e-3], [0.0, 0.0, 1e-3]
-    problem = hf.Mixture.from_features(phi, horizon=3, start=0, bound=2000.0)
-    for hidden in (0.0, 900.0):
-        theta = np.array([1.0, 0.3 + scale * hidden, hidden])
-        check(problem, theta, 1e9)
+    for scale in SCALES:
+        with subtests.test(scale=scale):
+            phi = np.zeros((3, 1, 3, 3))
+            phi[:2, 0, 0, 0], phi[:2, 0, 1, 0] = 1.0, 0.0
+            phi[:2, 0, 1] += [
+                0.0,
+                1.0,
+                -scale,
+            ]  # p = theta_1 - scale theta_2, and nothing else tells of theta_2
+            phi[:2, 0, 0] -= [0.0, 1.0, -scale]
+            phi[2, 0, 0], phi[2, 0, 1] = [1.0, 0.0, -1e-3], [0.0, 0.0, 1e-3]
+            problem = hf.Mixture.from_features(phi, horizon=3, start=0, bound=2000.0)
+            for hidden in (0.0, 900.0):
+                theta = np.array([1.0, 0.3 + scale * hidden, hidden])
+                check(problem, theta, 1e9)
 
 
 def test_intervals_are_not_wider_than_they_must_be():

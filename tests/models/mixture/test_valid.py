@@ -1,5 +1,6 @@
 """The valid parameters: free directions, centre, refusals."""
 
+import itertools
 import subprocess
 import sys
 
@@ -133,15 +134,16 @@ def test_rows_of_any_size_keep_their_own_directions():
     assert (valid.rows @ valid.center > 0).all()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_rounded_kernels_keep_every_direction_and_the_truth(seed):
+def test_rounded_kernels_keep_every_direction_and_the_truth(subtests):
     """Rows that miss 1 by rounding of the input are mended: taken literally they would tell parameters apart."""
-    kernels = np.random.default_rng(seed).dirichlet(np.ones(5), size=(3, 5, 2)).round(9)
-    problem = Mixture.from_kernels(kernels, horizon=3, weights=[0.333333333] * 3)
-    valid = problem.model.valid
-    assert valid.num_free == 2
-    assert valid.contains(problem.truth, tolerance=1e-12)
-    np.testing.assert_allclose(problem.kernel().dense(), kernels.mean(axis=0), atol=1e-8)
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            kernels = np.random.default_rng(seed).dirichlet(np.ones(5), size=(3, 5, 2)).round(9)
+            problem = Mixture.from_kernels(kernels, horizon=3, weights=[0.333333333] * 3)
+            valid = problem.model.valid
+            assert valid.num_free == 2
+            assert valid.contains(problem.truth, tolerance=1e-12)
+            np.testing.assert_allclose(problem.kernel().dense(), kernels.mean(axis=0), atol=1e-8)
 
 
 def test_one_row_that_misses_one_does_not_certify_what_is_unknown():
@@ -181,11 +183,12 @@ def gamble(unit=1.0, small=1.0):
     )
 
 
-@pytest.mark.parametrize("unit", [1e6, 1e-3, 1e-8, 1e-12])
-def test_units_of_the_features_change_nothing(unit):
-    first, other = gamble().model.valid, gamble(unit).model.valid
-    assert other.num_free == first.num_free == 1
-    np.testing.assert_allclose(other.rows @ other.center, first.rows @ first.center, atol=1e-9)
+def test_units_of_the_features_change_nothing(subtests):
+    for unit in [1e6, 1e-3, 1e-8, 1e-12]:
+        with subtests.test(unit=unit):
+            first, other = gamble().model.valid, gamble(unit).model.valid
+            assert other.num_free == first.num_free == 1
+            np.testing.assert_allclose(other.rows @ other.center, first.rows @ first.center, atol=1e-9)
 
 
 def test_coordinates_in_small_units_keep_their_direction_or_are_refused():
@@ -219,24 +222,24 @@ def test_a_row_that_can_hardly_be_positive_does_not_make_others_impossible():
     assert problem.model.valid.num_free == 1
 
 
-@pytest.mark.parametrize("share", [1e-15, 1e-13, 1e-11, 1e-10, 1e-8, 1e-7, 1e-6])
-@pytest.mark.parametrize("seed", range(20))
-def test_nearly_equal_kernels_are_equal_or_different_or_refused(seed, share):
+def test_nearly_equal_kernels_are_equal_or_different_or_refused(subtests):
     """Where they are accepted, the truth is the centre plus directions that can be learnt, to all digits that count."""
-    K = np.random.default_rng(seed).dirichlet(np.full(3, 0.6), size=(3, 3, 2))
-    K[1] = K[0] + share * (K[1] - K[0])
-    if 1e-12 < share < 1e-9:
-        with pytest.raises(FeatureError, match="drowns in rounding"):
-            Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
-        return
-    problem = Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
-    valid = problem.model.valid
-    assert valid.num_free == (2 if share > 1e-9 else 1)
-    assert valid.contains(valid.center)
-    assert (valid.rows @ valid.center > 0).all()
-    off = problem.truth - valid.center
-    off -= valid.basis @ (valid.basis.T @ off)
-    assert np.abs(valid.rows @ off).max() <= 2 * DROWNED
+    for share, seed in itertools.product([1e-15, 1e-13, 1e-11, 1e-10, 1e-8, 1e-7, 1e-6], range(20)):
+        with subtests.test(seed=seed, share=share):
+            K = np.random.default_rng(seed).dirichlet(np.full(3, 0.6), size=(3, 3, 2))
+            K[1] = K[0] + share * (K[1] - K[0])
+            if 1e-12 < share < 1e-9:
+                with pytest.raises(FeatureError, match="drowns in rounding"):
+                    Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
+                continue
+            problem = Mixture.from_kernels(K, horizon=3, weights=[0.2, 0.3, 0.5])
+            valid = problem.model.valid
+            assert valid.num_free == (2 if share > 1e-9 else 1)
+            assert valid.contains(valid.center)
+            assert (valid.rows @ valid.center > 0).all()
+            off = problem.truth - valid.center
+            off -= valid.basis @ (valid.basis.T @ off)
+            assert np.abs(valid.rows @ off).max() <= 2 * DROWNED
 
 
 def test_what_is_known_is_known_to_all_digits_that_certificates_count():

@@ -94,32 +94,33 @@ def log_of(P, episodes, rng):
     return s, a
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_likelihood_of_the_fit_is_at_least_that_of_the_truth(seed):
+def test_the_likelihood_of_the_fit_is_at_least_that_of_the_truth(subtests):
     """L(theta_hat) - gap <= L(theta) for the true theta, and theta_hat is inside the set: no chance is involved."""
-    phi, theta, bound = features_with_rows_out_of_reach(seed)
-    try:
-        problem = hf.Mixture.from_features(phi, horizon=4, bound=bound, start=0, theta=theta)
-    except FeatureError:
-        pytest.skip("refused: it drowns in rounding")
-    truth, rng = problem.model.parameter(theta, "theta"), np.random.default_rng(seed)
-    for episodes in (3, 60):
-        run = hf.from_episodes(problem, log_of(phi @ theta, episodes, rng))
-        for support in ("successors", "anywhere"):
-            about = hf.Misspecification(tv=1e-3, support=support)
-            confidence = run.confidence(0.05, misspecification=about)
-            valid, evidence = confidence.valid, run.evidence
-            rows = np.asarray(evidence.record.rows)
-            wide = np.pad(rows, ((0, 0), (0, len(valid.rows))))[:, : len(valid.rows)]
-            with scope():
-                record = evidence.record.__class__(wide, evidence.record.visits)
-                bet = common.common(valid, evidence, record, 0.05).bet
-            free, N = np.asarray(valid.free), bet.counts
-            p = np.asarray(valid.rows) @ truth
-            loss = -(N * np.log(np.where(N > 0, p, 1.0))).sum()
-            assert (np.asarray(bet.fit.p)[free] > 0).all()
-            assert bet.fit.gap >= 0
-            assert bet.fit.loss - bet.fit.gap <= loss + 1e-9 * (1 + abs(loss))
+    for seed in range(20):
+        with subtests.test(seed=seed):
+            phi, theta, bound = features_with_rows_out_of_reach(seed)
+            try:
+                problem = hf.Mixture.from_features(phi, horizon=4, bound=bound, start=0, theta=theta)
+            except FeatureError:
+                pytest.skip("refused: it drowns in rounding")
+            truth, rng = problem.model.parameter(theta, "theta"), np.random.default_rng(seed)
+            for episodes in (3, 60):
+                run = hf.from_episodes(problem, log_of(phi @ theta, episodes, rng))
+                for support in ("successors", "anywhere"):
+                    about = hf.Misspecification(tv=1e-3, support=support)
+                    confidence = run.confidence(0.05, misspecification=about)
+                    valid, evidence = confidence.valid, run.evidence
+                    rows = np.asarray(evidence.record.rows)
+                    wide = np.pad(rows, ((0, 0), (0, len(valid.rows))))[:, : len(valid.rows)]
+                    with scope():
+                        record = evidence.record.__class__(wide, evidence.record.visits)
+                        bet = common.common(valid, evidence, record, 0.05).bet
+                    free, N = np.asarray(valid.free), bet.counts
+                    p = np.asarray(valid.rows) @ truth
+                    loss = -(N * np.log(np.where(N > 0, p, 1.0))).sum()
+                    assert (np.asarray(bet.fit.p)[free] > 0).all()
+                    assert bet.fit.gap >= 0
+                    assert bet.fit.loss - bet.fit.gap <= loss + 1e-9 * (1 + abs(loss))
 
 
 @pytest.mark.parametrize("make", CASES)
