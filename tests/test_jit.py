@@ -8,9 +8,6 @@ import pytest
 from horizonfree import _jit
 from horizonfree._x64 import to_device, x64
 
-pytestmark = pytest.mark.compiled
-
-
 ON_CPU = pytest.mark.skipif(jax.default_backend() != "cpu", reason="the options are for CPUs")
 
 

@@ -75,6 +75,17 @@ def assert_same_bits(run, other):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
+def assert_same_episodes(run, other):
+    a, b = leaves(run), leaves(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].dtype == b[name].dtype, name
+        if a[name].dtype.kind == "f":
+            np.testing.assert_allclose(a[name], b[name], rtol=1e-12, atol=1e-13, err_msg=name)
+        else:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
 @pytest.fixture
 def wide(monkeypatch):
     """The arrangement for a GPU, on whatever device there is."""
@@ -88,11 +99,12 @@ def in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("name", EXPLORERS)
-def test_on_a_cpu_each_member_has_the_bits_of_the_same_seed_alone(in_blocks, name):
+def test_on_a_cpu_each_member_has_the_episodes_of_the_same_seed_alone(in_blocks, name):
+    """The same counts to the bit; XLA compiles a batch differently, so sums may differ in their last bits."""
     batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
-        assert_same_bits(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        assert_same_episodes(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
 def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monkeypatch):

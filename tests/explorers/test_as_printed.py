@@ -129,7 +129,7 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
     values = np.array([largest(t) for t in np.linspace(low, high, 9)])
     assert values.max() <= max(values[0], values[-1]) * (1 + 1e-12)
     best = jitted(nested.best_end, short, jnp.stack([low, high]), inv, jnp.asarray(0.2))
-    np.testing.assert_allclose(best, centre + (high if values[-1] > values[0] else low) * e)
+    np.testing.assert_allclose(best, centre + (high if values[-1] > values[0] else low) * e, atol=1e-14)
 
 
 NOT_EXACT = [

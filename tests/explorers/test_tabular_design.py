@@ -50,7 +50,7 @@ def test_the_policy_is_the_best_for_the_bonus_by_enumeration():
         lambda model, evidence: explorer.choose(jnp.zeros(2), model, explorer.init(model), evidence),
         *to_device((model, case.evidence)),
     )
-    bonus = jitted(explorer.bonus, model, case.evidence)
+    bonus = np.asarray(jitted(explorer.bonus, model, case.evidence))
     n = np.asarray(case.evidence.visits)
     P = np.asarray(case.evidence.counts) / np.maximum(n, 1)[..., None]
 

@@ -66,7 +66,7 @@ def judge(model, evidence, tables, rewards):
 
     over_times = jax.vmap(one, (0, 0, None, None))
     given = evidence, to_numpy(every(evidence)), tables, rewards
-    return jitted(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given)
+    return to_numpy(jitted(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given))
 
 
 @pytest.mark.parametrize("support", ["any", "given"])
