@@ -308,7 +308,7 @@ def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(
 def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkeypatch, linear, x64):
     """Frequencies: log(2^(S-1) S A / (delta/2)); the estimate: delta/2 times the weight of its e-process."""
     model, evidence = linear
-    H, S, A = model.space.sizes
+    _, S, A = model.space.sizes
     N = np.zeros((S, A, S), np.int32)
     N[0, 0, 1] = 12
     L = math.log(2 ** (S - 1) * S * A / (DELTA / 2))
