@@ -126,7 +126,7 @@ def nearest(path: Path) -> list[str]:
     folder = ROOT / "tests" / path.relative_to(PACKAGE).parent
     while not folder.is_dir():
         folder = folder.parent
-    files = sorted(folder.glob("test_*.py") if folder.name != "models" else folder.rglob("test_*.py"))
+    files = sorted(folder.rglob("test_*.py"), key=lambda x: (len(x.parts), x))
     named = [x for x in files if re.search(rf"\b{path.stem}\b", x.read_text())]
     own = [x for x in files if x.stem == f"test_{path.stem}"]
     ordered = [str(x.relative_to(ROOT)) for x in (*own, *named, *files)]
@@ -162,7 +162,7 @@ def failure(source: Path, tests: list[str], seconds: float, skipped: list[str]) 
     if done.returncode in (0, 5):
         return None
     found = re.search(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)", done.stdout, re.MULTILINE)
-    return found[1] if found else "(no tests ran)"
+    return found[1] if found else "(a crash)"
 
 
 def outcome(change: Change, tests: list[str], seconds: float, broken: list[str]) -> str:

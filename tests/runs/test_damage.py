@@ -45,8 +45,10 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_notice_and_nothing_is_lost(
         flip(path, 0.3)
     else:
         path.write_bytes({"cut": data[:-100], "empty": b"", "foreign": b"PK\x03\x04" + b"0" * 100}[damage])
-    with pytest.warns(store.RunWarning, match=r"checkpoint-0000000009\.npz is damaged.*read up to episode 6"):
+    words = r"checkpoint-0000000009\.npz is damaged.*read up to episode 6"
+    with pytest.warns(store.RunWarning, match=words) as warned:
         run = hf.load(folder)
+    assert warned[0].filename == __file__  # the line that loads the run
     assert run.episodes == 6
     run = run.resume(episodes=3)  # into the folder: the damaged file goes, the same bits come
     assert_same(run, hf.load(saved))
