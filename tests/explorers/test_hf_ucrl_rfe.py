@@ -1,5 +1,7 @@
 """HF-UCRL-RFE++ against the algorithm as printed, its theorem, and its bookkeeping."""
 
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -308,3 +310,18 @@ def test_the_claim_is_the_smaller_of_both_bounds():
     other = run.explorer.claim(run.problem.model, state)
     assert other.method.endswith("4T")
     assert other.eps == pytest.approx(4 * parts["total_variance"])
+
+
+@pytest.mark.parametrize(("oracle", "wanted"), [("relaxed", 0.125), ("ascent", 0.25)])
+def test_the_second_bound_of_the_total_variance_is_left_out_only_below_what_was_attained(
+    oracle, wanted, monkeypatch
+):
+    """The value of the relaxed oracle is a bound and not attained, so it does not make the second bound useless."""
+    run = hf.explore(
+        PROBLEMS["mixture"](), "hf-ucrl-rfe++", episodes=3, oracle=oracle, moment_orders=2, chains=1
+    )
+    answer = eqx.tree_at(lambda x: x.found.value, run.progress.state.best, np.asarray(0.5))
+    module = sys.modules[type(run.explorer).__module__]
+    monkeypatch.setattr(module, "misjudged", lambda *_: 0.25)
+    monkeypatch.setattr(module, "total_variance_bound", lambda *_: 0.125)
+    assert run.explorer.total_variance(run.problem.model, answer) == wanted

@@ -135,8 +135,9 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
             copy = Path(shutil.copytree(folder, tmp_path / str(i)))
             (copy / NEWEST).write_bytes(damage((copy / NEWEST).read_bytes()))
             words = rf"{NEWEST} is damaged.*read up to episode 6"
-            with pytest.warns(store.RunWarning, match=words):
+            with pytest.warns(store.RunWarning, match=words) as warned:
                 run = hf.load(copy)
+            assert warned[0].filename == __file__  # the line that loads the run
             assert run.episodes == 6
             assert_same(run.resume(episodes=3), hf.load(saved))
             with warnings.catch_warnings():

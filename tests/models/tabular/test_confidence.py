@@ -166,3 +166,18 @@ def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
 
 def test_lengths_of_lists_are_few():
     assert [_rounded(n) for n in range(1, 14)] == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 16]
+
+
+def test_without_a_divergence_the_episodes_seen_count_towards_those_of_the_best_design():
+    """2 (n eps) X / target^2 episodes in all, 14 for n eps where nothing is known."""
+    confidence = world(0, episodes=3).confidence
+    unknown = eqx.tree_at(
+        lambda x: (x.balls.eps, x.uniform.kappa, x.eps),
+        confidence,
+        (np.full_like(confidence.balls.eps, np.inf), np.asarray(np.inf), np.asarray(1.0)),
+    )
+    in_all = 2 * 14.0 * len(confidence.pairs) / 0.5**2
+    assert unknown.needed(0.5) == pytest.approx(in_all)
+    assert unknown.more_episodes(0.5) == np.ceil(in_all - 3)
+    later = eqx.tree_at(lambda x: x.episodes, unknown, np.asarray(10**6))
+    assert later.more_episodes(0.5) == 0

@@ -1,0 +1,457 @@
+"""Every share of delta, exactly: the shares sum to at most delta, and each is used where its bound is computed.
+
+Halving a share raises a log-threshold by exactly log 2. Coverage tests cannot see a lost log term: the bounds are far
+from tight for a single system. Shares within a misspecification: tests/models/mixture/robust/test_budgets.py.
+"""
+
+import itertools
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+import horizonfree as hf
+from horizonfree._x64 import scope, to_device, to_numpy
+from horizonfree.guarantees.alternatives import Alternative, Check
+from horizonfree.guarantees.bets import LADDER, ladder
+from horizonfree.mdp.rollout import UNSEEN, Trajectory
+from horizonfree.models import certify
+from horizonfree.models.linear import confidence as linear_confidence
+from horizonfree.models.linear import misfit, widths
+from horizonfree.models.linear.estimate import Fit as LinearFit
+from horizonfree.models.mixture import direct
+from horizonfree.models.mixture.ellipsoid import ellipsoid
+from horizonfree.models.mixture.evidence import excess
+from horizonfree.models.mixture.likelihood import maximum_likelihood
+from horizonfree.models.tabular import radius
+from horizonfree.problems import any_law
+from horizonfree.problems.sampling import SHARE, Sampling
+from horizonfree.problems.tabular import Tabular
+from horizonfree.runs import check, confidences
+from tests.reference import small
+
+DELTA = 0.05
+LOG_2 = math.log(2)
+
+
+# Starts of e-processes
+
+
+def test_the_weights_of_the_ladder_use_all_of_delta_and_no_more():
+    assert sum(LADDER.values()) == pytest.approx(1, abs=1e-15)
+    for budget, burn_in in itertools.product((1, 4, 5, 10, 999, 10**6), (5, 10)):
+        assert ladder(budget, burn_in).weights.sum() == pytest.approx(1, abs=1e-15)
+
+
+# Mixtures
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    problem = small.dense()
+    return problem.model, small.pick(small.gather(problem, 60, [0]), 0)
+
+
+def slacks_of(model, evidence, delta=DELTA):
+    return certify.confidence(model, evidence, delta=delta).slacks
+
+
+def weighted(evidence, weights):
+    return eqx.tree_at(lambda x: x.weights, evidence, np.asarray(weights))
+
+
+def test_every_e_process_of_a_mixture_pays_for_its_weight_and_delta(mixture):
+    """W_j = Lq_j + log(1/(delta w_j)) - L_j(theta_hat) + gap, the last of the table, whose weight is 1."""
+    model, evidence = mixture
+    evidence = weighted(evidence, [0.25, 0.5])
+    with scope():
+        fit = jax.jit(maximum_likelihood)
+        fits = [fit(model.valid, N, evidence.theta) for N in (*evidence.since, evidence.row_counts)]
+    logs = [np.log(1 / (DELTA * w)) for w in (0.25, 0.5, 1.0)]
+    loss = [*predicted_losses(evidence), evidence.table_loss]
+    wanted = [
+        Lq + log - (float(fit.loss) - float(fit.gap)) for Lq, log, fit in zip(loss, logs, fits, strict=True)
+    ]
+    found = certify.confidence(model, evidence, delta=DELTA)
+    np.testing.assert_allclose(found.slacks, wanted, atol=1e-7)
+    for N, x in zip((*evidence.since, evidence.row_counts), fits, strict=True):
+        p = model.valid.rows @ np.asarray(x.theta)
+        assert float(x.loss) == pytest.approx(-(N[N > 0] * np.log(p[N > 0])).sum(), abs=1e-9)
+
+
+def predicted_losses(evidence):
+    """Lq_j, by its definition: weights of the two predictors fixed at the start of each e-process."""
+    first = evidence.losses[evidence.starts == 0][0]
+    found = []
+    for losses in evidence.losses:
+        before = np.exp(-(first - losses))
+        a = 1 / 4 + before / before.sum() / 2
+        assert a.sum() == pytest.approx(1, abs=1e-12)
+        found.append(-np.log((a * np.exp(-losses)).sum()))
+    return found
+
+
+def test_half_a_weight_or_half_of_delta_costs_a_mixture_log_2(mixture):
+    model, evidence = mixture
+    before = slacks_of(model, weighted(evidence, [0.5, 0.5]))
+    np.testing.assert_allclose(
+        slacks_of(model, weighted(evidence, [0.25, 0.5])) - before, [LOG_2, 0, 0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        slacks_of(model, weighted(evidence, [0.5, 0.25])) - before, [0, LOG_2, 0], atol=1e-12
+    )
+    halved = slacks_of(model, weighted(evidence, [0.5, 0.5]), DELTA / 2)
+    np.testing.assert_allclose(halved - before, [LOG_2] * 3, atol=1e-12)
+
+
+def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
+    """The same of `excess`, which tests of coverage read."""
+    model, evidence = mixture
+
+    def of(weights, delta):
+        with scope():
+            return np.asarray(
+                jitted_excess(model.valid, weighted(evidence, weights), model.valid.center, delta)
+            )
+
+    before = of([0.5, 0.5], DELTA)
+    np.testing.assert_allclose(before - of([0.25, 0.5], DELTA), [LOG_2, 0], atol=1e-12)
+    np.testing.assert_allclose(before - of([0.5, 0.5], DELTA / 2), [LOG_2] * 2, atol=1e-12)
+    p = model.valid.rows @ model.valid.center
+    loss = np.array([-(N[N > 0] * np.log(p[N > 0])).sum() for N in evidence.since])
+    wanted = loss - predicted_losses(evidence) - np.log(1 / (DELTA * 0.5))
+    np.testing.assert_allclose(before, wanted, atol=1e-9)
+
+
+jitted_excess = jax.jit(excess)
+
+
+def test_ellipsoid_and_direct_method_use_the_log_threshold_of_their_e_process(mixture, monkeypatch):
+    model, evidence = mixture
+    found = certify.confidence(model, evidence, delta=DELTA)
+    assert float(found.ball.slack) == float(found.slacks[found.bet])
+    N = evidence.since[int(found.bet)]
+    with scope():
+        fit = jax.jit(maximum_likelihood)(model.valid, N, evidence.theta)
+        ball = to_numpy(jax.jit(ellipsoid)(model.valid, N, fit, jnp.asarray(found.slacks[found.bet])))
+    np.testing.assert_allclose(
+        np.linalg.norm(found.ball.z, axis=1), np.linalg.norm(ball.z, axis=1), rtol=1e-6
+    )
+
+    class Asked(Exception):
+        pass
+
+    def separation(Z, N, below, above, W):
+        raise Asked(W)
+
+    monkeypatch.setattr(direct, "Separation", separation)
+    with pytest.raises(Asked) as asked:
+        model.sharper(evidence, found, "direct")
+    assert asked.value.args[0] == float(found.ball.slack)
+
+
+def test_predictions_of_a_mixture_are_probabilities_fixed_before_the_episode(mixture):
+    """Over the successors of a pair they sum to 1, and what came earlier in the episode does not change them."""
+    model, evidence = mixture
+    _, _, n = model.space.succ.shape
+    H = model.space.horizon
+
+    def after(s, a, *slots):
+        j = np.full(H, UNSEEN, np.int32)
+        j[: len(slots)] = slots
+        states, actions = np.full(H + 1, s, np.int32), np.full(H, a, np.int32)
+        with scope():
+            later = to_numpy(learned(model, evidence, Trajectory(states, actions, j)))
+        return np.append(later.losses - evidence.losses, later.table_loss - evidence.table_loss)
+
+    once = np.array([after(1, 0, j) for j in range(n)])
+    np.testing.assert_allclose(np.exp(-once).sum(0), 1.0, atol=1e-9)
+    np.testing.assert_allclose(after(1, 0, 2, 2), 2 * once[2], atol=1e-9)
+
+
+learned = jax.jit(lambda model, evidence, trajectory: model.learn(evidence, trajectory))
+
+
+# Tables
+
+
+@pytest.fixture(scope="module")
+def table():
+    P = np.random.default_rng(0).dirichlet(np.ones(4), size=(4, 2))
+    P[3] = 0.0, 0.0, 0.0, 1.0
+    problem = Tabular.from_table(P, horizon=4, support="given")
+    return problem, small.pick(small.gather(problem, 100, [0]), 0)
+
+
+def test_the_level_of_a_table_is_shared_by_all_unknown_pairs():
+    with scope():
+        assert float(radius.level(7, jnp.asarray(DELTA))) == pytest.approx(math.log(7 / DELTA), abs=1e-12)
+        assert float(radius.level(14, jnp.asarray(DELTA))) == pytest.approx(math.log(14 / DELTA), abs=1e-12)
+        assert float(radius.level(0, jnp.asarray(DELTA))) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+
+
+def test_before_the_first_episode_a_table_is_log_of_pairs_over_delta_inside_its_set(table):
+    """Every e-process starts at 1, so the mixture of them does: -log(X / delta), X = 6 pairs of three states."""
+    problem, _ = table
+    with scope():
+        model, truth = to_device((problem.model, problem.truth))
+        found = model.excess(model.nothing(ladder(100)), truth, jnp.asarray(DELTA))
+    assert float(found) == pytest.approx(-math.log(6 / DELTA), abs=1e-12)
+
+
+def test_the_balls_of_a_table_are_those_of_the_level_of_all_pairs(table):
+    problem, evidence = table
+    s, a = np.asarray(problem.model.pairs).T
+    with scope():
+        N = jnp.asarray(evidence.counts[s, a], jnp.float64)
+        possible = jnp.asarray(np.asarray(problem.space.support)[s, a].sum(-1))
+        found = jax.jit(radius.balls, static_argnums=3)(N, possible, jnp.asarray(math.log(6 / DELTA)), True)
+        wanted = np.asarray(found.eps)
+    assert np.isfinite(wanted).all()
+    eps = certify.confidence(problem.model, evidence, delta=DELTA).balls.eps[s, a]
+    np.testing.assert_allclose(eps, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("has_kt", [False, True])
+def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one(has_kt, x64):
+    """The mean over the next successor is the value before it: sum_i p_i E(N + e_i) = E(N), and E(0) = 1."""
+    p, counts = np.array([0.1, 0.3, 0.6]), np.array([[0.0, 0, 0], [1, 0, 4], [30, 90, 200]])
+
+    def e_value(N):
+        m = jnp.full(len(N), 3.0)
+        found = radius.excess(jnp.asarray(N), jnp.broadcast_to(p, N.shape), m, jnp.asarray(0.0), has_kt)
+        return np.exp(np.asarray(found))
+
+    now = e_value(counts)
+    assert now[0] == pytest.approx(1, abs=1e-12)
+    after = sum(p[i] * e_value(counts + np.eye(3)[i]) for i in range(3))
+    np.testing.assert_allclose(after, now, rtol=1e-9)
+
+
+@pytest.mark.parametrize("has_kt", [False, True])
+@pytest.mark.parametrize("window", radius.WINDOWS)
+def test_a_window_pays_for_the_e_processes_outside_of_it(window, has_kt, monkeypatch, x64):
+    """Of m equal weights 1/m, log m for one of them and log(m/2) for the mean of two."""
+
+    def expand(N, possible, given, need, rare):
+        is_it = (given == jnp.asarray(window)).all() & (rare[0] == 1)
+        return jnp.full(len(N), jnp.where(is_it, need, jnp.inf))
+
+    monkeypatch.setattr(radius, "expand", expand)
+    found = radius.balls(jnp.zeros((1, 3)), jnp.asarray([3]), jnp.asarray(2.0), has_kt)
+    m = len(radius.KAPPAS) + has_kt
+    wanted = 2.0 + math.log(m if window[0] == window[1] else m / 2)
+    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch, x64):
+    monkeypatch.setattr(radius, "expand", lambda N, *_: jnp.full(len(N), jnp.inf))
+    N = np.array([[3.0, 5.0, 2.0]])
+    found = radius.balls(jnp.asarray(N), jnp.asarray([3]), jnp.asarray(2.0), True)
+    bet = gammaln(1.5) - gammaln(1.5 + 10) + (gammaln(N + 0.5) - gammaln(0.5)).sum()
+    log_e = bet - (N * np.log(N / 10)).sum()
+    wanted = (2.0 + math.log(5) - log_e) / 10
+    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+
+
+# Linear MDPs
+
+
+@pytest.fixture(scope="module")
+def linear():
+    problem = hf.make("linear-lock", blocks=2, per_block=2, actions=2, horizon=4)
+    evidence = small.pick(small.gather(problem, 50, [0]), 0)
+    return problem.model, evidence
+
+
+def levels(model, evidence, delta=DELTA):
+    """L of all functions and of declared ones, from the radii: beta = sqrt((logdet / 2 + L) / 2)."""
+    found = certify.confidence(model, evidence, delta=delta)
+    betas = np.array([found.beta_all, found.beta_declared])
+    return 2 * betas**2 - found.logdet / 2, int(found.bet)
+
+
+def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
+    """(S-1) log 2 + log(1/(delta' w_j)) of all functions; log(2 (H-1) F / (delta w_j)) of F declared rewards."""
+    model, evidence = linear
+    H, S, A = model.space.sizes
+    evidence = weighted(evidence, [0.25, 0.5])
+    (L_all, _), j = levels(model, evidence)
+    w = [0.25, 0.5][j]
+    assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA * w)), abs=1e-9)
+
+    declared = model.declaring(np.full((3, H, S, A), 0.1))
+    (L_all, L_some), j = levels(declared, evidence)
+    w = [0.25, 0.5][j]
+    assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9)
+    assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 2 * w)), abs=1e-9)
+    halved = levels(declared, weighted(evidence, [0.125, 0.25]))[0]
+    np.testing.assert_allclose(halved - [L_all, L_some], LOG_2, atol=1e-9)
+
+
+def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(linear):
+    """Before the first episode its excess is -sqrt(L / 2), of the e-process with the smallest L."""
+    model, _ = linear
+    H, S, A = model.space.sizes
+    for given, part in ((model, DELTA), (model.declaring(np.full((1, H, S, A), 0.1)), DELTA / 2)):
+        with scope():
+            nothing = weighted(given.nothing(ladder(50, 10)), [0.25, 0.5])
+            at = to_device((given, nothing, np.zeros((given.dim, S)), np.array(DELTA)))
+            found = float(at[0].excess(*at[1:]))
+        assert 2 * found**2 == pytest.approx(math.log(2 ** (S - 1) / (part * 0.5)), abs=1e-9)
+
+
+def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkeypatch, linear, x64):
+    """Frequencies: log(2^(S-1) S A / (delta/2)); the estimate: delta/2 times the weight of its e-process."""
+    model, evidence = linear
+    _, S, A = model.space.sizes
+    N = np.zeros((S, A, S), np.int32)
+    N[0, 0, 1] = 12
+    L = math.log(2 ** (S - 1) * S * A / (DELTA / 2))
+    allowed = math.sqrt(13) / 12 * math.sqrt((math.log(13) / 2 + L) / 2)
+    prob = np.zeros((S, A, S))
+    prob[..., 0] = 1.0  # total variation 1 from what was seen
+
+    def is_refuted(e):
+        o = np.zeros((S, A))
+        fit = LinearFit(prob, prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
+        fit = jax.tree.map(jnp.asarray, fit)
+        return bool(misfit.contradictions(fit, jnp.asarray(0.0), jnp.asarray(N), jnp.asarray(DELTA))[0, 0])
+
+    assert allowed < 1
+    assert is_refuted(1 - allowed - 1e-9)
+    assert not is_refuted(1 - allowed + 1e-9)
+
+    asked = []
+
+    def contradictions(fit, beta, counts, delta):
+        asked.append((2 * float(beta) ** 2 - float(fit.logdet) / 2, float(delta)))
+        return jnp.zeros((S, A), bool)
+
+    monkeypatch.setattr(linear_confidence, "contradictions", contradictions)
+    given = weighted(jax.tree.map(jnp.asarray, evidence), jnp.asarray([0.25, 0.5]))
+    space, phi, white = to_device((model.space, model.phi, model.white))
+    found = linear_confidence.confidence(space, phi, white, 0, given, jnp.asarray(DELTA))
+    w = [0.25, 0.5][int(found.bet)]
+    assert asked == [
+        (pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9), pytest.approx(DELTA))
+    ]
+
+
+def test_levels_of_functions_that_span_a_cube_and_of_a_number_of_functions(x64):
+    one = jnp.asarray(DELTA)
+    assert float(widths.level_of_all(5, one)) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
+    assert float(widths.level_of_some(6, one)) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
+    assert float(widths.level_of_some(0, one)) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+
+
+# Kernels estimated from samples
+
+
+def sampling(rows, is_fixed):
+    N, m = np.array([[50, 0], [80, 7]]), np.array([[3, 3], [2, 1]])
+    return Sampling(N, m, np.zeros((2, 2)), rows, is_fixed, False, 1.0, 4)
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_every_row_and_simulator_has_its_share_of_the_delta_of_samples(is_fixed):
+    """rows / delta is all that matters, and t obeys its equation at log(rows / delta)."""
+    found = sampling(6, is_fixed).divergence(DELTA)
+    np.testing.assert_allclose(sampling(12, is_fixed).divergence(2 * DELTA), found, rtol=1e-12)
+    assert found[0, 1] == math.inf
+    assert found[1, 1] == 0
+    for (N, m), kl in zip(((50, 3), (80, 2)), (found[0, 0], found[1, 0]), strict=True):
+        t, k = N * kl, m - 1
+        if is_fixed:
+            level = t - k * math.log(math.e * t / k)
+        else:
+            level = t - (gammaln(0.5) + gammaln(N + m / 2) - gammaln(N + 0.5) - gammaln(m / 2))
+        assert level == pytest.approx(math.log(6 / DELTA), abs=1e-9)
+
+
+def test_from_simulators_counts_every_pair_of_every_simulator():
+    counts = np.random.default_rng(0).integers(1, 9, size=(3, 4, 2, 4))
+    problem = hf.from_simulators(list(counts), horizon=3)
+    assert problem.sampling.rows == 3 * 4 * 2
+
+
+def test_samples_and_episodes_share_delta(monkeypatch):
+    """A fifth for the samples, the rest for the episodes; the certificate states the sum."""
+    counts = np.random.default_rng(0).integers(1, 9, size=(2, 3, 2, 3)) * 1000
+    problem = hf.from_simulators(list(counts), horizon=3)
+    asked = []
+
+    def within(self, model, evidence, delta, about):
+        asked.append((delta, about))
+        return Stub(np.asarray(delta))
+
+    monkeypatch.setattr(confidences.Confidences, "within", within)
+    found = confidences.Confidences().of(problem, None, DELTA, 0.0)
+    assert SHARE == 0.2
+    ((left, about),) = asked
+    assert left == pytest.approx(0.8 * DELTA, abs=1e-15)
+    wanted = problem.sampling.divergence(0.2 * DELTA)
+    np.testing.assert_allclose(about.sampled, wanted, rtol=1e-12)
+    assert left + SHARE * DELTA <= DELTA * (1 + 1e-15)
+    assert float(found.delta) == DELTA
+
+
+class Stub(eqx.Module):
+    delta: np.ndarray
+    known: str = eqx.field(static=True, default="")
+
+
+# Alternatives
+
+
+def test_alternatives_together_have_one_delta():
+    """m equal e-values have that value as their mean; one of m pays log m; the threshold is 1/delta."""
+    for m in (1, 2, 5):
+        alike = Check(tuple(Alternative("x", 3.0) for _ in range(m)), DELTA, 1)
+        assert alike.log_e == pytest.approx(3.0, abs=1e-12)
+        silent = [Alternative("x", -math.inf)] * (m - 1)
+        for change, is_refuted in ((1e-9, True), (-1e-9, False)):
+            one = Alternative("y", math.log(m / DELTA) + change)
+            assert Check((*silent, one), DELTA, 1).is_refuted is is_refuted
+
+
+def test_weights_inside_every_alternative_sum_to_at_most_one(monkeypatch, mixture):
+    """Changes at one of several episodes 1/(k(k+1)), cuts of memory and age, starts, and priors of a noise."""
+    model, evidence = mixture
+    asked = []
+
+    def mean_of(parts, weights):
+        asked.append(np.asarray(weights))
+        assert len(parts) == len(weights)
+        assert (np.asarray(weights) > 0).all()
+        assert np.sum(weights) <= 1 + 1e-12
+        return 0.0
+
+    for module in (check, any_law):
+        monkeypatch.setattr(module, "mean_of", mean_of)
+    monkeypatch.setattr(check, "_parted", lambda *_: 0.0)
+    K, H = 40, 4
+    log = Trajectory(np.zeros((K, H + 1), int), np.zeros((K, H), int), np.zeros((K, H), int))
+    assert check._change(model, evidence, log) == 0.0
+    k = np.arange(1, len(asked[0]) + 1)
+    np.testing.assert_allclose(asked[0], 1 / (k * (k + 1)))
+    assert check._change(model, evidence, None) == 0.0
+    np.testing.assert_array_equal(asked[1], evidence.weights)
+    assert check._age(model, log) == 0.0
+    assert check._memory(model, log) == 0.0
+    assert asked[2].sum() == pytest.approx(1)
+    assert asked[3].sum() == pytest.approx(1)
+    noise = hf.Mixture.from_noise(
+        lambda s, a, w: (s + a + w) % 3,
+        [0, 1],
+        num_states=3,
+        num_actions=2,
+        horizon=3,
+        models=[[0.9, 0.1], [0.2, 0.8]],
+    )
+    assert any_law.log_any_law(noise, np.zeros(noise.space.succ.shape, int)) == 0.0
+    assert asked[4].sum() == pytest.approx(1)
