@@ -139,7 +139,9 @@ def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground,
     settled(page)
     assert page.inner_text("#here") == "column 2, row 2 · reward 0"
     page.keyboard.press("Control+Shift+Z")
-    page.evaluate("document.getElementById('step').focus({ preventScroll: true })")  # the map stays under the pointer
+    page.evaluate(
+        "document.getElementById('step').focus({ preventScroll: true })"
+    )  # the map stays under the pointer
     page.keyboard.press("Home")
     settled(page)
     assert re.match(rf"{here}0\.", page.inner_text("#here"))
