@@ -24,31 +24,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/horizonfree")
+STORE = "store sealed kept manifest records checkpoints log_files"
 # Folders or files of each group, and how often a change falls into it.
 GROUPS = {
     "certificates": (0.5, ["guarantees", "models"]),
     "explorers": (0.2, ["explorers"]),
     "planning": (0.15, ["planning"]),
-    "store": (
-        0.15,
-        [f"runs/{x}.py" for x in "store sealed kept manifest records checkpoints log_files".split()],
-    ),
+    "store": (0.15, [f"runs/{x}.py" for x in STORE.split()]),
 }
 OPERATORS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
 }  # fmt: skip
-NAMES = {
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "min": "max",
-    "max": "min",
-    "argmin": "argmax",
-    "argmax": "argmin",
-}
+SWAPPED = [("minimum", "maximum"), ("min", "max"), ("argmin", "argmax")]
+NAMES = {x: y for a, b in SWAPPED for x, y in ((a, b), (b, a))}
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 MOST_FILES = 6  # of tests per change
+PYTEST = "-x -q -n 0 -p no:cacheprovider -rfE"
 BUDGETS = ["tests/guarantees/test_budgets.py"]
 Change = tuple[Path, int, str, str, str]  # file, line, before, after, source
 
@@ -127,8 +120,9 @@ def nearest(path: Path) -> list[str]:
     while not folder.is_dir():
         folder = folder.parent
     files = sorted(folder.rglob("test_*.py"), key=lambda x: (len(x.parts), x))
-    named = [x for x in files if re.search(rf"\b{path.stem}\b", x.read_text())]
-    own = [x for x in files if x.stem == f"test_{path.stem}"]
+    stem = path.stem.removesuffix("_loop")
+    named = [x for x in files if re.search(rf"\b{stem}\b", x.read_text())]
+    own = [x for x in files if x.stem == f"test_{stem}"]
     ordered = [str(x.relative_to(ROOT)) for x in (*own, *named, *files)]
     budgets = [x for x in ordered if x.endswith("test_budgets.py")]
     budgets += BUDGETS * (path.parts[2] in ("models", "guarantees"))
@@ -137,20 +131,7 @@ def nearest(path: Path) -> list[str]:
 
 def failure(source: Path, tests: list[str], seconds: float, skipped: list[str]) -> str | None:
     """The first test that fails; None where all pass."""
-    arguments = [
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        "0",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        "-rfE",
-        *tests,
-    ]
+    arguments = ["-m", "pytest", *PYTEST.split(), "-m", "not slow", *tests]
     arguments += [f"--deselect={x}" for x in skipped]
     env = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
