@@ -101,7 +101,7 @@ def test_the_forecast_of_episodes_is_of_the_right_order():
     assert now.more_episodes(0.999999) == 0
 
 
-def corridor(rates, delta=1e-6):
+def corridor(rates, delta=5e-7):
     """What 400 episodes of a corridor say when state s slips with rate rates[s]; the class knows one rate per half."""
     problem = small.slips()
     (H, S, _), space, model = problem.space.sizes, problem.space, problem.model
@@ -120,7 +120,7 @@ def corridor(rates, delta=1e-6):
 
 
 def test_a_system_outside_the_class_is_rejected_and_one_inside_is_not():
-    """Rejected wrongly with probability <= delta = 1e-6. The table finds slip rates that differ within one half."""
+    """Rejected wrongly with probability <= 2 delta = 1e-6. The table finds slip rates that differ within one half."""
     assert not corridor([0.2, 0.2, 0.2, 0.4, 0.4, 0.4])[2].is_refuted
     model, evidence, confidence = corridor([0.1, 0.7, 0.1, 0.6, 0.2, 0.6])
     for certificate in (
@@ -129,7 +129,7 @@ def test_a_system_outside_the_class_is_rejected_and_one_inside_is_not():
     ):
         assert certificate.is_rejected
         assert certificate.eps == 1
-        assert "model rejected: no parameter explains the data" in certificate.words
+        assert "no parameter explains the data (wrong with probability 1e-06 at most)" in certificate.words
 
 
 def test_an_impossible_transition_rejects_the_model():

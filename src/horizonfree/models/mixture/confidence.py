@@ -76,12 +76,14 @@ class MixtureConfidence(Confidence):
         }
 
     def refutation(self) -> str:
-        """Transitions that cannot be, or bets that no parameter survives."""
+        """Transitions that cannot be, or data that no parameter explains.
+
+        Two tests, each wrong with probability delta at most: the e-processes of the confidence set, and the table.
+        """
         if self.impossible > 0:
             return f"{int(self.impossible)} transitions are impossible for every parameter"
-        return (
-            f"no parameter explains the data (wrong with probability {at_most_of(float(self.delta))} at most)"
-        )
+        wrong = at_most_of(min(1.0, 2 * float(self.delta)))
+        return f"no parameter explains the data (wrong with probability {wrong} at most)"
 
     def missing(self) -> str:
         """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
