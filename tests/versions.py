@@ -1,6 +1,6 @@
 """Run the tour and the core tests with the lowest and the newest versions of the dependencies, on every Python found.
 
-    python tests/versions.py [--python 3.12 3.13] [--only lowest]
+    python tests/versions.py [--python 3.12 path/to/python3.13] [--only lowest]
 
 Each combination has an environment of its own under .cache/versions; a failure leaves it there. Needs uv.
 """
@@ -66,13 +66,13 @@ def main() -> int:
     parser.add_argument("--only", choices=list(RESOLUTIONS))
     asked = parser.parse_args()
     results = {
-        f"{version}-{name}": check(f"{version}-{name}", python, resolution)
+        f"{version}-{name}": check(f"{version.replace('/', '-')}-{name}", python, resolution)
         for version, python in interpreters(asked.python).items()
         for name, resolution in RESOLUTIONS.items()
         if asked.only in (None, name)
     }
     print("\n".join(f"{name}: {'passed' if is_good else 'failed'}" for name, is_good in results.items()))
-    return 0 if all(results.values()) else 1
+    return 0 if results and all(results.values()) else 1
 
 
 if __name__ == "__main__":
