@@ -17,7 +17,16 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
 CORE = ["tests/planning", "tests/guarantees", "tests/mdp", "tests/models", "tests/adversary"]
 OPTIONS = ["-n", "2", "--dist", "loadfile", "-m", "not slow"]
-TESTS = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "beartype", "clarabel", "pandas", "httpx"]
+TESTS = [
+    "pytest>=9.0",
+    "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
+    "hypothesis>=6.100",
+    "beartype>=0.20",
+    "clarabel>=0.11",
+    "pandas>=2.2.3",
+    "httpx>=0.27",
+]
 
 
 def interpreters(wanted: list[str]) -> dict[str, str]:
@@ -45,8 +54,8 @@ def check(name: str, python: str, resolution: str) -> bool:
     run = folder / "bin"
     steps = [
         ["uv", "venv", "-q", "--python", python, str(folder)],
-        ["uv", "pip", "install", "-q", "--resolution", resolution, f"{ROOT}[web]"],
-        ["uv", "pip", "install", "-q", *TESTS],
+        # together: what the tests need must not replace what the library was resolved to
+        ["uv", "pip", "install", "-q", "--resolution", resolution, f"{ROOT}[web]", *TESTS],
         [
             str(run / "python"),
             "-c",
