@@ -16,8 +16,9 @@ from horizonfree._inputs import LARGEST, shown, whole
 from horizonfree._jit import jit
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
+from horizonfree.batch.certificates import certified_curves
 from horizonfree.batch.chunks import Arrays, Due, Form
-from horizonfree.batch.many import CURVES, World, begin_many, judge_many, simulate_many, stack
+from horizonfree.batch.many import CURVES, TRACED_CURVES, World, begin_many, judge_many, simulate_many, stack
 from horizonfree.batch.stretch import stretch
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress, Records, begin
@@ -162,7 +163,7 @@ class Job:
         N, K = min(size, len(self.cast) - first), self.episodes
         members = [min(first + i, len(self.cast) - 1) for i in range(size)]
         shared, own = self.worlds(members)
-        rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
+        rewards = jnp.asarray(self.judge.rewards)
         state = begin_many(shared, own, is_wide=self.is_wide)
         simulate = stretch(self.cast, members, shared, own, min(BLOCK, K), is_wide=self.is_wide)
         records, found, k = [], [], 0
@@ -175,16 +176,33 @@ class Job:
             records.append({name: np.asarray(x)[:N] for name, x in numbers.items()})
             k = mark
             if k in self.checkpoints:
-                curves = judge_many(
-                    shared, own, state, rewards, delta, self.judge.curves, at_once=self.judged()
-                )
+                traced = tuple(name for name in TRACED_CURVES if name in self.judge.curves)
+                curves = judge_many(shared, own, state, rewards, traced, at_once=self.judged())
                 points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
+                points |= self.certified(first, N, state)
                 found.append(points | self.measured(first, N, state, records))
         return (
             {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
             | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
         )
+
+    def certified(self, first: int, N: int, state: Progress) -> dict[str, Float[np.ndarray, "N 1"]]:
+        """The curves that certificates give, of N members as they are now."""
+        wanted = set(self.judge.curves).difference(TRACED_CURVES)
+        if not wanted:
+            return {}
+        evidence, found = to_numpy(state.evidence), []
+        for i in range(N):
+            which = self.cast[first + i].problem
+            own = jax.tree.map(lambda x, i=i: x[i], evidence)
+            judge = self.judge
+            found.append(
+                certified_curves(
+                    self.cast.problems[which], own, wanted, judge.delta, judge.rewards, judge.best[which]
+                )
+            )
+        return {name: np.array([[x[name]] for x in found]) for name in found[0]}
 
     def measured(
         self, first: int, N: int, state: Progress, records: Sequence[Mapping[str, np.ndarray]]

@@ -35,12 +35,12 @@ from horizonfree.explorers.loop import (
     simulate_block,
 )
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.certify import uniform_eps
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.planning.backward import evaluate_jax
 
 GROUP = 0.5  # of the members must wait for a choice before one is made, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
+TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
 
 
 class World(eqx.Module):
@@ -191,37 +191,27 @@ def judge_many(
     own: World,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
-    delta: Float[Array, ""],
     curves: tuple[str, ...],
     *,
     at_once: int | None,
 ) -> dict[str, Float[Array, " N"]]:
-    """What someone who knows the truth says of every member now, of `at_once` members side by side.
+    """The traced curves of every member now, of `at_once` members side by side.
 
-    gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
-    such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
-    own_gap: the same of the explorer's own plans; eps: the uniform certificate; efficiency: K T / q, 1 for the best
-    design in hindsight (models/mixture/design.py); excess: above 0, the truth is outside the confidence set.
+    own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
+    the best design in hindsight (models/mixture/design.py).
     """
 
     def one(pair: tuple[World, Progress]) -> dict[str, Array]:
         world, now = eqx.combine(pair[0], shared), pair[1]
         model, evidence = world.model, now.evidence
         found: dict[str, Array] = {}
-        if "gap" in curves or "eps" in curves:
-            confidence = model.confidence(evidence, delta)
-            found["eps"] = uniform_eps(confidence)
-        if "gap" in curves:
-            found["gap"] = _worst_gap(world, rewards, lambda r: optimal_jax(confidence.kernel, r)[0])
         if "own_gap" in curves:
             found["own_gap"] = _worst_gap(
                 world, rewards, lambda r: world.explorer.plan(model, now.state, evidence, r).policy
             )
         if "efficiency" in curves:
             found["efficiency"] = model.inefficiency(evidence)
-        if "excess" in curves:
-            found["excess"] = model.excess(evidence, world.truth, delta)
-        return {name: found[name] for name in curves}
+        return found
 
     points: dict[str, Array] = jax.lax.map(one, (own, progress), batch_size=at_once)
     return points

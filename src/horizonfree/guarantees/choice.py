@@ -21,97 +21,96 @@ one with the least loss is found without computing those that cannot be it.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array
 from horizonfree.guarantees.trajectories import Divergence, Steps, further_hit, further_sum, gap, largest_sums
 from horizonfree.mdp.space import Space
-from horizonfree.planning.backward import FEW, expect_jax, largest_jax, settled, totals_jax
+from horizonfree.planning.induction import largest_totals
 
-Spread = Callable[[Float[Array, " S"]], Float[Array, "S A"]]
+Spread = Callable[[Float[np.ndarray, " S"]], Float[np.ndarray, "S A"]]
+Two = tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]
 
 
-class Doubt(eqx.Module):
+class Doubt(NamedTuple):
     """From a state or (s,a) on: the divergence, the probability to leave the comparison, D, and the loss G."""
 
-    kappa: Float[Array, "S *A"]
-    hit: Float[Array, "S *A"]
-    D: Float[Array, "S *A"]
-    G: Float[Array, "S *A"]
+    kappa: Float[np.ndarray, "S *A"]
+    hit: Float[np.ndarray, "S *A"]
+    D: Float[np.ndarray, "S *A"]
+    G: Float[np.ndarray, "S *A"]
 
 
 def largest_loss(
     space: Space,
     step: Steps,
     worst: Divergence,
-    h2: Float[Array, "S A"],
+    h2: Float[np.ndarray, "S A"],
     spread: Spread,
-    choices: Bool[Array, "S A"],
-) -> Float[Array, ""]:
-    """G_1 at the start; traceable. `spread(V)` bounds |P_theta V - P_hat V| for every parameter that the data allow."""
-
-    def back(after: Doubt, _: None) -> tuple[Doubt, None]:
-        mean = Doubt(*(expect_jax(step.kernel, x) for x in (after.kappa, after.hit, after.D, after.G)))
+    choices: Bool[np.ndarray, "S A"],
+) -> float:
+    """G_1 at the start. `spread(V)` bounds |P_theta V - P_hat V| for every parameter that the data allow."""
+    o = np.zeros(space.num_states)
+    after = Doubt(o, o, o, o)
+    for _ in range(space.horizon - 1):
+        mean = Doubt(*(step.kernel.expect(x) for x in after))
         kappa = further_sum(step, step.cost, worst.stop, mean.kappa)
-        hit = jnp.minimum(further_hit(step, worst.stop, mean.hit), 1.0)
-        D = jnp.minimum(h2 + mean.D + spread(after.D) / 2, 1.0)
-        agree = jnp.minimum(mean.G + spread(after.G), 1.0)
-        now = settled(Doubt(kappa, hit, D, agree))
-        most = Doubt(*(largest_jax(x) for x in (now.kappa, now.hit, now.D, now.G)))
-        G = jnp.minimum(_anyway(most), jnp.maximum(_apart(now, choices), most.G))
-        return Doubt(most.kappa, most.hit, most.D, G), None
-
-    o = jnp.zeros(space.num_states)
-    first = jax.lax.scan(back, Doubt(o, o, o, o), length=space.horizon - 1)[0]
-    return space.at_start(first.G)
+        hit = np.minimum(further_hit(step, worst.stop, mean.hit), 1.0)
+        D = np.minimum(h2 + mean.D + spread(after.D) / 2, 1.0)
+        agree = np.minimum(mean.G + spread(after.G), 1.0)
+        now = Doubt(kappa, hit, D, agree)
+        most = Doubt(*(x.max(-1) for x in now))
+        G = np.minimum(_anyway(most), np.maximum(_apart(now, choices), most.G))
+        after = Doubt(most.kappa, most.hit, most.D, G)
+    return float(space.at_start(after.G))
 
 
 def least_loss(
-    space: Space, step: Steps, worst: Divergence, h2: Float[Array, "S A"], choices: Bool[Array, "S A"]
-) -> Float[Array, ""]:
-    """At most `largest_loss`, at a small part of its cost: no hit, and D without the bound; traceable."""
+    space: Space,
+    step: Steps,
+    worst: Divergence,
+    h2: Float[np.ndarray, "S A"],
+    choices: Bool[np.ndarray, "S A"],
+) -> float:
+    """At most `largest_loss`, at a small part of its cost: no hit, and D without the bound."""
     if space.horizon < 2:
-        return jnp.zeros(())
+        return 0.0
     kappa = largest_sums(space, step, step.cost, worst.stop)
-    D, o = totals_jax(step.kernel, h2, space.horizon - 1, cap=1.0), jnp.zeros_like(kappa)
-    most = Doubt(*(largest_jax(x) for x in (kappa, o, D, o)))
-    return space.at_start(jnp.minimum(_anyway(most), _apart(Doubt(kappa, o, D, o), choices)))
+    D, o = largest_totals(step.kernel, h2, space.horizon - 1, cap=1.0), np.zeros_like(kappa)
+    now = Doubt(kappa, o, D, o)
+    most = Doubt(*(x.max(-1) for x in now))
+    return float(space.at_start(np.minimum(_anyway(most), _apart(now, choices))))
 
 
-def _anyway(most: Doubt) -> Float[Array, " S"]:
+def _anyway(most: Doubt) -> Float[np.ndarray, " S"]:
     """eps of all policies, from the largest distances of any."""
     return _eps(*((x, x) for x in (most.kappa, most.hit, most.D)))
 
 
-def _apart(now: Doubt, choices: Bool[Array, "S A"]) -> Float[Array, " S"]:
+def _apart(now: Doubt, choices: Bool[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
     """The largest eps over two actions that do not do the same; 0 where all do."""
     two = (_two_largest(x, choices) for x in (now.kappa, now.hit, now.D))
-    return jnp.where(choices.sum(-1) > 1, _eps(*two), 0.0)
+    return np.where(choices.sum(-1) > 1, _eps(*two), 0.0)
 
 
-def _eps(kappa: tuple[Array, Array], hit: tuple[Array, Array], D: tuple[Array, Array]) -> Float[Array, " S"]:
+def _eps(kappa: Two, hit: Two, D: Two) -> Float[np.ndarray, " S"]:
     """The smaller of the two bounds for two policies, at most 1; what could not be computed bounds nothing.
 
     sin(alpha + alpha') by the cosines 1 - D and the sines (D (2 - D))^(1/2); 1 where the sum is pi/2 or more.
     """
     by_kl = gap(hit[0] + hit[1], *kappa)
-    cos, sin = [1 - x for x in D], [jnp.sqrt(x * (2 - x)) for x in D]
+    cos, sin = [1 - x for x in D], [np.sqrt(x * (2 - x)) for x in D]
     is_acute = cos[0] * cos[1] > sin[0] * sin[1]
-    by_angle = jnp.where(is_acute, sin[0] * cos[1] + cos[0] * sin[1], 1.0)
-    return jnp.fmin(jnp.fmin(by_kl, by_angle), 1.0)
+    by_angle = np.where(is_acute, sin[0] * cos[1] + cos[0] * sin[1], 1.0)
+    return np.fmin(np.fmin(by_kl, by_angle), 1.0)
 
 
-def _two_largest(x: Float[Array, "S A"], choices: Bool[Array, "S A"]) -> tuple[Array, Array]:
+def _two_largest(x: Float[np.ndarray, "S A"], choices: Bool[np.ndarray, "S A"]) -> Two:
     """The two largest over actions that do not do the same; 0 where there is no second one."""
-    among = jnp.where(choices, x, 0.0)
-    if x.shape[1] > FEW:
-        return among.max(-1), jnp.sort(among)[:, -2]
-    first = second = jnp.zeros(len(x))
-    for a in range(x.shape[1]):
-        y = among[:, a]
-        first, second = jnp.maximum(first, y), jnp.maximum(second, jnp.minimum(first, y))
-    return first, second
+    among = np.where(choices, x, 0.0)
+    if x.shape[1] == 1:
+        return among[:, 0], np.zeros(len(x))
+    ordered = np.sort(among)
+    return ordered[:, -1], ordered[:, -2]

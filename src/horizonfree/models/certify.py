@@ -1,4 +1,4 @@
-"""Questions to a model of any class, on the host: NumPy in, NumPy out, compiled inside.
+"""Questions to a model of any class: NumPy in, NumPy out.
 
 `confidence` turns evidence into what it says at 1 - delta; `uniform` is one certificate for every reward, `for_reward`
 bounds one policy for one reward, `for_family` the plans of several rewards, `difference` compares two policies. They
@@ -10,20 +10,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._arrays import Array
 from horizonfree._inputs import share
-from horizonfree._jit import jit
-from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import (
-    LARGEST,
     Certificate,
     at_most_one,
     forecast,
@@ -34,10 +27,10 @@ from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Space
-from horizonfree.models.interface import Bounds, Confidence, Evidence, Model, Policy
+from horizonfree.models.interface import Bounds, Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.said import Said, given
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 
 HALF = 0.5  # the gap that `Confidence.missing` speaks of
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
@@ -46,30 +39,9 @@ TIMES = [
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
-@partial(jit, seldom_called=True)
-def _confidence(model: Model, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
-    return model.confidence(evidence, delta)
-
-
-@jax.jit
-def _bounds(model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
-    return model.bounds(confidence, reward, policy)
-
-
-@jax.jit
-def _difference(
-    model: Model, confidence: Confidence, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    return model.difference(confidence, reward, policies)
-
-
-@x64
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""
-    share(delta, "delta")
-    world = to_device((model, model.shortened(evidence), np.array(float(delta))))
-    found: Confidence = to_numpy(_confidence(*world))
-    return found
+    return model.confidence(evidence, share(delta, "delta"))
 
 
 def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspecification) -> Confidence:
@@ -136,18 +108,16 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     return words.certificate(eps, name, statement, parts, forecast=ahead)
 
 
-def uniform_eps(confidence: Confidence) -> Float[Array, ""]:
-    """eps of `uniform`; traceable."""
-    is_bound = (confidence.eps <= LARGEST) & ~confidence.is_refuted
-    return jnp.where(is_bound, confidence.eps, 1.0)
+def uniform_eps(confidence: Confidence) -> float:
+    """eps of `uniform`."""
+    return 1.0 if confidence.is_refuted else at_most_one(float(confidence.eps))
 
 
-@x64
+@np.errstate(all="ignore")  # infinite divergences
 def bounds(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
     """What a policy can lose for one reward; both as `said.given` makes them."""
     confidence.check_reward(reward)
-    found: Bounds = to_numpy(_bounds(model, confidence, reward, policy))
-    return found
+    return model.bounds(confidence, reward, policy)
 
 
 def for_reward(
@@ -161,7 +131,6 @@ def for_reward(
     return said(model, confidence).of(bounds(model, confidence, *given(reward, policy)))
 
 
-@x64
 def for_family(
     model: Model,
     confidence: Confidence,
@@ -235,7 +204,7 @@ def difference(
     )
 
 
-@x64
+@np.errstate(all="ignore")
 def raw_difference(
     model: Model,
     confidence: Confidence,
@@ -245,7 +214,7 @@ def raw_difference(
     """The same by its formula alone, before rounding and refutations."""
     confidence.check_reward(reward)
     (table, a), (_, b) = (given(reward, policy) for policy in policies)
-    low, high = _difference(model, confidence, table, (a, b))
+    low, high = model.difference(confidence, table, (a, b))
     return float(low), float(high)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.families import StateRewards
@@ -55,17 +54,17 @@ class Told(NamedTuple):
     learnt: str
 
 
-class Confidence(eqx.Module):
-    """What the evidence says at confidence 1 - delta. Fields are traced, methods are asked on the host.
+class Confidence(abc.ABC):
+    """What the evidence says at confidence 1 - delta: NumPy arrays.
 
     `kernel` is the estimate to plan with. `eps` bounds, for every reward at once, the suboptimality of a plan that is
     optimal in `centre`. `is_refuted`: no parameter of the class explains the data.
     """
 
-    kernel: eqx.AbstractVar[Kernel]
-    eps: eqx.AbstractVar[Float[Leaf, ""]]
-    delta: eqx.AbstractVar[Float[Leaf, ""]]
-    is_refuted: eqx.AbstractVar[Bool[Leaf, ""]]
+    kernel: Kernel
+    eps: Any  # a float, or a NumPy array of no axes
+    delta: Any
+    is_refuted: Any
 
     @property
     def centre(self) -> Kernel:
@@ -89,7 +88,7 @@ class Confidence(eqx.Module):
         """Whether episodes may come to states that the successor lists do not lead to."""
         return False
 
-    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
+    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:  # noqa: B027
         """Refuse a reward of which nothing is proved; there is none, as a rule."""
 
     @abc.abstractmethod
@@ -197,16 +196,9 @@ class Model(eqx.Module):
     def estimate(self, evidence: Evidence) -> Kernel:
         """A kernel that the evidence suggests, cheap enough for every episode; traced."""
 
-    def shortened(self, evidence: Evidence) -> Any:
-        """What `confidence` needs of the evidence; in less room where a class can, which depends on the numbers in it.
-
-        On the host; `confidence` takes either.
-        """
-        return evidence
-
     @abc.abstractmethod
-    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> Confidence:
-        """What the evidence says at confidence 1 - delta; traced."""
+    def confidence(self, evidence: Evidence, delta: float) -> Confidence:
+        """What the evidence says at confidence 1 - delta; on the host, NumPy in and out."""
 
     def remedy(self, evidence: Evidence, delta: float) -> str:
         """What can still be asked where the class is rejected, as the end of a sentence; on the host."""
@@ -269,8 +261,8 @@ class Model(eqx.Module):
     # What judges and reports ask.
 
     @abc.abstractmethod
-    def excess(self, evidence: Evidence, parameter: Any, delta: Float[Array, ""]) -> Float[Array, ""]:
-        """Above 0 where the parameter is outside the confidence set; traced.
+    def excess(self, evidence: Evidence, parameter: Any, delta: float) -> float:
+        """Above 0 where the parameter is outside the confidence set; on the host.
 
         Not above 0 for every parameter inside. A class says where it tests only a condition that members must meet.
         """

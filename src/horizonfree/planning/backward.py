@@ -7,7 +7,7 @@ small.
 """
 
 import math
-from functools import partial, reduce
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -15,15 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._arrays import taken
 from horizonfree._inputs import finite_rewards, numbers, real
 from horizonfree._x64 import scope, x64
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
-from horizonfree.planning.induction import ROUNDING, backup, best_policy, own_rows, policy_values
 from horizonfree.planning.induction import TIE as TIE
 from horizonfree.planning.induction import Solution as Solution
+from horizonfree.planning.induction import backup, best_policy, own_rows, policy_values
 from horizonfree.planning.induction import greedy as greedy
 from horizonfree.planning.induction import nearly_best as nearly_best
 
@@ -44,41 +43,6 @@ def stationary_jax(
 
     first, policy = jax.lax.scan(step, jnp.zeros(kernel.num_states), length=horizon, reverse=True)
     return policy, first
-
-
-def totals_jax(
-    kernel: Kernel, reward: Float[Array, "S A"], steps: int, cap: float = math.inf
-) -> Float[Array, "S A"]:
-    """The most that so many steps can pay from (s,a) on, each Q at most `cap`; traceable.
-
-    XLA is three times faster where sums over successors and maxima over actions are written out, each by itself.
-    """
-
-    def step(Q: Array, _: None) -> tuple[Array, None]:
-        return jnp.minimum(reward + expect_jax(kernel, largest_jax(settled(Q))), cap), None
-
-    return jax.lax.scan(step, jnp.minimum(reward, cap), length=steps - 1)[0]
-
-
-def expect_jax(kernel: Kernel, V: Float[Array, " S"]) -> Float[Array, "S A"]:
-    """`Kernel.expect`, written out where successors are few and pairs many; traceable."""
-    n = kernel.prob.shape[-1]
-    if kernel.is_dense or n > FEW or kernel.prob.size <= MUCH:
-        return kernel.expect(V)
-    return reduce(jnp.add, (kernel.prob[..., j] * taken(V, kernel.succ[..., j]) for j in range(n)))
-
-
-def settled(x: _T) -> _T:
-    """The same, computed before what is made of it, not along with it; traceable."""
-    there: _T = jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
-    return there
-
-
-def largest_jax(Q: Float[Array, "S A"]) -> Float[Array, " S"]:
-    """The maximum over actions, written out where they are few and states many; traceable. Q should be `settled`."""
-    if Q.shape[1] > FEW or Q.size <= MUCH:
-        return Q.max(-1)
-    return reduce(jnp.maximum, (Q[:, a] for a in range(Q.shape[1])))
 
 
 def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
@@ -193,20 +157,6 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
     policy = _check_policy(kernel, policy, None)
     initial = start_distribution(start, kernel.num_states)
     return np.asarray(_visits(kernel, policy, initial, _is_batch(policy)))
-
-
-@jax.jit
-def _best(kernel: Kernel, reward: Float[Array, "H S A"]) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
-    return optimal_jax(kernel, reward, ROUNDING)
-
-
-@x64
-def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
-    """As `optimal`, for one reward that was checked before: compiled with the rest of a plan, no Numba to load.
-
-    Actions that differ by rounding alone are tied, so that NumPy gives the same plan.
-    """
-    return Solution(*(np.asarray(x) for x in _best(kernel, np.asarray(reward))))
 
 
 def check_kernel_type(kernel: Any) -> None:

@@ -94,6 +94,22 @@ def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
     return Kernel(succ, prob, kernel.is_dense)
 
 
+def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
+    """The best policy for one reward that was checked before. Actions that differ by rounding alone are tied."""
+    policy, V = best_policy(kernel, np.asarray(reward), ROUNDING)
+    return Solution(np.asarray(policy), np.asarray(V))
+
+
+def largest_totals(
+    kernel: Kernel, reward: Float[np.ndarray, "S A"], steps: int, cap: float = np.inf
+) -> Float[np.ndarray, "S A"]:
+    """The most that so many steps can pay from (s,a) on, each Q at most `cap`; the reward is the same at every step."""
+    Q: np.ndarray = np.minimum(reward, cap)
+    for _ in range(steps - 1):
+        Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)
+    return Q
+
+
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:
     """What is lost at the start, from the best values and those of a policy; on the host."""
     return float(space.at_start(best[0] - own[0]))

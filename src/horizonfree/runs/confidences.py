@@ -4,10 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import numpy as np
-
-from horizonfree._arrays import leaf
 from horizonfree._inputs import share
 from horizonfree.errors import OptionError
 from horizonfree.models import certify
@@ -44,9 +40,9 @@ class Confidences:
             else:
                 found = self.within(model, evidence, left, about)
             if sampling is not None:
-                found = eqx.tree_at(lambda x: x.delta, found, leaf(np.asarray(delta)))
-            if sampling is not None and declared(misspecification) is None:
-                found = dataclasses.replace(found, known=sampling.clause(delta))  # type: ignore[call-arg]  # of mixtures
+                why = {} if declared(misspecification) is not None else {"known": sampling.clause(delta)}
+                mixture: Any = found  # kernels from samples are mixtures
+                found = dataclasses.replace(mixture, delta=delta, **why)
             self._found[key] = found
         return self._found[key]
 

@@ -26,7 +26,7 @@ from horizonfree.mdp.rewards import Reward
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence
 from horizonfree.models.misspecification import Misspecification, declared
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from horizonfree.problems.problem import Problem
 
 GRID = (

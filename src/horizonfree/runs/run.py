@@ -24,7 +24,7 @@ from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
-from horizonfree.planning.backward import Solution, best_plan, evaluate
+from horizonfree.planning.induction import Solution, best_plan, policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import extended
 from horizonfree.runs.answers import Answers, whole_of
@@ -277,7 +277,7 @@ class Run(Printed):
             confidence.centre,
             certify.said(model, confidence),
             best_plan,
-            evaluate,
+            policy_values,
             partial(certify.bounds, model, confidence),
             partial(certify.raw_difference, model, confidence),
             where=self._where,

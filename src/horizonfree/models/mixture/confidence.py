@@ -6,52 +6,48 @@ bounds the gap of such a plan for every reward at once. docs/certificates.md has
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, taken
-from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.trajectories import LARGE, Divergence, Steps, smallest
+from horizonfree.guarantees.trajectories import Divergence, Steps
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
+from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
-from horizonfree.planning.backward import MUCH
 
-WRITTEN_OUT = 64  # products up to which sums over successors and directions are written out for XLA
+LARGE = 2**14  # successors of all pairs: with more, an e-process that cannot be the best is left out
 EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
+@dataclass(frozen=True, eq=False)
 class MixtureConfidence(Confidence):
     """Everything that certificates and planning take from the evidence; one per state of the evidence."""
 
     kernel: Kernel
-    eps: Float[Leaf, ""]
-    delta: Float[Leaf, ""]
-    is_refuted: Bool[Leaf, ""]
-    theta: Float[Leaf, " d"]
+    eps: float
+    delta: float
+    is_refuted: bool
+    theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
     compared: Compared
-    bet: Int[Leaf, ""]
-    slacks: Float[Leaf, " J1"]  # of each bet; last, of the table against the class
-    starts: Int[Leaf, " J"]
-    num_seen: Int[Leaf, ""]
-    episodes: Int[Leaf, ""]
-    impossible: Int[Leaf, ""]
-    num_free: int = eqx.field(static=True)
-    numbers: Int[Leaf, " S"] | None = None  # what the caller calls the states, where they are part of his
+    bet: int
+    slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
+    starts: Int[np.ndarray, " J"]
+    num_seen: int
+    episodes: int
+    impossible: int
+    num_free: int
+    numbers: Int[np.ndarray, " S"] | None = (
+        None  # what the caller calls the states, where they are part of his
+    )
 
     @property
     def step(self) -> Steps:
@@ -121,126 +117,100 @@ class MixtureConfidence(Confidence):
         root = math.sqrt(times)
         ball, found, step = self.ball, self.divergence, self.step
         behind = -math.log1p(-(min(float(self.eps), 1 - EPS) ** 2)) / times
-        shrunk = eqx.tree_at(
-            lambda x: (x.ball.z, x.compared.step.cost, x.compared.divergence.kappa, x.eps),
+        shrunk = replace(
             self,
-            (
-                leaf(np.asarray(ball.z) / root),
-                leaf(np.asarray(step.cost) / times),
-                leaf(np.asarray(found.kappa / times)),
-                leaf(np.asarray(math.sqrt(-math.expm1(-behind)))),
+            ball=replace(ball, z=ball.z / root),
+            compared=self.compared._replace(
+                step=replace(step, cost=step.cost / times),
+                divergence=replace(found, kappa=found.kappa / times),
             ),
+            eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
 
 
+@np.errstate(all="ignore")  # infinite divergences
 def confidence(
     space: Space,
     valid: ValidSet,
-    phi: Float[Array, "S A n d"],
+    phi: Float[np.ndarray, "S A n d"],
     evidence: Evidence,
-    delta: Float[Array, ""],
+    delta: float,
 ) -> MixtureConfidence:
-    """The confidence of the evidence, with the bet that gives the smallest uniform gap; traceable."""
-
-    def fit(counts: Array) -> Fit:
-        return maximum_likelihood(valid, counts, evidence.theta)
-
-    def one(bet: tuple[Array, Fit, Array]) -> tuple[Ellipsoid, Compared]:
-        ball = ellipsoid(valid, *bet)
-        return ball, compare(space, valid, ball)
-
-    J = evidence.starts.shape[0]
-    # bets that have not begun know nothing: one of them speaks for all, where none has
-    is_begun = (evidence.starts < evidence.episodes) | (jnp.arange(J) == jnp.argmin(evidence.starts))
-    counts = jnp.concatenate([evidence.since, evidence.row_counts[None]])
-    losses, weights = jnp.append(evidence.loss, evidence.table_loss), jnp.append(evidence.weights, 1.0)
-    fits = jax.lax.map(lambda x: where_begun(fit, *x), (jnp.append(is_begun, True), counts))
+    """The confidence of the evidence, with the bet that gives the smallest uniform gap."""
+    starts, episodes = np.asarray(evidence.starts), int(evidence.episodes)
+    counts = np.concatenate([evidence.since, np.asarray(evidence.row_counts)[None]])
+    J = len(starts)
+    # Bets that have not begun carry no data; if none has begun, the earliest stands in. The table always counts.
+    is_begun = (starts < episodes) | (np.arange(J) == np.argmin(starts))
+    losses, weights = np.append(evidence.loss, evidence.table_loss), np.append(evidence.weights, 1.0)
+    fits = {
+        int(j): maximum_likelihood(valid, counts[j], evidence.theta) for j in [*np.flatnonzero(is_begun), J]
+    }
     # theta_hat may be gap above the minimum of L
-    slacks = losses - jnp.log(delta * weights) - fits.loss + fits.gap
-    bets = counts[:J], jax.tree.map(lambda x: x[:J], fits), slacks[:J]
-    balls, comparisons = jax.lax.map(lambda x: where_begun(one, *x), (is_begun, bets))
-    losses = losses_in(space, valid, is_begun, balls, comparisons)
+    fit_loss = np.array([fits[j].loss - fits[j].gap if j in fits else 0.0 for j in range(J + 1)])
+    slacks = losses - np.log(delta * weights) - fit_loss
+    balls = {j: ellipsoid(valid, counts[j], fits[j], float(slacks[j])) for j in fits if j < J}
+    comparisons = {j: compare(space, valid, ball) for j, ball in balls.items()}
+    found = losses_in(space, valid, balls, comparisons)
     # gaps above 1 say nothing: then the bet that knows the rows best
-    widths = jax.lax.map(lambda ball: (ball.width * valid.free).mean(), balls)
-    best = smallest(jnp.where(is_begun, jnp.where(losses < 1, losses, 1 + widths), jnp.inf))
-    eps, ball, compared = jax.tree.map(lambda x: taken(x, best), (losses, balls, comparisons))
+    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in found.items()}
+    best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
+    ball = balls[best]
     return MixtureConfidence(
         kernel=space.kernel(phi @ ball.theta),
-        eps=eps,
+        eps=found[best],
         delta=delta,
-        is_refuted=(evidence.impossible > 0) | (slacks < 0).any(),
+        is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
         ball=ball,
-        compared=compared,
+        compared=comparisons[best],
         bet=best,
         slacks=slacks,
-        starts=evidence.starts,
-        num_seen=_num_seen(ball.z, taken(evidence.since, best)),
-        episodes=evidence.episodes,
-        impossible=evidence.impossible,
+        starts=starts,
+        num_seen=_num_seen(ball.z, np.asarray(evidence.since)[best]),
+        episodes=episodes,
+        impossible=int(evidence.impossible),
         num_free=valid.num_free,
         numbers=space.numbers,
     )
 
 
-def where_begun(one: Callable[[Any], Any], is_begun: Bool[Array, ""], bet: Any) -> Any:
-    """What is said of a bet; zeros, at no cost, where it has not begun."""
-    once = jax.jit(one)  # traced for its shapes, and no second time
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(once, bet))
-    return jax.lax.cond(is_begun, once, lambda _: nothing, bet)
-
-
 def losses_in(
-    space: Space, valid: ValidSet, is_begun: Bool[Array, " J"], balls: Ellipsoid, comparisons: Compared
-) -> Float[Array, " J"]:
-    """`largest_loss_in` of each bet that has begun; infinite where another is surely smaller, of many successors."""
-
-    def is_hopeless(least: Array, ball: Ellipsoid, compared: Compared) -> Bool[Array, ""]:
-        h2 = hellinger(space, valid, ball)
-        return least_loss(space, compared.step, compared.divergence, h2, valid.choices) > least
-
-    def one(least: Array, j: Array) -> tuple[Array, Array]:
-        ball, compared = jax.tree.map(lambda x: taken(x, j), (balls, comparisons))
-        is_asked = is_begun[j]
-        if space.succ.size > LARGE:
-            is_second = is_asked & (least < jnp.inf)
-            is_asked &= ~jax.lax.cond(
-                is_second, lambda: is_hopeless(least, ball, compared), lambda: jnp.asarray(False)
-            )
-        loss = jax.lax.cond(
-            is_asked, lambda: largest_loss_in(space, valid, ball, compared), lambda: jnp.asarray(jnp.inf)
-        )
-        return jnp.fmin(least, loss), loss
-
+    space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, Compared]
+) -> dict[int, float]:
+    """`largest_loss_in` of each bet; infinite where another is surely smaller, of many successors."""
+    least, losses = math.inf, {}
     # the most promising first
-    order = jnp.argsort(jnp.where(is_begun, comparisons.divergence.eps, jnp.inf))
-    _, losses = jax.lax.scan(one, jnp.asarray(jnp.inf), order)
-    return jnp.zeros_like(losses).at[order].set(losses)
+    for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):
+        ball, compared = balls[j], comparisons[j]
+        if space.succ.size > LARGE and least < math.inf:
+            h2 = hellinger(space, valid, ball)
+            if least_loss(space, compared.step, compared.divergence, h2, np.asarray(valid.choices)) > least:
+                losses[j] = math.inf
+                continue
+        losses[j] = largest_loss_in(space, valid, ball, compared)
+        least = min(least, losses[j])
+    return losses
 
 
-def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> Float[Array, ""]:
-    """What a plan in the estimate can lose for every theta of the ellipsoid; traceable."""
+def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> float:
+    """What a plan in the estimate can lose for every theta of the ellipsoid."""
     z = tilts(space, valid, ball)
-    n, q = z.shape[2:]
 
-    def spread(V: Float[Array, " S"]) -> Float[Array, "S A"]:
+    def spread(V: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S A"]:
         if space.is_dense:
-            return length(jnp.einsum("sanq,n->saq", z, V))
-        if not 0 < n * q <= WRITTEN_OUT or space.succ.size <= MUCH:
-            return length((z * taken(V, space.succ)[..., None]).sum(2))
-        at_slot = [taken(V, space.succ[..., j]) for j in range(n)]
-        return jnp.sqrt(sum(sum(z[:, :, j, i] * at_slot[j] for j in range(n)) ** 2 for i in range(q)))
+            return length(np.einsum("sanq,n->saq", z, V))
+        return length((V[space.succ][:, :, None] @ z)[:, :, 0])
 
     h2 = hellinger(space, valid, ball)
-    return largest_loss(space, compared.step, compared.divergence, h2, spread, valid.choices)
+    return largest_loss(space, compared.step, compared.divergence, h2, spread, np.asarray(valid.choices))
 
 
-def _num_seen(z: Float[Array, "R q"], counts: Int[Array, " R"]) -> Int[Array, ""]:
+def _num_seen(z: Float[np.ndarray, "R q"], counts: Int[np.ndarray, " R"]) -> int:
     """In how many directions the data say something: the rank of the rows that were observed."""
     if z.shape[1] == 0:
-        return jnp.zeros((), jnp.int32)
-    unit = z / jnp.maximum(jnp.linalg.norm(z, axis=1, keepdims=True), 1e-300)
-    seen = jnp.where(counts[:, None] > 0, unit, 0.0)
-    rank: Array = (jnp.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum(dtype=jnp.int32)
-    return rank
+        return 0
+    unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-300)
+    seen = unit[counts > 0]
+    return int((np.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum())

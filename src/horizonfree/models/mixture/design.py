@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.likelihood import pseudo_counts
+from horizonfree.models.mixture.predictor import pseudo_counts
 from horizonfree.models.mixture.rows import at_slots, coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.planning.backward import TIE, stationary_jax

@@ -15,15 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf, leaf, to_device, x64
-from horizonfree.guarantees.trajectories import Steps, bad_sets, gap, largest_hit, largest_sum
+from horizonfree.guarantees.trajectories import Steps, bad_sets, gap, largest_hit
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.hinge import Hinge, gaps, hinge
@@ -34,7 +29,7 @@ from horizonfree.models.mixture.valid import ValidSet
 MOST_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond
 PROGRAMMES = 10_000  # dynamic programmes to spend
 HINGES = 4_000  # programmes of the hinge to spend
-AT_ONCE = 128  # programmes per compiled call
+AT_ONCE = 128  # programmes side by side
 FEW = 16  # programmes of the hinge before we ask again whether more are needed
 CUTS = 16  # of the polytope between two calls
 CLOSE = 0.005  # stop when parameters of U attain kappa, or the gap by the hinge, up to this share
@@ -63,14 +58,14 @@ class Direct:
     hinges: int
 
 
-@x64
+@np.errstate(all="ignore")
 def direct(
     space: Space,
     valid: ValidSet,
     counts: Int[np.ndarray, " R"],
     ball: Ellipsoid,
     step: Steps,
-    is_out: Bool[Leaf, " R"],
+    is_out: Bool[np.ndarray, " R"],
     *,
     programmes: int = PROGRAMMES,
     hinges: int = HINGES,
@@ -80,25 +75,24 @@ def direct(
     `is_out` are the rows that `step` leaves out.
     Takes at most about `programmes` dynamic programmes per bad set, and `hinges` of the hinge for the best of them.
     """
-    space, valid, ball, step, is_out = to_device((space, valid, ball, step, is_out))
     free = np.asarray(valid.free)
-    Z = np.asarray(ball.z)[free] / np.asarray(ball.p)[free, None]
-    below, above = (np.maximum(np.asarray(x)[free], MARGIN) for x in (ball.below, ball.above))
-    U = Separation(Z, np.asarray(counts)[free], below, above, max(float(ball.slack), MARGIN))
-    none = np.asarray(step.leak)[None] > NOTHING_LEFT
+    Z = ball.z[free] / ball.p[free, None]
+    below, above = (np.maximum(x[free], MARGIN) for x in (ball.below, ball.above))
+    U = Separation(Z, np.asarray(counts)[free], below, above, max(ball.slack, MARGIN))
+    none = step.leak[None] > NOTHING_LEFT
     best = Direct(np.inf, np.inf, 1.0, 0.0, np.inf, np.inf, 0, 0)
-    for stop in np.unique(np.concatenate([none, none | np.asarray(bad_sets(step))]), axis=0):
-        hit = float(_hit(space, step, jnp.asarray(stop)))
+    for stop in np.unique(np.concatenate([none, none | bad_sets(step)]), axis=0):
+        hit = largest_hit(space, step, stop)
         if 2 * hit >= best.eps:
             continue
-        matters = _matters(space, valid, is_out, jnp.asarray(stop))
-        kappas = _in_blocks(partial(_kappas, space, valid, ball, step, jnp.asarray(stop), matters))
+        matters = _matters(space, valid, is_out, stop)
+        kappas = _in_blocks(partial(_kappas, space, valid, ball, step, stop, matters))
         polytope, attained, used = largest(U, kappas, programmes)
         kappa = max(float(polytope.kappa.max()), 0.0)
-        eps = float(gap(*(leaf(np.asarray(x)) for x in (2 * hit, kappa, kappa))))
+        eps = float(gap(*(np.asarray(x) for x in (2 * hit, kappa, kappa))))
         if eps < best.eps:
             best = Direct(eps, kappa, hit, attained, np.inf, np.inf, used, 0)
-            last = polytope, kappas, stop, np.asarray(matters)
+            last = polytope, kappas, stop, matters
     if not (0 < best.kappa < np.inf and 2 * best.hit < 1):
         return best
     polytope, kappas, stop, kept = last
@@ -192,51 +186,60 @@ def _fill(polytope: Polytope, kappas: Kappas) -> int:
     return int(is_new.sum())
 
 
-_hit = eqx.filter_jit(largest_hit)
-
-
-@eqx.filter_jit
 def _matters(
-    space: Space, valid: ValidSet, is_out: Bool[Array, " R"], stop: Bool[Array, "S A"]
-) -> Bool[Array, " R"]:
+    space: Space, valid: ValidSet, is_out: Bool[np.ndarray, " R"], stop: Bool[np.ndarray, "S A"]
+) -> Bool[np.ndarray, " R"]:
     """Free rows that are kept and that a reachable pair outside the bad set has."""
-    R = valid.rows.shape[0]
     pairs = space.reachable[:, None] & ~stop
-    is_met = jnp.zeros(R, bool).at[jnp.where(pairs[..., None], valid.row_of, R)].set(True, mode="drop")
-    return valid.free & ~is_out & is_met
+    is_met = np.zeros(len(valid.rows) + 1, bool)  # the last stands for padding
+    is_met[np.asarray(valid.row_of)[pairs]] = True
+    matters: np.ndarray = valid.free & ~is_out & is_met[:-1]
+    return matters
 
 
-def _in_blocks(compiled: Callable[[Float[Array, "B q"]], Float[Array, " B"]]) -> Kappas:
-    """For any number of points: AT_ONCE per compiled call."""
+def _in_blocks(kappas: Kappas) -> Kappas:
+    """AT_ONCE points at a time: what is computed in between stays in the cache."""
 
-    def kappas(u: Points) -> Float[np.ndarray, " m"]:
-        blocks = np.zeros((-(-len(u) // AT_ONCE) * AT_ONCE, u.shape[1]))
-        blocks[: len(u)] = u
-        found = [np.asarray(compiled(jnp.asarray(x))) for x in blocks.reshape(-1, AT_ONCE, u.shape[1])]
-        return np.concatenate(found)[: len(u)]
+    def blocks(u: Points) -> Float[np.ndarray, " m"]:
+        return np.concatenate([kappas(u[i : i + AT_ONCE]) for i in range(0, len(u), AT_ONCE)])
 
-    return kappas
+    return blocks
 
 
-@eqx.filter_jit
 def _kappas(
     space: Space,
     valid: ValidSet,
     ball: Ellipsoid,
     step: Steps,
-    stop: Bool[Array, "S A"],
-    matters: Bool[Array, " R"],
-    u: Float[Array, "B q"],
-) -> Float[Array, " B"]:
+    stop: Bool[np.ndarray, "S A"],
+    matters: Bool[np.ndarray, " R"],
+    u: Points,
+) -> Float[np.ndarray, " m"]:
     """kappa at each u; infinite where p_theta is not positive on some row that matters."""
-    p = jnp.where(matters, ball.p, 1.0)
+    p = np.where(matters, ball.p, 1.0)
     pairs = space.reachable[:, None] & ~stop
+    x = np.where(matters, u @ ball.z.T / p, 0.0)
+    is_finite: np.ndarray = (x > -1).all(-1)
+    kl = -p * np.log1p(np.where(is_finite[:, None], x, 0.0))
+    inside = at_slots(kl.T, valid.row_of).sum(2)  # S A m
+    cost = np.where(
+        pairs[..., None], inside / (1 - step.leak)[..., None] - np.log1p(-step.leak)[..., None], 0.0
+    )
+    return np.where(is_finite, _largest_sums(space, step, cost, stop), np.inf)
 
-    def one(u: Float[Array, " q"]) -> Float[Array, ""]:
-        x = jnp.where(matters, ball.z @ u / p, 0.0)
-        is_finite = (x > -1).all()
-        inside = at_slots(-p * jnp.log1p(jnp.where(is_finite, x, 0.0)), valid.row_of).sum(-1)
-        cost = jnp.where(pairs, inside / (1 - step.leak) - jnp.log1p(-step.leak), 0.0)
-        return jnp.where(is_finite, largest_sum(space, step, cost, stop), jnp.inf)
 
-    return jax.vmap(one)(u)
+def _largest_sums(
+    space: Space, step: Steps, cost: Float[np.ndarray, "S A m"], stop: Bool[np.ndarray, "S A"]
+) -> Float[np.ndarray, " m"]:
+    """`trajectories.largest_sum` of many costs at once."""
+    if space.horizon < 2:
+        return np.zeros(cost.shape[-1])
+    prob = step.kernel.prob * np.where(stop, 0.0, 1 / (1 - step.leak))[..., None]
+    Q = cost
+    for _ in range(space.horizon - 2):
+        V = Q.max(1)
+        if space.is_dense:
+            Q = cost + prob @ V
+        else:
+            Q = cost + (prob[:, :, None] @ V[space.succ])[:, :, 0]
+    return space.at_start(Q.max(1).T)

@@ -1,10 +1,9 @@
 """What a report asks of the evidence of a mixture: earlier moments, doubts, and the parameter with its intervals."""
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._x64 import leaf, to_device, to_numpy, x64
+from horizonfree._arrays import leaf
 from horizonfree.mdp.space import Space
 from horizonfree.models.interface import Intervals
 from horizonfree.models.mixture.confidence import MixtureConfidence
@@ -19,10 +18,6 @@ RESOLVED = 1e-12  # singular values below this share of the largest are left to 
 SMALL = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
 
 
-_predict = eqx.filter_jit(predict)
-
-
-@x64
 def earlier(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
     """The evidence at the starts of the bets that lie in the past.
 
@@ -34,7 +29,6 @@ def earlier(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
     and the certificate of episode m_j is the one that would have been given then.
     """
     starts = np.asarray(evidence.starts)
-    valid = to_device(valid)
     return [
         _at(valid, evidence, int(j)) for j in np.flatnonzero((starts > 0) & (starts < int(evidence.episodes)))
     ]
@@ -46,18 +40,17 @@ def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
     is_on = starts < starts[j]
     since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
     row_counts = np.asarray(evidence.row_counts) - since[j]
-    then = Evidence(
+    return Evidence(
         counts=leaf(np.zeros(evidence.counts.shape, np.int32)),
         row_counts=leaf(row_counts),
         since=leaf(np.where(is_on[:, None], since - since[j], 0)),
         losses=leaf(np.where(is_on[:, None], losses - losses[j], 0.0)),
         starts=evidence.starts,
         weights=evidence.weights,
-        thetas=_predict(valid, *to_device((row_counts, np.asarray(evidence.thetas)))),
+        thetas=leaf(predict(valid, row_counts, np.asarray(evidence.thetas))),
         episodes=leaf(np.asarray(starts[j])),
         impossible=evidence.impossible,
     )
-    return to_numpy(then)
 
 
 def doubts(

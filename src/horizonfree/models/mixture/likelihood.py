@@ -7,35 +7,29 @@ minimise f(y) = - sum_r c_r log p_r(y), c = N + a pseudo-count per free row, by 
 strictly convex and infinite on the boundary, so every iterate is a valid parameter with positive probabilities,
 however few steps are taken.
 
-Predictions are made with two pseudo-counts: a half per free row, which is best where rows are few, and q/2 for all
-rows together, which is best where there are many more rows than unknowns.
-
 Theta is taken as the parameters that are valid on reachable rows; on rows of unreachable states, which no episode can
 show, theta may be anything.
 """
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jaxtyping import Float, Int
+from typing import NamedTuple
 
-from horizonfree._arrays import Array
-from horizonfree.models.mixture.rows import MANY, Coordinates, coordinates, gram, solve
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree.models.mixture.matrices import gram, solve
 from horizonfree.models.mixture.valid import ValidSet
 
 HALF = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
 STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
 GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
-BARRIERS = (
-    4  # geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row
-)
+# Geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row.
+BARRIERS = 4
 MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
 SOLVED = 1e-6  # a share by which a solution of a linear system may miss
-QUARTER = 0.25  # of a probability: a Newton step that takes less is the best of its line
 DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
-class Fit(eqx.Module):
+class Fit(NamedTuple):
     """The maximum of the likelihood, and how far from it we may be.
 
     `lam` >= 0 are the multipliers of p >= 0. For every theta in Theta, with probabilities p_theta,
@@ -43,128 +37,134 @@ class Fit(eqx.Module):
     so L(theta_hat) is at most `gap` above the minimum.
     """
 
-    theta: Float[Array, " d"]
-    p: Float[Array, " R"]
-    lam: Float[Array, " R"]
-    loss: Float[Array, ""]
-    gap: Float[Array, ""]
+    theta: Float[np.ndarray, " d"]
+    p: Float[np.ndarray, " R"]
+    lam: Float[np.ndarray, " R"]
+    loss: float
+    gap: float
 
 
-def log_loss(counts: Int[Array, " R"], p: Float[Array, " R"]) -> Float[Array, ""]:
+class Coordinates(NamedTuple):
+    """Theta seen from y: z_r = Z'x_r, and p_r at the centre; rows that are not free have z = 0."""
+
+    z: Float[np.ndarray, "q R"]
+    p_center: Float[np.ndarray, " R"]
+    basis: Float[np.ndarray, "d q"]
+    center: Float[np.ndarray, " d"]
+
+    def p(self, y: Float[np.ndarray, " q"]) -> Float[np.ndarray, " R"]:
+        """p_r(y)."""
+        p: np.ndarray = self.p_center + y @ self.z
+        return p
+
+    def theta(self, y: Float[np.ndarray, " q"]) -> Float[np.ndarray, " d"]:
+        """The parameter with coordinates y."""
+        theta: np.ndarray = self.center + self.basis @ y
+        return theta
+
+    def y(self, theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, " q"]:
+        """The coordinates of a parameter."""
+        y: np.ndarray = self.basis.T @ (theta - self.center)
+        return y
+
+
+def coordinates(valid: ValidSet) -> Coordinates:
+    """Theta in the coordinates y."""
+    rows, basis, center, free = (np.asarray(x) for x in (valid.rows, valid.basis, valid.center, valid.free))
+    return Coordinates(np.where(free, basis.T @ rows.T, 0.0), rows @ center, basis, center)
+
+
+def log_loss(counts: Int[np.ndarray, " R"], p: Float[np.ndarray, " R"]) -> float:
     """- sum_r N_r log p_r; rows that were never seen do not count, whatever their probability."""
-    return -(counts * jnp.log(jnp.where(counts > 0, jnp.maximum(p, 0.0), 1.0))).sum()
+    with np.errstate(divide="ignore"):
+        return -float((counts * np.log(np.where(counts > 0, np.maximum(p, 0.0), 1.0))).sum())
 
 
-def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
-    """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less; traceable."""
-    return jnp.stack([jnp.asarray(HALF), jnp.minimum(HALF, HALF * valid.num_free / valid.free.sum())])
+def pseudo_counts(valid: ValidSet) -> tuple[float, float]:
+    """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less."""
+    free = int(np.asarray(valid.free).sum())
+    return HALF, min(HALF, HALF * valid.num_free / free) if free else HALF
 
 
-def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
-    """The regularised estimates for the next episode, a few Newton steps from the last ones; traceable.
-
-    They are inside Theta after any number of steps, which is all that a bet needs.
-    """
+def predict(
+    valid: ValidSet, counts: Int[np.ndarray, " R"], thetas: Float[np.ndarray, "2 d"]
+) -> Float[np.ndarray, "2 d"]:
+    """The regularised estimates for the next episode, a few Newton steps from the last ones (predictor.py)."""
     if valid.num_free == 0:
         return thetas
-    at = coordinates(valid)
-
-    def one(pseudo: Array, theta: Array) -> Array:
-        c = jnp.where(valid.free, counts + pseudo, 0.0)
-        return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
-
-    if counts.shape[0] > MANY:  # side by side both would search for their steps as long as one must
-        found: Array = jax.lax.map(lambda x: one(*x), (pseudo_counts(valid), thetas))
-        return found
-    return jax.vmap(one)(pseudo_counts(valid), thetas)
+    at, free, found = coordinates(valid), np.asarray(valid.free), []
+    for pseudo, theta in zip(pseudo_counts(valid), thetas, strict=True):
+        c, y = np.where(free, counts + pseudo, 0.0), at.y(theta)
+        for _ in range(STEPS):
+            y, _ = _newton(at, c, y)
+        found.append(at.theta(y))
+    return np.stack(found)
 
 
-def maximum_likelihood(valid: ValidSet, counts: Int[Array, " R"], start: Float[Array, " d"]) -> Fit:
-    """theta_hat = argmin over Theta of L, along a decreasing barrier; traceable.
+def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Float[np.ndarray, " d"]) -> Fit:
+    """theta_hat = argmin over Theta of L, along a decreasing barrier.
 
     Newton's method stays inside Theta only if it starts there: a `start` at which some free row has no probability is
     replaced by the centre.
     """
-    at = coordinates(valid)
+    at, free, counts = coordinates(valid), np.asarray(valid.free), np.asarray(counts)
     if valid.num_free == 0:
-        zero = jnp.zeros(())
-        return Fit(start, at.p_center, jnp.zeros_like(at.p_center), log_loss(counts, at.p_center), zero)
-
-    def at_barrier(y: Array, barrier: Array) -> tuple[Array, None]:
-        c = jnp.where(valid.free, counts + barrier, 0.0)
-
-        def more(carry: tuple[Array, Array, Array]) -> Array:
-            _, decrement, steps = carry
-            return (decrement > DECREMENT) & (steps < MAX_STEPS)
-
-        def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            y, decrement = _newton(at, c, carry[0])
-            return y, decrement, carry[2] + 1
-
-        y, _, _ = jax.lax.while_loop(more, step, (y, jnp.array(jnp.inf), jnp.array(0)))
-        return y, None
-
-    last = GAP / counts.shape[0]
-    first = at.y(start)
-    first = jnp.where(((at.p(first) > 0) | ~valid.free).all(), first, 0.0)
-    y, _ = jax.lax.scan(at_barrier, first, jnp.geomspace(pseudo_counts(valid)[1], last, BARRIERS))
+        return Fit(start, at.p_center, np.zeros_like(at.p_center), log_loss(counts, at.p_center), 0.0)
+    last = GAP / len(counts)
+    y = at.y(np.asarray(start))
+    if not ((at.p(y) > 0) | ~free).all():
+        y = np.zeros_like(y)
+    for barrier in np.geomspace(pseudo_counts(valid)[1], last, BARRIERS):
+        c = np.where(free, counts + barrier, 0.0)
+        for _ in range(MAX_STEPS):
+            y, decrement = _newton(at, c, y)
+            if not decrement > DECREMENT:
+                break
     p = at.p(y)
-    lam, gap = _multipliers(at, valid.free, counts, p, last)
+    lam, gap = _multipliers(at, free, counts, p, last)
     return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)
 
 
 def _newton(
-    at: Coordinates, c: Float[Array, " R"], y: Float[Array, " q"]
-) -> tuple[Float[Array, " q"], Float[Array, ""]]:
-    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
-
-    With many rows a whole step that takes from no row more than a share m = QUARTER of its p is not compared with half
-    of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is -0.03 D in all.
-    """
-    p = jnp.where(c > 0, at.p(y), 1.0)
+    at: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
+) -> tuple[Float[np.ndarray, " q"], float]:
+    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
+    p = np.where(c > 0, at.p(y), 1.0)
     w = c / p
     grad = -(at.z @ w)
-    Hessian = gram(at.z, w / p)
-    dy = solve(Hessian, -grad)
+    dy = solve(gram(at.z, w / p), -grad)
     x = dy @ at.z / p  # relative change of each probability
-    longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
-
-    def searched() -> tuple[Array, Array]:
-        return _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
-
-    if x.shape[0] <= MANY:
-        t, change = searched()
-    else:
-        whole = jnp.array(1.0), jnp.array(-1.0)
-        t, change = jax.lax.cond(x.min() >= -QUARTER, lambda: whole, searched)
+    longest = 0.95 / max(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
+    t, change = _best_step(c, x, longest * 0.5 ** np.arange(8.0))
     y_next = y + t * dy
-    is_better = (change < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
-    return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
+    if change < 0 and (np.where(c > 0, at.p(y_next), 1.0) > 0).all():
+        return y_next, max(-float(grad @ dy), 0.0)
+    return y, 0.0
 
 
 def _best_step(
-    c: Float[Array, " R"], x: Float[Array, " R"], t: Float[Array, " T"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Of the lengths t, each half of the one before, the one at which f is least, and by how much it changes there.
+    c: Float[np.ndarray, " R"], x: Float[np.ndarray, " R"], lengths: Float[np.ndarray, " T"]
+) -> tuple[float, float]:
+    """Of the lengths, each half of the one before, the one at which f is least, and by how much it changes there.
 
-    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is asked first.
+    f is convex: as soon as the next length is no better, none of the rest is.
     """
-
-    def tried(t: Array) -> tuple[Array, Array]:
-        change = -(c * jnp.log1p(t[:, None] * x)).sum(-1)
-        best = jnp.argmin(change)
-        return t[best], change[best]
-
-    if x.shape[0] <= MANY:
-        return tried(t)
-    first = tried(t[:2])
-    best: tuple[Array, Array] = jax.lax.cond(first[0] == t[0], lambda: first, lambda: tried(t))
-    return best
+    best, least = 0.0, np.inf
+    for t in lengths.tolist():
+        change = -float(c @ np.log1p(t * x))
+        if not change < least:
+            break
+        best, least = t, change
+    return best, least
 
 
 def _multipliers(
-    at: Coordinates, free: Array, counts: Int[Array, " R"], p: Float[Array, " R"], barrier: float
-) -> tuple[Float[Array, " R"], Float[Array, ""]]:
+    at: Coordinates,
+    free: Bool[np.ndarray, " R"],
+    counts: Int[np.ndarray, " R"],
+    p: Float[np.ndarray, " R"],
+    barrier: float,
+) -> tuple[Float[np.ndarray, " R"], float]:
     """Multipliers lam >= 0 of the constraints p >= 0, and the optimality gap that they prove.
 
     Write g = Z'grad L = - sum_r N_r z_r / p_r. For any lam >= 0 and any theta in Theta,
@@ -172,18 +172,15 @@ def _multipliers(
     where the residual is small: |z_r'Delta| <= 1 gives |e'Delta| = |e'(z'z)^-1 z'(z Delta)| <= ||z (z'z)^-1 e||_1.
     lam starts at barrier/p and is moved by weighted least squares, rows with p = 0 the most, to make e vanish.
     """
-    p_free = jnp.where(free, p, 1.0)
+    p_free = np.where(free, p, 1.0)
     g = -(at.z @ (counts / p_free))
-    lam = jnp.where(free, barrier / p_free, 0.0)
-    weight = jnp.where(free, 1 / (p_free + barrier), 0.0)
+    lam = np.where(free, barrier / p_free, 0.0)
+    weight = np.where(free, 1 / (p_free + barrier), 0.0)
     Gram = gram(at.z, weight)
-
-    def closer(_: Array, lam: Array) -> Array:
-        return jnp.maximum(lam + weight * (solve(Gram, g - at.z @ lam) @ at.z), 0.0)
-
-    lam = jax.lax.fori_loop(0, 3, closer, lam)
+    for _ in range(3):
+        lam = np.maximum(lam + weight * (solve(Gram, g - at.z @ lam) @ at.z), 0.0)
     e, Gram = g - at.z @ lam, at.z @ at.z.T
     x = solve(Gram, e)
-    residual = jnp.abs(x @ at.z).sum()
-    is_solved = jnp.abs(Gram @ x - e).max() <= SOLVED * (jnp.abs(Gram) @ jnp.abs(x)).max()
-    return lam, lam @ p_free + jnp.where(is_solved, residual, jnp.inf)
+    residual = float(np.abs(x @ at.z).sum())
+    is_solved = np.abs(Gram @ x - e).max() <= SOLVED * (np.abs(Gram) @ np.abs(x)).max()
+    return lam, float(lam @ p_free) + (residual if is_solved else np.inf)

@@ -173,14 +173,9 @@ class MixtureModel(Model):
         """The kernel of the predictor; traced."""
         return self.kernel(evidence.theta)
 
-    def shortened(self, evidence: Evidence) -> Evidence:
-        """Without the record, which only classes that are a little wrong need."""
-        short: Evidence = eqx.tree_at(lambda x: x.record, evidence, None, is_leaf=lambda x: x is None)
-        return short
-
-    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> MixtureConfidence:
-        """The bet that gives the smallest uniform gap; traced."""
-        return confidence(self.space, self.valid, self.phi, evidence, delta)
+    def confidence(self, evidence: Evidence, delta: float) -> MixtureConfidence:
+        """The bet that gives the smallest uniform gap."""
+        return confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta)
 
     def within(self, evidence: Evidence, delta: float) -> Callable[[Misspecification], RobustConfidence]:
         """The same for every system whose laws are within the radii of one parameter; on the host."""
@@ -278,11 +273,9 @@ class MixtureModel(Model):
         """The kernel that favours a transition most."""
         return richer.labels(self.valid, self.is_hull)
 
-    def excess(
-        self, evidence: Evidence, parameter: Float[Array, " d"], delta: Float[Array, ""]
-    ) -> Float[Array, ""]:
-        """Of the bet that leaves the parameter out by most; traced."""
-        return ev.excess(self.valid, evidence, parameter, delta).max()
+    def excess(self, evidence: Evidence, parameter: Float[np.ndarray, " d"], delta: float) -> float:
+        """Of the bet that leaves the parameter out by most."""
+        return float(ev.excess(self.valid, evidence, parameter, delta).max())
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / q of optimal design; traced."""

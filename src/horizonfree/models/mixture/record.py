@@ -9,7 +9,6 @@ that learns after every episode; over the episodes from K/5 to K that is q/10.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -61,17 +60,14 @@ def add(
     return Record(rows, visits)
 
 
-def predictors(valid: ValidSet, rows: Int[Array, "T R"]) -> Float[Array, "T d"]:
-    """The parameter that each block is predicted with, from the counts of the blocks before it; traceable.
+def predictors(valid: ValidSet, rows: Int[np.ndarray, "T R"]) -> Float[np.ndarray, "T d"]:
+    """The parameter that each block is predicted with, from the counts of the blocks before it; on the host.
 
     The one with few pseudo-counts (likelihood.predict), three Newton steps on from the block before, inside Theta.
     """
-
-    def one(thetas: Array, counts: Array) -> tuple[Array, Array]:
+    before = np.cumsum(rows, axis=0) - rows
+    thetas, found = np.tile(np.asarray(valid.center), (2, 1)), []
+    for counts in before:
         thetas = predict(valid, counts, thetas)
-        return thetas, thetas[1]
-
-    before = jnp.cumsum(rows, axis=0) - rows
-    center = jnp.tile(jnp.asarray(valid.center, jnp.float64), (2, 1))
-    found: Array = jax.lax.scan(one, center, before)[1]
-    return found
+        found.append(thetas[1])
+    return np.stack(found)

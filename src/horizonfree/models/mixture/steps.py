@@ -17,18 +17,16 @@ have there. eta is finite, and no row is left out.
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array
 from horizonfree.guarantees.psi import curvature, psi
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.rows import at_slots, norm
+from horizonfree.models.mixture.rows import at_slots
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import opnorm
+from horizonfree.models.norms import length, opnorm
 
 CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
 THRESHOLDS = (
@@ -44,99 +42,91 @@ class Compared(NamedTuple):
 
     step: Steps
     divergence: Divergence
-    is_out: Bool[Array, " R"]
+    is_out: Bool[np.ndarray, " R"]
 
 
 def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> Compared:
-    """The steps with the smallest uniform gap over the thresholds; traceable. The same rows are not tried twice."""
-
-    def better(best: Compared, is_out: Bool[Array, " R"]) -> Compared:
+    """The steps with the smallest uniform gap over the thresholds. The same rows are not tried twice."""
+    best = Compared(_void(space, valid, ball), no_divergence(space), np.zeros_like(valid.free))
+    tried: Bool[np.ndarray, " R"] | None = None
+    for below in THRESHOLDS:
+        is_out = left_out(valid, ball, below)
+        if tried is not None and np.array_equal(is_out, tried):
+            continue
+        tried = is_out
         step = steps(space, valid, ball, is_out)
         new = Compared(step, divergence(space, step), is_out)
-        is_better = new.divergence.eps < best.divergence.eps
-        better_one: Compared = jax.tree.map(lambda x, y: jnp.where(is_better, x, y), new, best)
-        return better_one
-
-    def one(carry: tuple[Compared, Array], below: Array) -> tuple[tuple[Compared, Array], None]:
-        best, tried = carry
-        is_out = left_out(valid, ball, below)
-        best = jax.lax.cond((is_out == tried).all(), lambda: best, lambda: better(best, is_out))
-        return (best, is_out), None
-
-    none = jnp.zeros_like(valid.free)
-    nothing = Compared(_void(space, valid, ball), no_divergence(space), none)
-    untried = ~left_out(valid, ball, jnp.asarray(THRESHOLDS[0]))
-    return jax.lax.scan(one, (nothing, untried), jnp.asarray(THRESHOLDS))[0][0]
+        if new.divergence.eps < best.divergence.eps:
+            best = new
+    return best
 
 
 def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
     """theta_hat's kernel, compared nowhere."""
     kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
-    nowhere = jnp.broadcast_to(space.reachable[:, None], space.sizes[1:])
-    return Steps(kernel, jnp.where(nowhere, jnp.inf, 0.0), jnp.where(nowhere, 1.0, 0.0))
+    nowhere = np.broadcast_to(space.reachable[:, None], space.sizes[1:])
+    return Steps(kernel, np.where(nowhere, np.inf, 0.0), np.where(nowhere, 1.0, 0.0))
 
 
-def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[Array, "S A n q"]:
-    """z on the successor lists, P_theta = p + z'u; nothing at unreachable states; traceable."""
+def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A n q"]:
+    """z on the successor lists, P_theta = p + z'u; nothing at unreachable states."""
     return at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
 
 
-def left_out(valid: ValidSet, ball: Ellipsoid, below: Float[Array, ""] | float) -> Bool[Array, " R"]:
-    """Rows to which theta_hat gives less than `below` and theta may give nothing; traceable."""
-    is_out: Array = valid.free & (ball.below >= 1) & (ball.p < below)
+def left_out(valid: ValidSet, ball: Ellipsoid, below: float) -> Bool[np.ndarray, " R"]:
+    """Rows to which theta_hat gives less than `below` and theta may give nothing."""
+    is_out: np.ndarray = valid.free & (ball.below >= 1) & (ball.p < below)
     return is_out
 
 
-def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[Array, " R"]) -> Steps:
-    """theta_hat's kernel and the KL of each (s,a) without the rows left out; traceable.
+def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarray, " R"]) -> Steps:
+    """theta_hat's kernel and the KL of each (s,a) without the rows left out.
 
     Unreachable states cost nothing. Where next to nothing is kept the cost is infinite.
     """
-    p = jnp.where(valid.free, ball.p, 1.0)
+    p = np.where(valid.free, ball.p, 1.0)
     k = curvature(-ball.below)
-    box = p * jnp.maximum(psi(ball.above), ball.below**2 * k)
+    box = p * np.maximum(psi(ball.above), ball.below**2 * k)
     inside = _inside(valid, ball, p, k, box, valid.free & ~is_out)
     # mass that theta may have on the rows left out: row by row, and together in the ellipsoid
-    alone = at_slots(jnp.where(is_out, p * ball.above, 0.0), valid.row_of).sum(-1)
-    together = norm(at_slots(jnp.where(is_out[:, None], ball.z, 0.0), valid.row_of).sum(-2))
+    alone = at_slots(np.where(is_out, p * ball.above, 0.0), valid.row_of).sum(-1)
+    together = length(at_slots(np.where(is_out[:, None], ball.z, 0.0), valid.row_of).sum(-2))
 
     void = _void(space, valid, ball)
-    mass = at_slots(jnp.where(is_out, p, 0.0), valid.row_of).sum(-1)
+    mass = at_slots(np.where(is_out, p, 0.0), valid.row_of).sum(-1)
     is_compared = space.reachable[:, None] & (mass < ALL_OUT)
-    leak = jnp.where(is_compared, mass, 0.0)
-    cost = (inside + jnp.minimum(alone, together)) / (1 - leak) - jnp.log1p(-leak)
-    return Steps(
-        void.kernel, jnp.where(is_compared, cost, void.cost), jnp.where(is_compared, leak, void.leak)
-    )
+    leak = np.where(is_compared, mass, 0.0)
+    cost = (inside + np.minimum(alone, together)) / (1 - leak) - np.log1p(-leak)
+    return Steps(void.kernel, np.where(is_compared, cost, void.cost), np.where(is_compared, leak, void.leak))
 
 
-def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[Array, "S A"]:
-    """At least 1 - sum_s' sqrt(P_theta_hat P_theta) for every theta of the ellipsoid; traceable."""
-    p = jnp.where(valid.free, ball.p, 1.0)
-    k = 1 / (2 * (1 + jnp.sqrt(jnp.maximum(1 - ball.below, 0.0))) ** 2)
-    above = ball.above**2 / (2 * (1 + jnp.sqrt(1 + ball.above)) ** 2)
-    box = p * jnp.maximum(above, ball.below**2 * k)
+def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A"]:
+    """At least 1 - sum_s' sqrt(P_theta_hat P_theta) for every theta of the ellipsoid."""
+    p = np.where(valid.free, ball.p, 1.0)
+    k = 1 / (2 * (1 + np.sqrt(np.maximum(1 - ball.below, 0.0))) ** 2)
+    above = ball.above**2 / (2 * (1 + np.sqrt(1 + ball.above)) ** 2)
+    box = p * np.maximum(above, ball.below**2 * k)
     inside = _inside(valid, ball, p, k, box, valid.free)
-    return jnp.where(space.reachable[:, None], jnp.minimum(inside, 1.0), 0.0)
+    return np.where(space.reachable[:, None], np.minimum(inside, 1.0), 0.0)
 
 
 def _inside(
     valid: ValidSet,
     ball: Ellipsoid,
-    p: Float[Array, " R"],
-    k: Float[Array, " R"],
-    box: Float[Array, " R"],
-    is_kept: Bool[Array, " R"],
-) -> Float[Array, "S A"]:
+    p: Float[np.ndarray, " R"],
+    k: Float[np.ndarray, " R"],
+    box: Float[np.ndarray, " R"],
+    is_kept: Bool[np.ndarray, " R"],
+) -> Float[np.ndarray, "S A"]:
     """sum of p f(x) over the rows kept of each (s,a), at most, from the curvature k(-a) and each row's own bound."""
-    is_by_itself = is_kept & ((box < CLEARLY * k / p * (ball.z**2).sum(-1)) | ~jnp.isfinite(k))
+    is_by_itself = is_kept & ((box < CLEARLY * k / p * (ball.z**2).sum(-1)) | ~np.isfinite(k))
     is_by_square = is_kept & ~is_by_itself
-    vector = jnp.where(is_by_square[:, None], jnp.sqrt(k / p)[:, None] * ball.z, 0.0)
-    alone = at_slots(jnp.where(is_by_itself, box, 0.0), valid.row_of).sum(-1)
+    vector = np.where(is_by_square[:, None], np.sqrt(k / p)[:, None] * ball.z, 0.0)
+    alone = at_slots(np.where(is_by_itself, box, 0.0), valid.row_of).sum(-1)
     return opnorm(_gram(at_slots(vector, valid.row_of))) + alone
 
 
-def _gram(B: Float[Array, "S A n q"]) -> Float[Array, "S A m m"]:
+def _gram(B: Float[np.ndarray, "S A n q"]) -> Float[np.ndarray, "S A m m"]:
     """B'B or BB' of every pair, whichever is smaller: their largest eigenvalue is the same."""
     n, q = B.shape[2:]
-    return jnp.einsum("sani,sanj->saij", B, B) if q <= n else jnp.einsum("sanq,samq->sanm", B, B)
+    return np.einsum("sani,sanj->saij", B, B) if q <= n else np.einsum("sanq,samq->sanm", B, B)

@@ -4,18 +4,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.likelihood import Fit, maximum_likelihood
+from horizonfree.models.mixture.likelihood import Fit, coordinates, maximum_likelihood
 from horizonfree.models.mixture.record import STARTS, Record, predictors
 from horizonfree.models.mixture.robust.frequencies import Frequencies, frequencies, least_multiple
 from horizonfree.models.mixture.robust.kinds import kinds_of
-from horizonfree.models.mixture.rows import coordinates
 from horizonfree.models.mixture.valid import ValidSet
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
@@ -54,7 +50,7 @@ class Chosen(NamedTuple):
 
 
 class Common(NamedTuple):
-    """The valid set, its rows, row frequencies, and the bet; `on_device` what compiled calls want of them.
+    """The valid set, its rows, row frequencies, and the bet.
 
     `least`: the smallest multiple of radii in these proportions (the bytes of `Frequencies.shape`).
     """
@@ -64,36 +60,19 @@ class Common(NamedTuple):
     classes: Frequencies
     least: Callable[[bytes], float]
     bet: Chosen
-    on_device: tuple[ValidSet, Array, Fit]
-
-
-@jax.jit
-def _predictors(valid: ValidSet, rows: Int[Array, "T R"]) -> Float[Array, "T q"]:
-    at = coordinates(valid)
-    return jax.vmap(at.y)(predictors(valid, rows))
-
-
-@jax.jit
-def _fits(valid: ValidSet, counts: Int[Array, "J R"], start: Float[Array, " q"]) -> Fit:
-    at = coordinates(valid)
-    fits: Fit = jax.lax.map(lambda x: maximum_likelihood(valid, x, at.theta(start)), counts)
-    return fits
 
 
 def common(valid: ValidSet, evidence: Evidence, record: Record, delta: float) -> Common:
-    """All of it; inside the 64-bit scope, NumPy in and out."""
+    """All of it."""
     rows, classes = _rows(valid), _classes(valid, evidence, record, delta)
 
     @cache
     def least(shape: bytes) -> float:
         return least_multiple(classes._replace(zeta=np.frombuffer(shape)), rows.p_center, rows.z)
 
-    on_device = to_device(valid)
-    bet = _chosen(valid, on_device, rows, evidence, record, delta)
-    return Common(valid, rows, classes, least, bet, (on_device, *to_device((bet.counts, bet.fit))))
+    return Common(valid, rows, classes, least, _chosen(valid, rows, evidence, record, delta))
 
 
-@x64
 def zeta_low(valid: ValidSet, evidence: Evidence, delta: float) -> float:
     """The smallest radius, the same for all pairs, that the data do not refute; 0 where there is no record."""
     if evidence.record is None:
@@ -103,11 +82,8 @@ def zeta_low(valid: ValidSet, evidence: Evidence, delta: float) -> float:
 
 
 def _rows(valid: ValidSet) -> Rows:
-    at = to_numpy(_coordinates(valid))
-    return Rows(np.asarray(at.z).T, np.asarray(at.p_center), np.asarray(valid.free))
-
-
-_coordinates = jax.jit(coordinates)
+    at = coordinates(valid)
+    return Rows(at.z.T, at.p_center, np.asarray(valid.free))
 
 
 def _classes(valid: ValidSet, evidence: Evidence, record: Record, delta: float) -> Frequencies:
@@ -117,9 +93,7 @@ def _classes(valid: ValidSet, evidence: Evidence, record: Record, delta: float) 
     return frequencies(kinds, row_of, np.asarray(evidence.counts), visits, ROWS * delta)
 
 
-def _chosen(
-    valid: ValidSet, on_device: ValidSet, rows: Rows, evidence: Evidence, record: Record, delta: float
-) -> Chosen:
+def _chosen(valid: ValidSet, rows: Rows, evidence: Evidence, record: Record, delta: float) -> Chosen:
     """The bet with the smallest slack per transition; it begins with the first block after its declared start.
 
     Predictors, maximum likelihood and slack are all over the parameters of `valid`. The fit starts from the last
@@ -127,20 +101,21 @@ def _chosen(
     with laws that may lead anywhere.
     """
     seen = np.asarray(record.rows) * np.asarray(valid.positive)
-    y = np.asarray(_predictors(on_device, seen.astype(np.int32)))
+    at = coordinates(valid)
+    thetas = predictors(valid, seen)
+    y = np.stack([at.y(theta) for theta in thetas])
     p = rows.p(y)
     first = np.searchsorted(STARTS, np.asarray(evidence.starts))  # J
     first = np.minimum(first, len(STARTS) - 1)
     counts = np.stack([seen[b:].sum(0) for b in first]).astype(np.int32)
-    fits = to_numpy(_fits(on_device, counts, y[-1]))
+    fits = [maximum_likelihood(valid, x, thetas[-1]) for x in counts]
     with np.errstate(divide="ignore"):
         logs = np.where(seen > 0, seen * np.log(p), 0.0).sum(1)
     loss = -np.array([logs[b:].sum() for b in first])
     weights = np.asarray(evidence.weights)
-    slack = loss - np.log(BETS * delta * weights) - fits.loss + fits.gap
+    slack = loss - np.log(BETS * delta * weights) - np.array([x.loss - x.gap for x in fits])
     j = int(np.argmin(np.maximum(slack, 1.0) / np.maximum(counts.sum(1), 0.1)))
-    fit: Fit = jax.tree.map(lambda x: x[j], fits)
     b = int(first[j])
     share = SPACES * delta * float(weights[j])
     blocks = y[b:], p[b:], seen[b:], np.asarray(record.visits)[b:]
-    return Chosen(int(STARTS[b]), fit, float(slack[j]), counts[j], share, *blocks, seen[:b].sum(0))
+    return Chosen(int(STARTS[b]), fits[j], float(slack[j]), counts[j], share, *blocks, seen[:b].sum(0))

@@ -6,16 +6,13 @@ theta_star, one gap for every reward, and bounds for single rewards. docs/robust
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf, leaf, to_device, to_numpy, x64
+from horizonfree._arrays import leaf
 from horizonfree.errors import RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, Steps
@@ -33,6 +30,7 @@ from horizonfree.models.mixture.steps import compare, tilts
 from horizonfree.models.mixture.valid import ValidSet
 
 
+@dataclass(frozen=True, eq=False)
 class RobustConfidence(Confidence):
     """Everything that certificates and planning take from the evidence, for radii zeta [S, A].
 
@@ -41,27 +39,27 @@ class RobustConfidence(Confidence):
     """
 
     kernel: Kernel
-    eps: Float[Leaf, ""]
-    delta: Float[Leaf, ""]
-    is_refuted: Bool[Leaf, ""]
+    eps: float
+    delta: float
+    is_refuted: bool
     valid: ValidSet
-    theta: Float[Leaf, " d"]
+    theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
     step: Steps
     divergence: Divergence
-    tilts: Float[Leaf, "S A n q"]
-    is_slot: Bool[Leaf, "S A n"]
-    zeta: Float[Leaf, "S A"]
-    zeta_low: Float[Leaf, ""]
-    floor: Float[Leaf, ""]
-    slack: Float[Leaf, ""]
-    start: Int[Leaf, ""]
-    episodes: Int[Leaf, ""]
-    impossible: Int[Leaf, ""]
-    anywhere: bool = eqx.field(static=True)
-    num_free: int = eqx.field(static=True)
-    way: str = eqx.field(static=True)  # how radii are measured, where that is no total variation
-    known: str = eqx.field(static=True, default="")  # why laws are within the radii, where that is proved
+    tilts: Float[np.ndarray, "S A n q"]
+    is_slot: Bool[np.ndarray, "S A n"]
+    zeta: Float[np.ndarray, "S A"]
+    zeta_low: float
+    floor: float
+    slack: float
+    start: int
+    episodes: int
+    impossible: int
+    anywhere: bool
+    num_free: int
+    way: str  # how radii are measured, where that is no total variation
+    known: str = ""  # why laws are within the radii, where that is proved
 
     @property
     def largest(self) -> float:
@@ -161,17 +159,16 @@ def confidence_within(
     """The confidence of the evidence for any radii; on the host. rebuilt: makes the valid set of another space."""
 
     @cache
-    def given(anywhere: bool) -> tuple[Space, Common, tuple[Space, ValidSet]]:
+    def given(anywhere: bool) -> tuple[Space, Common]:
         """What does not depend on the radii."""
         among, rows, record = space, valid, _record(evidence)
         if anywhere and not np.asarray(space.reachable).all():
             among = everywhere(space)
             rows = rebuilt(among)
             record = _fitted(record, len(rows.rows))
-        found = common(rows, evidence, record, delta)
-        return among, found, (to_device(among), found.on_device[0])
+        return among, common(rows, evidence, record, delta)
 
-    @x64
+    @np.errstate(all="ignore")  # infinite divergences and slacks
     def within(declared: Misspecification) -> RobustConfidence:
         return _confidence(*given(declared.support == "anywhere"), phi, evidence, delta, declared)
 
@@ -181,7 +178,6 @@ def confidence_within(
 def _confidence(
     space: Space,
     shared: Common,
-    on_device: tuple[Space, ValidSet],
     phi: Float[np.ndarray, "S A n d"],
     evidence: Evidence,
     delta: float,
@@ -192,58 +188,52 @@ def _confidence(
     zeta = declared.radii(*space.sizes[1:])
     found = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
     theta = np.asarray(found.ball.theta)
-    kernel = to_numpy(space.kernel(leaf(phi @ theta)))
-    lost, z, is_slot = to_numpy(_by_theta(*on_device, found.ball))
-    step, divergence = to_numpy(_within(*on_device, found.ball, zeta))
-    floor = least_gap(space, shared.valid, zeta, theta, anywhere=anywhere)
+    valid = shared.valid
+    lost = _loss_by_theta(space, valid, found.ball)
+    step, divergence = compare_within(space, valid, found.ball, zeta)
+    floor = least_gap(space, valid, zeta, theta, anywhere=anywhere)
     steered = by_pinsker(space, declared)
-    floor, eps = min(floor, steered), float(lost) + min(_coupled(space, zeta), steered)
+    floor, eps = min(floor, steered), lost + min(_coupled(space, zeta), steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
     is_impossible = bool(evidence.impossible > 0) and not anywhere
     return RobustConfidence(
-        kernel=kernel,
-        eps=leaf(np.asarray(eps)),
-        delta=leaf(np.asarray(delta)),
-        is_refuted=leaf(np.asarray(found.is_empty or is_impossible)),
-        valid=shared.valid,
-        theta=found.ball.theta,
+        kernel=space.kernel(leaf(phi @ theta)),
+        eps=eps,
+        delta=delta,
+        is_refuted=found.is_empty or is_impossible,
+        valid=valid,
+        theta=theta,
         ball=found.ball,
         step=step,
         divergence=divergence,
-        tilts=z,
-        is_slot=is_slot,
-        zeta=leaf(zeta),
-        zeta_low=leaf(np.asarray(found.zeta_low)),
-        floor=leaf(np.asarray(floor)),
-        slack=leaf(np.asarray(found.bet.slack)),
-        start=leaf(np.asarray(found.bet.start)),
-        episodes=evidence.episodes,
-        impossible=evidence.impossible,
+        tilts=tilts(space, valid, found.ball),
+        is_slot=successors(valid),
+        zeta=zeta,
+        zeta_low=found.zeta_low,
+        floor=floor,
+        slack=found.bet.slack,
+        start=found.bet.start,
+        episodes=int(evidence.episodes),
+        impossible=int(evidence.impossible),
         anywhere=anywhere,
-        num_free=shared.valid.num_free,
+        num_free=valid.num_free,
         way=declared.way(),
     )
 
 
-@jax.jit
-def _by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> tuple[Array, Array, Array]:
-    """What plans can lose for every theta of the ellipsoid; its tilts of the successors, and which these are."""
-    inside = eqx.tree_at(lambda x: x.p, ball, jnp.where(valid.positive, ball.p, 0.0))
-    lost = largest_loss_in(space, valid, inside, compare(space, valid, inside))
-    return jnp.fmin(lost, 1.0), tilts(space, valid, ball), successors(valid)
-
-
-_within = jax.jit(compare_within)
+def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
+    """What plans can lose for every theta of the ellipsoid."""
+    inside = replace(ball, p=np.where(valid.positive, ball.p, 0.0))
+    return float(np.fmin(largest_loss_in(space, valid, inside, compare(space, valid, inside)), 1.0))
 
 
 def everywhere(space: Space) -> Space:
     """The same space, where every state can be reached."""
-    wide: Space = eqx.tree_at(lambda x: x.reachable, space, leaf(np.ones(space.num_states, bool)))
-    return wide
+    return replace(space, reachable=leaf(np.ones(space.num_states, bool)))
 
 
-@x64
+@np.errstate(all="ignore")
 def least_gap(
     space: Space,
     valid: ValidSet,
@@ -259,8 +249,7 @@ def least_gap(
     o = np.zeros(len(valid.rows))
     p = np.where(valid.positive, np.asarray(valid.rows) @ theta, 1.0)
     z = np.zeros((len(o), valid.num_free))
-    known = Ellipsoid(*map(leaf, (theta, p, z, o, o, np.zeros(()))))
-    found = to_numpy(_within(space, valid, known, zeta))[1]
+    found = compare_within(space, valid, Ellipsoid(theta, p, z, o, o, 0.0), zeta)[1]
     return float(np.fmin(coupled, found.eps))
 
 

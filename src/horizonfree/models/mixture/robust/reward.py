@@ -17,7 +17,7 @@ right sides are functions of the state. Where a law may lead anywhere, spans are
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, backward, node, static
@@ -68,23 +68,23 @@ class RobustWorld:
         S, A, _ = self.is_slot.shape
         if self.anywhere:
             shape = (S, A, *f.shape[1:])
-            return jnp.broadcast_to(f.min(0), shape), jnp.broadcast_to(f.max(0), shape)
+            return np.broadcast_to(f.min(0), shape), np.broadcast_to(f.max(0), shape)
         at_slot, is_slot = f[self.world.space.succ], self.is_slot
         if f.ndim > 1:
             is_slot = is_slot[..., None]
         return (
-            jnp.where(is_slot, at_slot, jnp.inf).min(2),
-            jnp.where(is_slot, at_slot, -jnp.inf).max(2),
+            np.where(is_slot, at_slot, np.inf).min(2),
+            np.where(is_slot, at_slot, -np.inf).max(2),
         )
 
     def reach(self, f: Float[Array, "S k"]) -> tuple[Float[Array, "S A k"], Float[Array, "S A k"]]:
         """Below and above every Q f."""
         least, most = self.ends(f)
         at_slot = f[self.world.space.succ]
-        mean = jnp.einsum("san,sank->sak", self.world.p, at_slot)
-        spread = length(jnp.einsum("sanq,sank->sakq", self.world.z, at_slot))
+        mean = np.einsum("san,sank->sak", self.world.p, at_slot)
+        spread = length(np.einsum("sanq,sank->sakq", self.world.z, at_slot))
         spread = spread + self.zeta[..., None] * (most - least)
-        return jnp.maximum(least, mean - spread), jnp.minimum(most, mean + spread)
+        return np.maximum(least, mean - spread), np.minimum(most, mean + spread)
 
     def bounds(self, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
         """The bounds of one plan for one reward; the world's eps is that of every plan that is optimal in the estimate.
@@ -104,17 +104,17 @@ class RobustWorld:
             now, shortfall = world.back(values, (is_last, r, pi))
             return (now, _losses(self, values, losses, r, pi)), shortfall
 
-        o = jnp.zeros(S)
-        end = Values(o, o, o, o, o, o, o, o, o, jnp.zeros((S, q)), jnp.zeros((S, e, e)))
-        inputs = jnp.arange(H) == H - 1, jnp.asarray(reward), jnp.asarray(policy)
+        o = np.zeros(S)
+        end = Values(o, o, o, o, o, o, o, o, o, np.zeros((S, q)), np.zeros((S, e, e)))
+        inputs = np.arange(H) == H - 1, np.asarray(reward), np.asarray(policy)
         (values, losses), shortfall = backward(back, (end, Losses(o, o, o, o, o)), inputs)
         at = Losses(*(space.at_start(x) for x in losses))
         radius = space.at_start(_error(values) + losses.E)
         V = space.at_start(values.V)
-        low = jnp.maximum(at.lo, V - radius)
-        uniform = jnp.where(shortfall.max() <= OPTIMAL, world.eps, jnp.nan)
+        low = np.maximum(at.lo, V - radius)
+        uniform = np.where(shortfall.max() <= OPTIMAL, world.eps, np.nan)
         gaps = {"uniform": uniform, "interval": at.up - low, "tangent": at.G}
-        return Bounds(V, low, jnp.minimum(at.up, V + radius), gaps)
+        return Bounds(V, low, np.minimum(at.up, V + radius), gaps)
 
     def difference(
         self, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
@@ -132,24 +132,24 @@ def _losses(
     around: RobustWorld, values: Values, losses: Losses, r: Float[Array, "S A"], pi: Int[Array, " S"]
 ) -> Losses:
     """One step back."""
-    world, states = around.world, jnp.arange(len(pi))
+    world, states = around.world, np.arange(len(pi))
     _, adv = world.advantages(values, world.sums(values), r, pi)
     error = _error(values)
     least, _ = around.ends(values.V - error)
     _, most = around.ends(values.V + error)
-    moved = around.zeta * (jnp.minimum(most, 1.0) - jnp.maximum(least, 0.0))
-    below, above = around.reach(jnp.stack(losses, axis=1))
+    moved = around.zeta * (np.minimum(most, 1.0) - np.maximum(least, 0.0))
+    below, above = around.reach(np.stack(losses, axis=1))
     E_up, D_up, G_up, up_up = (above[..., i] for i in range(4))
-    E = jnp.minimum(1.0, (moved + E_up)[states, pi])
-    D = jnp.clip((adv + moved + jnp.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
-    other = adv + moved + E_up + E[:, None] + jnp.minimum(1.0, G_up)
-    is_own = jnp.arange(r.shape[1]) == pi[:, None]
-    apart = jnp.where(is_own, -jnp.inf, other).max(-1)
-    G = jnp.clip(jnp.maximum(G_up[states, pi], apart), 0.0, 1.0)
+    E = np.minimum(1.0, (moved + E_up)[states, pi])
+    D = np.clip((adv + moved + np.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
+    other = adv + moved + E_up + E[:, None] + np.minimum(1.0, G_up)
+    is_own = np.arange(r.shape[1]) == pi[:, None]
+    apart = np.where(is_own, -np.inf, other).max(-1)
+    G = np.clip(np.maximum(G_up[states, pi], apart), 0.0, 1.0)
     return Losses(
         E=E,
         D=D,
-        G=jnp.minimum(D + E, G),
-        up=jnp.minimum(1.0, r + up_up).max(-1),
-        lo=jnp.maximum(0.0, (r + below[..., 4])[states, pi]),
+        G=np.minimum(D + E, G),
+        up=np.minimum(1.0, r + up_up).max(-1),
+        lo=np.maximum(0.0, (r + below[..., 4])[states, pi]),
     )

@@ -13,11 +13,9 @@ sets hold for all c at once.
 import math
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._x64 import leaf, to_numpy
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.likelihood import Fit
 from horizonfree.models.mixture.robust.boxed import reach, smallest_ellipsoid
@@ -49,9 +47,6 @@ class Sets(NamedTuple):
     zeta_low: float
     is_empty: bool
     bet: Bet
-
-
-_ellipsoid = jax.jit(ellipsoid)
 
 
 def confidence_sets(
@@ -101,7 +96,7 @@ def _tightened(shared: Common, kinds: Kinds, classes: Frequencies, bet: Bet) -> 
         slack = penalised(kinds, bet.blocks, z, p, below, above, F, bet.slack)
         if slack < 0:
             return _ball(fit, p, white, below, above, bet.slack), slack, True
-        found = to_numpy(_ellipsoid(*shared.on_device, np.asarray(slack)))
+        found = ellipsoid(shared.valid, shared.bet.counts, fit, slack)
         if math.isfinite(slack) and np.isfinite(found.z).all():
             white = np.asarray(found.z)
             below = np.where(free, np.minimum(below, found.below), 0.0)
@@ -158,4 +153,4 @@ def _curvature(x: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
 def _ball(
     fit: Fit, p: np.ndarray, z: np.ndarray, below: np.ndarray, above: np.ndarray, slack: float
 ) -> Ellipsoid:
-    return Ellipsoid(fit.theta, leaf(p), leaf(z), leaf(below), leaf(above), leaf(np.asarray(slack)))
+    return Ellipsoid(fit.theta, p, z, below, above, slack)
