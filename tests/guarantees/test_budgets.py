@@ -68,9 +68,9 @@ def test_every_e_process_of_a_mixture_pays_for_its_weight_and_delta(mixture):
     """W_j = Lq_j + log(1/(delta w_j)) - L_j(theta_hat) + gap, the last of the table, whose weight is 1."""
     model, evidence = mixture
     evidence = weighted(evidence, [0.25, 0.5])
-    with scope():
-        fit = jax.jit(maximum_likelihood)
-        fits = [fit(model.valid, N, evidence.theta) for N in (*evidence.since, evidence.row_counts)]
+    fits = [
+        maximum_likelihood(model.valid, N, evidence.theta) for N in (*evidence.since, evidence.row_counts)
+    ]
     logs = [np.log(1 / (DELTA * w)) for w in (0.25, 0.5, 1.0)]
     loss = [*predicted_losses(evidence), evidence.table_loss]
     wanted = [
@@ -113,10 +113,7 @@ def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
     model, evidence = mixture
 
     def of(weights, delta):
-        with scope():
-            return np.asarray(
-                jitted_excess(model.valid, weighted(evidence, weights), model.valid.center, delta)
-            )
+        return excess(model.valid, weighted(evidence, weights), model.valid.center, delta)
 
     before = of([0.5, 0.5], DELTA)
     np.testing.assert_allclose(before - of([0.25, 0.5], DELTA), [LOG_2, 0], atol=1e-12)
@@ -127,17 +124,13 @@ def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
     np.testing.assert_allclose(before, wanted, atol=1e-9)
 
 
-jitted_excess = jax.jit(excess)
-
-
 def test_ellipsoid_and_direct_method_use_the_log_threshold_of_their_e_process(mixture, monkeypatch):
     model, evidence = mixture
     found = certify.confidence(model, evidence, delta=DELTA)
     assert float(found.ball.slack) == float(found.slacks[found.bet])
     N = evidence.since[int(found.bet)]
-    with scope():
-        fit = jax.jit(maximum_likelihood)(model.valid, N, evidence.theta)
-        ball = to_numpy(jax.jit(ellipsoid)(model.valid, N, fit, jnp.asarray(found.slacks[found.bet])))
+    fit = maximum_likelihood(model.valid, N, evidence.theta)
+    ball = ellipsoid(model.valid, N, fit, float(found.slacks[found.bet]))
     np.testing.assert_allclose(
         np.linalg.norm(found.ball.z, axis=1), np.linalg.norm(ball.z, axis=1), rtol=1e-6
     )

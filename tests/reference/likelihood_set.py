@@ -6,15 +6,11 @@ U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - su
 from dataclasses import dataclass
 from functools import partial
 
-import equinox as eqx
 import numpy as np
 
-from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ModelError
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.valid import ValidSet
-
-_fit = eqx.filter_jit(maximum_likelihood)
 
 
 @dataclass
@@ -87,11 +83,10 @@ class LikelihoodSet:
         return float(direction @ theta + bound), theta
 
 
-@x64
 def likelihood_set(valid, evidence, bet, *, delta=0.05):
     """U of one bet; refuses an empty one."""
     counts = evidence.since[bet]
-    fit = to_numpy(_fit(*to_device((valid, counts, evidence.theta))))
+    fit = maximum_likelihood(valid, counts, evidence.theta)
     slack = float(evidence.loss[bet] - np.log(delta * evidence.weights[bet]) - fit.loss)
     if evidence.impossible > 0 or slack + fit.gap <= 0:
         raise ModelError(

@@ -3,7 +3,6 @@
 from functools import cache, cached_property
 from itertools import pairwise
 
-import equinox as eqx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,6 @@ from scipy.optimize import minimize
 from scipy.spatial import ConvexHull
 
 import horizonfree as hf
-from horizonfree._x64 import to_device, x64
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
@@ -241,12 +239,8 @@ def test_the_support_function_agrees_with_a_general_solver():
         assert case.U.support(direction)[0] == pytest.approx(-result.fun, abs=1e-5)
 
 
-@x64
 def excess(case, theta):
-    return _excess(*to_device((case.valid, case.evidence, theta)), DELTA)
-
-
-_excess = eqx.filter_jit(ev.excess)
+    return ev.excess(case.valid, case.evidence, theta, DELTA)
 
 
 def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):

@@ -9,24 +9,27 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.models.mixture import likelihood
-from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, predict, pseudo_counts
+from horizonfree.models.mixture import likelihood, predictor
+from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, pseudo_counts
 from tests.reference import small
 from tests.reference.jitted import jitted
 
 VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
-_fit, _predict = jax.jit(maximum_likelihood), jax.jit(predict)
+_predict = jax.jit(predictor.predict)
 
 
 def fit(valid, counts, start=None):
-    with jax.enable_x64(True):
-        start = valid.center if start is None else start
-        return to_numpy(_fit(*to_device((valid, np.asarray(counts, np.int32), start))))
+    return maximum_likelihood(valid, np.asarray(counts), valid.center if start is None else np.asarray(start))
 
 
 def next_predictions(valid, counts, thetas):
+    """By the traced predictor, after a comparison with the one in NumPy."""
     with jax.enable_x64(True):
-        return to_numpy(_predict(*to_device((valid, np.asarray(counts, np.int32), np.asarray(thetas)))))
+        traced = to_numpy(_predict(*to_device((valid, np.asarray(counts, np.int32), np.asarray(thetas)))))
+    np.testing.assert_allclose(
+        valid.rows @ likelihood.predict(valid, counts, np.asarray(thetas)).T, valid.rows @ traced.T, atol=1e-9
+    )
+    return traced
 
 
 def both(theta):
@@ -170,27 +173,33 @@ def test_predictions_settle_where_the_regularised_likelihood_is_stationary(name)
 
 def test_the_second_predictor_adds_as_many_pseudo_counts_as_half_of_the_unknowns(x64):
     valid = VALID["dense"]
-    first, second = np.asarray(pseudo_counts(to_device(valid)))
+    first, second = pseudo_counts(valid)
+    np.testing.assert_allclose(predictor.pseudo_counts(to_device(valid)), (first, second), rtol=1e-12)
     assert first == 0.5
     assert second * valid.free.sum() == pytest.approx(valid.num_free / 2)
 
 
-def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones(x64):
-    assert log_loss(jnp.array([0, 2]), jnp.array([0.0, 0.5])) == pytest.approx(2 * np.log(2))
-    assert log_loss(jnp.array([1, 2]), jnp.array([0.0, 0.5])) == np.inf
+def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones():
+    assert log_loss(np.array([0, 2]), np.array([0.0, 0.5])) == pytest.approx(2 * np.log(2))
+    assert log_loss(np.array([1, 2]), np.array([0.0, 0.5])) == np.inf
 
 
 @pytest.mark.parametrize("least", [2.0, 0.9, 0.6, 0.2, 0.05])
 def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(monkeypatch, least):
     """f(t) = - c_1 log(1 + 0.9 t) - c_2 log(1 - 0.9 t) is least at t = (c_1 - c_2) / 0.9 (c_1 + c_2)."""
-    monkeypatch.setattr(likelihood, "MANY", 0)
+    monkeypatch.setattr(predictor, "MANY", 0)
     c, x = np.array([1 + 0.9 * least, 1 - 0.9 * min(least, 1.0)]), np.array([0.9, -0.9])
     t = 0.5 ** np.arange(8.0)
     change = [-(c * np.log1p(step * x)).sum() for step in t]
     with jax.enable_x64(True):
-        found = to_numpy(likelihood._best_step(*map(jnp.asarray, (c, x, t))))
-    assert found[0] == t[int(np.argmin(change))] == {2.0: 1, 0.9: 1, 0.6: 0.5, 0.2: 0.25, 0.05: 0.0625}[least]
-    assert found[1] == pytest.approx(min(change), rel=1e-12)
+        traced = to_numpy(predictor._best_step(*map(jnp.asarray, (c, x, t))))
+    for found in (traced, likelihood._best_step(c, x, t)):
+        assert (
+            found[0]
+            == t[int(np.argmin(change))]
+            == {2.0: 1, 0.9: 1, 0.6: 0.5, 0.2: 0.25, 0.05: 0.0625}[least]
+        )
+        assert found[1] == pytest.approx(min(change), rel=1e-12)
 
 
 def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of_it():
@@ -201,7 +210,7 @@ def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of
         c, x = rng.gamma(0.3, size=size), rng.uniform(-1, rng.choice([0.3, 1, 30]), size)
         x[rng.uniform(size=size) < 0.3] = -1.0
         x *= (c * x).sum() / (c * x**2).sum()
-        if likelihood.QUARTER >= -x.min() > 0:
+        if predictor.QUARTER >= -x.min() > 0:
             change = [-(c * np.log1p(t * x)).sum() for t in (0.5, 1.0)]
             assert change[1] <= change[0] < 0
             gains.append((change[0] - change[1]) / (c * x**2).sum())
@@ -216,6 +225,6 @@ def test_with_many_rows_steps_are_the_same(monkeypatch, x64, name):
         start = jnp.tile(valid.center, (2, 1))
         found = []
         for many in (0, 10**9):
-            monkeypatch.setattr(likelihood, "MANY", many)
-            found.append(np.asarray(jitted(likelihood.predict, valid, counts, start)))
+            monkeypatch.setattr(predictor, "MANY", many)
+            found.append(np.asarray(jitted(predictor.predict, valid, counts, start)))
         np.testing.assert_allclose(*found, rtol=0, atol=1e-13)

@@ -1,19 +1,12 @@
 """One transition: how far that of any parameter of U can be from the estimate's."""
 
-import jax
 import numpy as np
 import pytest
 
-from horizonfree._x64 import to_device, to_numpy
-from horizonfree.guarantees import trajectories
-from horizonfree.models.mixture import steps as traced
-from horizonfree.models.mixture.steps import THRESHOLDS
+from horizonfree.guarantees.trajectories import divergence
+from horizonfree.models.mixture.steps import THRESHOLDS, compare, hellinger, left_out, steps
 from tests.reference import cases, small
 from tests.reference import certificates as ref
-
-compare, hellinger, left_out, steps, divergence = map(
-    jax.jit, (traced.compare, traced.hellinger, traced.left_out, traced.steps, trajectories.divergence)
-)
 
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
@@ -47,12 +40,12 @@ def test_the_cost_of_one_step_is_nearly_attained():
     assert 0.8 <= max(ratios) <= 1 + 1e-9
 
 
-def test_the_affinity_of_one_step_is_within_its_bound_also_where_a_probability_may_vanish(case, x64):
+def test_the_affinity_of_one_step_is_within_its_bound_also_where_a_probability_may_vanish(case):
     """1 - sum sqrt(p p_theta) <= h2, which is finite and at most 1."""
     open_rows = 0
     for i in range(cases.SEEDS):
         ball = case.confidences[i].ball
-        h2 = np.asarray(hellinger(*to_device((case.space, case.valid, ball))))
+        h2 = hellinger(case.space, case.valid, ball)
         open_rows += (case.valid.free & (ball.below >= 1)).sum()
         assert (h2 <= 1).all()
         P_hat = case.slots(ball.p)
@@ -63,7 +56,7 @@ def test_the_affinity_of_one_step_is_within_its_bound_also_where_a_probability_m
     assert open_rows or case.problem.name != "corner"
 
 
-def test_affinities_of_whole_trajectories_multiply(x64):
+def test_affinities_of_whole_trajectories_multiply():
     """A literal product over all trajectories of two kernels: sum sqrt(P Q), step by step."""
     P = small.dense(S=3, horizon=3).kernel().dense()
     Q = small.dense(S=3, horizon=3, weights=(0.1, 0.2, 0.7)).kernel().dense()
@@ -76,15 +69,14 @@ def test_affinities_of_whole_trajectories_multiply(x64):
 
 
 @pytest.mark.parametrize("below", THRESHOLDS)
-def test_every_threshold_gives_a_valid_comparison(below, x64):
+def test_every_threshold_gives_a_valid_comparison(below):
     """Rows left out, one by one and together: what theta may put there is within the bound."""
     case = cases.Case(small.dense(S=8, weights=(0.9, 0.1, 0.0, 0.0)), episodes=150, seeds=3)
     left = 0
     for i in range(3):
         ball = case.confidences[i].ball
-        given = to_device((case.space, case.valid, ball))
-        is_out = left_out(*given[1:], below)
-        step = to_numpy(steps(*given, is_out))
+        is_out = left_out(case.valid, ball, below)
+        step = steps(case.space, case.valid, ball, is_out)
         kept = case.slots(np.where(is_out, 0.0, ball.p))
         left += int(np.asarray(is_out).sum())
         for theta in case.points_of_U(i, np.random.default_rng(i), 10):
@@ -94,10 +86,10 @@ def test_every_threshold_gives_a_valid_comparison(below, x64):
     assert left or below < 0.1
 
 
-def test_the_best_threshold_is_kept(x64):
+def test_the_best_threshold_is_kept():
     case = cases.Case(small.dense(S=8, weights=(0.9, 0.1, 0.0, 0.0)), episodes=150, seeds=3)
     for i in range(3):
-        space, valid, ball = to_device((case.space, case.valid, case.confidences[i].ball))
+        space, valid, ball = case.space, case.valid, case.confidences[i].ball
         each = [
             float(divergence(space, steps(space, valid, ball, left_out(valid, ball, x))).eps)
             for x in THRESHOLDS
@@ -105,12 +97,12 @@ def test_the_best_threshold_is_kept(x64):
         assert float(compare(space, valid, ball).divergence.eps) == pytest.approx(min(each), rel=1e-12)
 
 
-def test_a_pair_of_which_everything_is_left_out_stops_the_comparison(x64):
+def test_a_pair_of_which_everything_is_left_out_stops_the_comparison():
     case = cases.Case(small.dense(), seeds=1)
-    space, valid, ball = to_device((case.space, case.valid, case.confidences[0].ball))
-    step = to_numpy(steps(space, valid, ball, valid.free))
+    space, valid, ball = case.space, case.valid, case.confidences[0].ball
+    step = steps(space, valid, ball, valid.free)
     assert np.isinf(step.cost).all()
     assert (step.leak == 1).all()
-    found = to_numpy(divergence(space, to_device(step)))
+    found = divergence(space, step)
     assert found.stop.all()
     assert found.hit == 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._x64 import scope, to_device
+from horizonfree._x64 import scope
 from horizonfree.models.mixture.record import STARTS
 from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
 from tests.reference import small
@@ -196,10 +196,7 @@ def test_values_of_one_policy_are_off_by_h_minus_1_worst_laws(horizon):
     found = problem.model.within(evidence, DELTA)(hf.Misspecification(tv=0.02))
     reward = np.zeros((horizon, 2, 1))
     reward[-1, 1] = 1.0
-    with scope():
-        plan = np.zeros((horizon, 2), np.int32)
-        world, *given = to_device((problem.model.world(found), reward, plan))
-        bounds = world.bounds(*given)
+    bounds = problem.model.world(found).bounds(reward, np.zeros((horizon, 2), np.int32))
     low, high = (1 - (0.7 - x) ** (horizon - 1) for x in (-0.02, 0.02))
     assert float(bounds.low) == pytest.approx(low, abs=1e-9)
     assert float(bounds.high) == pytest.approx(high, abs=1e-9)
