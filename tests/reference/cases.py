@@ -7,7 +7,7 @@ import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.models import certify
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import small
 
 DELTA, EPISODES, SEEDS = 0.1, 60, 12

@@ -13,7 +13,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array
+from horizonfree._arrays import Array, Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.families import StateRewards
@@ -261,8 +261,8 @@ class Model(eqx.Module):
     # What judges and reports ask.
 
     @abc.abstractmethod
-    def excess(self, evidence: Evidence, parameter: Any, delta: float) -> float:
-        """Above 0 where the parameter is outside the confidence set; on the host.
+    def excess(self, evidence: Evidence, parameter: Any, delta: float | Float[Leaf, ""]) -> Float[Leaf, ""]:
+        """Above 0 where the parameter is outside the confidence set; NumPy in and out, or traced.
 
         Not above 0 for every parameter inside. A class says where it tests only a condition that members must meet.
         """

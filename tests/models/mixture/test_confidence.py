@@ -11,7 +11,7 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import small
 from tests.reference.episodes import full_features
 

@@ -11,8 +11,8 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.certify import uniform_eps
-from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.models import certify
+from horizonfree.planning.induction import best_plan, policy_values
 from tests.reference import small
 
 DELTA, SEEDS, EPISODES = 0.5, 1000, 60
@@ -40,25 +40,18 @@ def explored(model, kernel, truth, keys):
     return jax.lax.map(one, keys, batch_size=100)
 
 
-@eqx.filter_jit
-def certified(model, kernel, rewards, evidence):
-    """The certificate of every evidence; of its plan for every reward the loss, the gap, and whether bounds hold."""
-
-    def certify(evidence):
-        found = model.confidence(evidence, jnp.asarray(DELTA))
-
-        def one(reward):
-            plan, _ = optimal_jax(found.kernel, reward)
-            loss = optimal_jax(kernel, reward)[1][0] - evaluate_jax(kernel, reward, plan)[0]
-            bounds = model.bounds(found, reward, plan)
-            value = model.space.at_start(evaluate_jax(kernel, reward, plan)[0])
-            gap = jnp.minimum(jnp.stack(list(bounds.gaps.values())).min(), 1.0)
-            is_inside = (bounds.low <= value + 1e-9) & (value <= bounds.high + 1e-9)
-            return model.space.at_start(loss), gap, is_inside
-
-        return uniform_eps(found), jax.vmap(one)(rewards)
-
-    return jax.vmap(certify)(evidence)
+def certified(problem, rewards, evidence):
+    """The uniform certificate; of the plan for every reward the loss, the gap, and whether its interval holds."""
+    model, kernel, space = problem.model, problem.kernel(), problem.space
+    confidence, found = certify.confidence(model, evidence, delta=DELTA), []
+    for reward in rewards:
+        plan = best_plan(confidence.kernel, reward).policy
+        value = space.at_start(policy_values(kernel, reward, plan)[0])
+        bounds = certify.bounds(model, confidence, reward, plan)
+        is_inside = bounds.low <= value + 1e-9 and value <= bounds.high + 1e-9
+        best = space.at_start(best_plan(kernel, reward).V[0])
+        found.append((best - value, min(*bounds.gaps.values(), 1.0), is_inside))
+    return certify.uniform_eps(confidence), *np.array(found).T
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -70,8 +63,8 @@ def test_the_truth_stays_in_the_set_and_plans_keep_their_promise(name):
         model, kernel = to_device((problem.model, problem.kernel()))
         keys = jax.random.split(jax.random.key(3), SEEDS)
         evidence, has_left, is_out = to_numpy(explored(model, kernel, problem.truth, keys))
-        few = jax.tree.map(lambda x: x[:200], evidence)
-        eps, (loss, gap, is_inside) = to_numpy(certified(model, kernel, rewards, few))
+    few = [certified(problem, rewards, jax.tree.map(lambda x, i=i: x[i], evidence)) for i in range(200)]
+    eps, loss, gap, is_inside = (np.array(x) for x in zip(*few, strict=True))
     assert has_left.sum() <= binom.isf(1e-6, SEEDS, DELTA)
     inside = ~is_out[:200]
     assert inside.sum() > 50

@@ -15,7 +15,7 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets, ladder
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.likelihood import predict
+from horizonfree.models.mixture.predictor import predict
 from tests.reference import small
 from tests.reference.episodes import sampler_of
 from tests.reference.jitted import jitted

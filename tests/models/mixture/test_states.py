@@ -11,7 +11,7 @@ from horizonfree.models import certify
 from horizonfree.models.mixture import states
 from horizonfree.models.mixture.tangent import SECOND_ORDER
 from horizonfree.models.said import given
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 
 NUMBERS = ("value", "low", "high")

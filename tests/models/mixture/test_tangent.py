@@ -5,7 +5,7 @@ import pytest
 
 from horizonfree.models import certify
 from horizonfree.models.mixture.tangent import SECOND_ORDER
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 from tests.reference.backward_induction import evaluate

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array, Leaf, library, taken
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.rollout import UNSEEN, Trajectory
-from horizonfree.models.mixture.likelihood import HALF, log_loss
+from horizonfree.models.mixture.likelihood import HALF
 from horizonfree.models.mixture.predictor import predict
 from horizonfree.models.mixture.record import Record, add
 from horizonfree.models.mixture.valid import ValidSet
@@ -212,12 +212,14 @@ def _log_of(p: Float[Array, "H *i"], is_possible: Bool[Array, "H *one"]) -> Floa
 
 
 def excess(
-    valid: ValidSet, evidence: Evidence, theta: Float[np.ndarray, " d"], delta: float
-) -> Float[np.ndarray, " J"]:
-    """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; on the host.
+    valid: ValidSet, evidence: Evidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
+) -> Float[Leaf, " J"]:
+    """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; NumPy in and out, or traced.
 
     Infinite when theta gives a transition that was seen probability zero.
     """
-    p = np.asarray(valid.rows) @ theta
-    loss = np.array([log_loss(since, p) for since in np.asarray(evidence.since)])
-    return loss - np.asarray(evidence.loss) + np.log(delta * np.asarray(evidence.weights))
+    xp = library(theta, evidence.since)
+    p = xp.maximum(valid.rows @ theta, 0.0)
+    with np.errstate(divide="ignore"):
+        loss = -(evidence.since * xp.log(xp.where(evidence.since > 0, p, 1.0))).sum(-1)
+    return loss - evidence.loss + xp.log(delta * evidence.weights)

@@ -205,7 +205,7 @@ class MixtureModel(Model):
     def world(self, confidence: MixtureConfidence | RobustConfidence) -> World | RobustWorld:
         """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
         step, worst = confidence.step, confidence.divergence
-        most = worst.stop, worst.kappa, worst.hit, confidence.eps
+        most = worst.stop, *(np.asarray(x) for x in (worst.kappa, worst.hit, confidence.eps))
         if isinstance(confidence, RobustConfidence):
             given = confidence.tilts, step.cost, step.leak, *most
             world = World(self.space, step.kernel.prob, *given)
@@ -273,9 +273,11 @@ class MixtureModel(Model):
         """The kernel that favours a transition most."""
         return richer.labels(self.valid, self.is_hull)
 
-    def excess(self, evidence: Evidence, parameter: Float[np.ndarray, " d"], delta: float) -> float:
-        """Of the bet that leaves the parameter out by most."""
-        return float(ev.excess(self.valid, evidence, parameter, delta).max())
+    def excess(
+        self, evidence: Evidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
+    ) -> Float[Leaf, ""]:
+        """Of the bet that leaves the parameter out by most; NumPy in and out, or traced."""
+        return ev.excess(self.valid, evidence, parameter, delta).max()
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / q of optimal design; traced."""

@@ -9,7 +9,7 @@ from scipy.stats import binom
 import horizonfree as hf
 from horizonfree.models import certify
 from horizonfree.models.mixture.robust import common
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import adversaries as adv
 from tests.reference import robust as ref
 from tests.reference import small

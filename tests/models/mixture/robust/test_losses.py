@@ -14,7 +14,7 @@ from horizonfree.models.mixture.robust.confidence import _loss_by_theta, least_g
 from horizonfree.models.mixture.robust.reward import _error
 from horizonfree.models.mixture.robust.steps import steps_within
 from horizonfree.models.mixture.tangent import Values
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import robust as ref
 

@@ -49,6 +49,7 @@ class Sets(NamedTuple):
     bet: Bet
 
 
+@np.errstate(all="ignore")  # infinite slacks
 def confidence_sets(
     shared: Common, zeta: Float[np.ndarray, "S A"], *, anywhere: bool, by_kl: bool = False
 ) -> Sets:
