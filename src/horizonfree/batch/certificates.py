@@ -23,7 +23,7 @@ def certified_curves(
 
     gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
     such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
-    eps: the uniform certificate; excess: above 0, the truth is outside the confidence set.
+    eps: the uniform certificate.
     """
     found: dict[str, float] = {}
     if "gap" in curves or "eps" in curves:
@@ -31,8 +31,6 @@ def certified_curves(
         found["eps"] = certify.uniform_eps(confidence)
     if "gap" in curves:
         found["gap"] = _worst_gap(problem, confidence, rewards, best)
-    if "excess" in curves:
-        found["excess"] = float(problem.model.excess(evidence, problem.truth, delta))
     return {name: x for name, x in found.items() if name in curves}
 
 

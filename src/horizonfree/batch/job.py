@@ -163,7 +163,7 @@ class Job:
         N, K = min(size, len(self.cast) - first), self.episodes
         members = [min(first + i, len(self.cast) - 1) for i in range(size)]
         shared, own = self.worlds(members)
-        rewards = jnp.asarray(self.judge.rewards)
+        rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
         state = begin_many(shared, own, is_wide=self.is_wide)
         simulate = stretch(self.cast, members, shared, own, min(BLOCK, K), is_wide=self.is_wide)
         records, found, k = [], [], 0
@@ -177,7 +177,7 @@ class Job:
             k = mark
             if k in self.checkpoints:
                 traced = tuple(name for name in TRACED_CURVES if name in self.judge.curves)
-                curves = judge_many(shared, own, state, rewards, traced, at_once=self.judged())
+                curves = judge_many(shared, own, state, rewards, delta, traced, at_once=self.judged())
                 points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
                 points |= self.certified(first, N, state)
                 found.append(points | self.measured(first, N, state, records))

@@ -40,7 +40,7 @@ from horizonfree.planning.backward import evaluate_jax
 
 GROUP = 0.5  # of the members must wait for a choice before one is made, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
+TRACED_CURVES = ("own_gap", "efficiency", "excess")  # the others are computed on the host (certificates.py)
 
 
 class World(eqx.Module):
@@ -191,6 +191,7 @@ def judge_many(
     own: World,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
+    delta: Float[Array, ""],
     curves: tuple[str, ...],
     *,
     at_once: int | None,
@@ -198,7 +199,7 @@ def judge_many(
     """The traced curves of every member now, of `at_once` members side by side.
 
     own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
-    the best design in hindsight (models/mixture/design.py).
+    the best design in hindsight (models/mixture/design.py); excess: above 0, the truth is outside the confidence set.
     """
 
     def one(pair: tuple[World, Progress]) -> dict[str, Array]:
@@ -211,6 +212,8 @@ def judge_many(
             )
         if "efficiency" in curves:
             found["efficiency"] = model.inefficiency(evidence)
+        if "excess" in curves:
+            found["excess"] = model.excess(evidence, world.truth, delta)
         return found
 
     points: dict[str, Array] = jax.lax.map(one, (own, progress), batch_size=at_once)

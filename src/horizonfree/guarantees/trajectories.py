@@ -117,9 +117,3 @@ def divergence(space: Space, step: Steps) -> Divergence:
             best = new
     assert best is not None
     return best
-
-
-def smallest(x):  # TEMPORARY
-    import jax.numpy as jnp
-
-    return jnp.argmin(jnp.where(jnp.isnan(x), jnp.inf, x))

@@ -262,7 +262,7 @@ class Model(eqx.Module):
 
     @abc.abstractmethod
     def excess(self, evidence: Evidence, parameter: Any, delta: float | Float[Leaf, ""]) -> Float[Leaf, ""]:
-        """Above 0 where the parameter is outside the confidence set; NumPy in and out, or traced.
+        """Above 0 where the parameter is outside the confidence set; traced.
 
         Not above 0 for every parameter inside. A class says where it tests only a condition that members must meet.
         """

@@ -213,7 +213,7 @@ def _begun(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: 
     if header["explorer"] is not None:
         options = header["explorer"]["options"] | under(arrays, "explorer.")
         explorer = make_explorer(header["explorer"]["name"], **options)
-    nothing = Progress(np.asarray(0, np.int32), None, None)  # type: ignore[arg-type]  # a checkpoint fills it in
+    nothing = Progress(np.asarray(0, np.int32), None, None)  # a checkpoint fills it in
     return Run(problem, explorer, header["seed"], nothing, {}, header["is_simulated"], None, folder)
 
 

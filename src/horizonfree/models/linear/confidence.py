@@ -19,7 +19,6 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, leaf
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.guarantees.trajectories import smallest
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.interface import Confidence
 from horizonfree.models.linear.evidence import Evidence
@@ -30,7 +29,7 @@ from horizonfree.models.linear.widths import Fit, fit, level_of_all, level_of_so
 DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
 
-class LinearConfidence(Confidence):
+class LinearConfidence(eqx.Module, Confidence):
     """P~ of one bet is the kernel to plan with; what else of its `Fit` the bounds need is here.
 
     `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits` pairs that speak against the class.
@@ -172,3 +171,8 @@ def confidence(
         impossible=evidence.impossible,
         horizon=space.horizon,
     )
+
+
+def smallest(x: Float[Array, " n"]) -> Int[Array, ""]:
+    """Where the smallest number is; what could not be computed never is it; traceable."""
+    return jnp.argmin(jnp.where(jnp.isnan(x), jnp.inf, x))

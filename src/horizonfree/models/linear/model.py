@@ -25,7 +25,8 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of, taken
 from horizonfree.mdp.rollout import Trajectory, as_taken
 from horizonfree.mdp.space import Kernel, Space, check_space, make_space, occupied_states
-from horizonfree.models.interface import Model, Told
+from horizonfree.models.compiled import compiled_confidence
+from horizonfree.models.interface import Confidence, Model, Told
 from horizonfree.models.linear import evidence as ev
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
@@ -147,8 +148,12 @@ class LinearModel(Model):
             jnp.where(is_seen, prob / jnp.where(is_seen, total, 1.0), 1 / self.space.num_states)
         )
 
-    def confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> LinearConfidence:
-        """The bet that gives the smallest uniform gap; traced."""
+    def confidence(self, evidence: Evidence, delta: float) -> Confidence:
+        """The bet that gives the smallest uniform gap."""
+        return compiled_confidence(self, evidence, delta)
+
+    def traced_confidence(self, evidence: Evidence, delta: Float[Array, ""]) -> LinearConfidence:
+        """The same, traced."""
         return confidence(self.space, self.phi, self.white, len(self.declared), evidence, delta)
 
     def world(self, confidence: LinearConfidence) -> World:

@@ -219,7 +219,7 @@ def _kappas(
     p = np.where(matters, ball.p, 1.0)
     pairs = space.reachable[:, None] & ~stop
     x = np.where(matters, u @ ball.z.T / p, 0.0)
-    is_finite: np.ndarray = (x > -1).all(-1)
+    is_finite = np.asarray((x > -1).all(-1))
     kl = -p * np.log1p(np.where(is_finite[:, None], x, 0.0))
     inside = at_slots(kl.T, valid.row_of).sum(2)  # S A m
     cost = np.where(

@@ -20,7 +20,7 @@ TYPICAL = 14.0  # n eps of a pair that has been seen often
 FINITE = 1e100  # a larger kappa stands for infinity
 
 
-class TabularConfidence(Confidence):
+class TabularConfidence(eqx.Module, Confidence):
     """`kernel` holds the observed frequencies. Rows of pairs that were never visited are zero: nothing is earned there.
 
     The centres of the balls leave out rarely seen successors (Lemma 3). `eps` is proved for plans in the centres.

@@ -22,7 +22,8 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import is_allowed, taken
 from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
-from horizonfree.models.interface import Model, Told
+from horizonfree.models.compiled import compiled_confidence
+from horizonfree.models.interface import Confidence, Model, Told
 from horizonfree.models.tabular import evidence as ev
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
@@ -131,12 +132,12 @@ class TabularModel(Model):
         even = self.space.support / self.space.support.sum(-1, keepdims=True)
         return self.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
 
-    def shortened(self, evidence: Evidence) -> Seen:
-        """Counts of what was seen alone: the rest is in no bound but by its name."""
-        return ev.shortest(self.space, evidence)
+    def confidence(self, evidence: Evidence, delta: float) -> Confidence:
+        """A ball for every unknown pair, from the counts of what was seen alone."""
+        return compiled_confidence(self, ev.shortest(self.space, evidence), delta)
 
-    def confidence(self, evidence: Evidence | Seen, delta: Float[Array, ""]) -> TabularConfidence:
-        """A ball for every unknown pair; traced."""
+    def traced_confidence(self, evidence: Evidence | Seen, delta: Float[Array, ""]) -> TabularConfidence:
+        """The same of all counts, or of those of what was seen; traced."""
         seen = evidence if isinstance(evidence, Seen) else ev.in_full(self.space, evidence)
         return confidence(self.space, self.pairs, seen, delta, self.is_support_known)
 
