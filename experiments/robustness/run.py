@@ -47,7 +47,7 @@ PROBLEMS = {
     "larger": (lambda: hf.make("random-mixture", states=40, actions=3, dim=6, horizon=15, seed=5), (10_000,)),
 }
 SEEDS = {"bias": 100, "flip": 101, "random": 102, "tilt": 103, "push": 104}  # of the adversaries
-_block, _predictors = eqx.filter_jit(simulate_block), eqx.filter_jit(predictors)
+_block = eqx.filter_jit(simulate_block)
 
 
 def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, sign: int = 1) -> Kernel:
@@ -79,7 +79,7 @@ def best_laws(P: np.ndarray, f: np.ndarray, zeta: float) -> np.ndarray:
 
 def tilted(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
     """The laws with the largest mean of P_t/P, for the predictor of a block of episodes after these counts."""
-    theta = np.asarray(_predictors(*to_device((problem.model.valid, record.rows))))[block]
+    theta = predictors(problem.model.valid, np.asarray(record.rows))[block]
     kernel, P = problem.kernel(), np.asarray(problem.kernel().prob)
     rho = np.asarray(problem.model.kernel(theta).prob) / np.where(P > 0, P, 1.0)
     return Kernel(kernel.succ, leaf(best_laws(P, rho, zeta)), kernel.is_dense)
@@ -91,7 +91,7 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
         return problem.kernel()
     valid = problem.model.valid
     z = np.asarray(valid.rows @ valid.basis * valid.free[:, None])
-    theta = np.asarray(_predictors(*to_device((valid, record.rows))))[: block + 1]
+    theta = predictors(valid, np.asarray(record.rows))[: block + 1]
     y = (theta - valid.center) @ valid.basis
     p = theta @ valid.rows.T
     p = np.where(p > 0, p, 1.0)

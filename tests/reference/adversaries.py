@@ -117,14 +117,10 @@ def _advanced(model, keys, evidence, prob, begin, end):
 
 
 def predictions(valid, rows):
-    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]; compiled at once."""
-    return np.asarray(_predicted(valid, rows))
-
-
-@eqx.filter_jit
-def _predicted(valid, rows):
-    p = jax.vmap(lambda x: record.predictors(valid, x))(rows) @ valid.rows.T
-    return jnp.where(p > 0, p, 1.0)
+    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]."""
+    valid = to_numpy(valid)
+    p = np.stack([record.predictors(valid, x) for x in np.asarray(rows)]) @ valid.rows.T
+    return np.where(p > 0, p, 1.0)
 
 
 def learned(model, keys, evidence, prob, begin, end):

@@ -8,6 +8,8 @@ from horizonfree.models.mixture.steps import THRESHOLDS, compare, hellinger, lef
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # infinite divergences
+
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
