@@ -132,7 +132,6 @@ calls = {
     "explore": lambda: hf.explore(problem, "uniform", episodes=2, progress=False),
     "explore_many": lambda: hf.explore_many(problem, "uniform", episodes=2, seeds=2, progress=False),
     "resume": lambda: run.resume(episodes=1, progress=False),
-    "certificate": run.certificate,
     "plan": lambda: run.plan(hf.goal(problem, 2), model="explorer"),
     "simulate": lambda: hf.simulate(problem, np.zeros((3, 3), int)),
     "certify": lambda: hf.certify(problem, ([[0] * 4], [[0] * 3])),
@@ -150,6 +149,7 @@ def late():
         except BaseException as error:
             said, code = repr(error), 4
         print(name, said, sep=": ", flush=True)
+    assert run.certificate().delta == 0.05  # answers do not need JAX
     return code
 
 
@@ -170,7 +170,6 @@ def test_after_a_fork_every_call_says_what_is_wrong_and_what_to_do(forks: list[s
         "explore",
         "explore_many",
         "resume",
-        "certificate",
         "plan",
         "simulate",
         "certify",

@@ -1,6 +1,7 @@
 """Runs compute with the part of a problem that episodes come to, and answer in the caller's numbers."""
 
-import equinox as eqx
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -204,7 +205,9 @@ def test_words_name_pairs_in_the_callers_numbers(run):
     confidence = run.confidence()
     stop = np.zeros((28, 4), bool)
     stop[-1, 2] = True
-    unsure = eqx.tree_at(lambda x: x.compared.divergence.stop, confidence, stop)
+    compared = confidence.compared
+    compared = compared._replace(divergence=replace(compared.divergence, stop=stop))
+    unsure = replace(confidence, compared=compared)
     assert unsure.unsure_pairs().tolist() == [[48, 2]]
 
 

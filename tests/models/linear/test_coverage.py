@@ -8,8 +8,8 @@ from scipy.stats import binom
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.certificate import LARGEST
 from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.certify import uniform_eps
 from horizonfree.planning.backward import evaluate_jax, optimal_jax
 from tests.models.linear.worlds import tiny
 
@@ -46,7 +46,7 @@ def certified():
         return certify(evidence), is_out.any()
 
     def certify(evidence):
-        found = model.confidence(evidence, delta)
+        found = model.traced_confidence(evidence, delta)
 
         def one(reward):
             plan, _ = optimal_jax(found.kernel, reward)
@@ -56,7 +56,8 @@ def certified():
             is_outside = (bounds.low > value + 1e-9) | (value > bounds.high + 1e-9) | bounds.is_refuted
             return loss, jnp.minimum(jnp.stack(list(bounds.gaps.values())).min(), 1.0), is_outside
 
-        return uniform_eps(found), found.is_refuted, *jax.lax.map(one, rewards)
+        eps = jnp.where((found.eps <= LARGEST) & ~found.is_refuted, found.eps, 1.0)
+        return eps, found.is_refuted, *jax.lax.map(one, rewards)
 
     keys = jax.random.split(jax.random.key(3), SEEDS)
     return to_numpy(jax.jit(jax.vmap(explore))(keys, jnp.arange(SEEDS) % 2 == 0))

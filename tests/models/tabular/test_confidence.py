@@ -12,7 +12,8 @@ from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.models.tabular.evidence import _rounded
-from horizonfree.planning.backward import best_plan, evaluate_jax, optimal_jax
+from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.planning.induction import best_plan
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
 from tests.reference.jitted import jitted
@@ -46,7 +47,7 @@ def simulate(model, tables, policy):
 def judge(model, evidence, tables, rewards):
     """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
     model, delta = to_device(model), jnp.asarray(DELTA)
-    confide = jax.vmap(lambda evidence: model.confidence(evidence, delta))
+    confide = jax.vmap(lambda evidence: model.traced_confidence(evidence, delta))
     every = jax.jit(lambda x: jax.lax.map(confide, x, batch_size=50))
 
     def one(evidence, confidence, table, reward):

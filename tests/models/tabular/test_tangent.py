@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from horizonfree.models.tabular import tangent
-from horizonfree.planning.backward import best_plan, evaluate
+from horizonfree.planning.backward import evaluate
+from horizonfree.planning.induction import best_plan
 from tests.models.tabular.worlds import (
     as_weights,
     bounds_of,

@@ -105,7 +105,7 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
 
 @jax.jit
 def _in_full(model, evidence, delta):
-    return model.confidence(evidence, delta)
+    return model.traced_confidence(evidence, delta)
 
 
 @jax.jit
