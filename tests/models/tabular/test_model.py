@@ -106,3 +106,14 @@ def test_a_system_that_leaves_the_support_is_rejected():
     certificate = hf.from_episodes(known, episodes).certificate()
     assert certificate.is_rejected
     assert "impossible" in certificate.words
+
+
+def test_sparse_tables_are_taken_as_they_are():
+    """Sums over all states and over the successor lists differ by rounding; that is no impossible transition."""
+    S, A, n = 30, 2, 4
+    for seed in range(20):
+        rng, P = np.random.default_rng(seed), np.zeros((S, A, S))
+        for s, a in np.ndindex(S, A):
+            P[s, a, rng.choice(S, n, replace=False)] = rng.dirichlet(np.ones(n))
+        problem = Tabular.from_table(P, horizon=3, support="given")
+        np.testing.assert_allclose(problem.kernel().dense(), P, atol=1e-12)

@@ -100,11 +100,11 @@ class TabularModel(Model):
             raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
         table = taken(self.space.acts, table)
         prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # of infinite ones, which are refused below
-            lost = np.abs(table).sum(-1) - np.abs(prob).sum(-1)
-        if (lost > 0).any():
-            s, a = np.argwhere(lost > 0)[0]
-            s_next = next(i for i in np.flatnonzero(table[s, a]) if i not in succ[s, a][support[s, a]])
+        impossible = table.copy()
+        where = np.nonzero(support)
+        impossible[*where[:2], succ[where]] = 0.0
+        if impossible.any():
+            s, a, s_next = np.argwhere(impossible)[0]
             raise KernelError(
                 f"{name}: P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g}, but the support (or a terminal "
                 "state) says that it is impossible"
