@@ -8,7 +8,7 @@ small.
 
 import math
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +26,7 @@ from horizonfree.planning.induction import backup, best_policy, own_rows, policy
 from horizonfree.planning.induction import greedy as greedy
 from horizonfree.planning.induction import nearly_best as nearly_best
 
-_T = TypeVar("_T")
 optimal_jax, evaluate_jax = best_policy, policy_values
-FEW = 16  # terms up to which sums and maxima are written out for XLA,
-MUCH = 2**9  # where there are so many of them: else that would only take longer to compile
 SMALL_WORK = 2**22  # products of probabilities and values: a GPU is not done with fewer before a CPU
 
 

@@ -21,7 +21,7 @@ from horizonfree.models.plain import under
 from horizonfree.models.said import Said
 from horizonfree.models.world import World
 from horizonfree.models.worlds import kernel_of, world_of
-from horizonfree.planning.induction import ROUNDING, Solution, best_policy, policy_values
+from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.runs import sealed
 from horizonfree.runs.answers import Answers, Policies, Table
 from horizonfree.runs.checkpoints import MANIFEST, checkpoints, episode_of, read_checkpoint
@@ -102,10 +102,6 @@ def in_numpy(
 ) -> Answers:
     """Answers that need no JAX."""
 
-    def solve(kernel: Kernel, table: Table) -> Solution:
-        policy, V = best_policy(kernel, leaf(table), ROUNDING)
-        return Solution(np.asarray(policy), np.asarray(V))
-
     def values(kernel: Kernel, table: Table, policy: np.ndarray) -> np.ndarray:
         return np.asarray(policy_values(kernel, leaf(table), leaf(policy)))
 
@@ -118,4 +114,4 @@ def in_numpy(
         low, high = world.difference(leaf(table), (leaf(policies[0]), leaf(policies[1])))
         return float(low), float(high)
 
-    return Answers(world.space, kernel, centre, said, solve, values, bounds, difference, truth)
+    return Answers(world.space, kernel, centre, said, best_plan, values, bounds, difference, truth)
