@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/regression/oracle/loops/*.[ch])
+$(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/native/*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip install -q --compile-bytecode --reinstall-package horizonfree -c constraints.txt -e '.[dev]'

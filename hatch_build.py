@@ -1,4 +1,10 @@
-"""Compiles the loops that are written in C, for the processors that there are, where there is a compiler for it."""
+"""Compiles the C files of src/horizonfree/native/ into one shared library, where there is a C compiler.
+
+A hook of Hatch, not scikit-build-core or meson-python: the library is one call of the compiler per processor level, has
+no dependencies but the C library, and is optional. No headers of jaxlib are needed: the stable C API of XLA's foreign
+functions is vendored (native/xla/), so an isolated build does not install jaxlib, and a wheel built here also works
+with later versions of jaxlib. The wheels depend on no Python version and need only auditwheel's new name.
+"""
 
 import os
 import platform
@@ -12,11 +18,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("src/horizonfree/regression/oracle/loops/search.c",)
-# By what `level_here` says of a processor: any, one with vectors of four numbers, of eight.
-LEVELS: tuple[tuple[str, ...], ...] = ((), ("-march=x86-64-v3",), ("-march=x86-64-v4",))
-if platform.machine() not in ("x86_64", "AMD64"):
-    LEVELS = LEVELS[:1]
+FOLDER = Path("src/horizonfree/native")
 FLAGS = (
     *("-std=gnu11", "-O3", "-shared", "-fPIC", "-fno-semantic-interposition", "-fopenmp-simd"),
     *(
@@ -27,38 +29,44 @@ FLAGS = (
         "-ffp-contract=fast",
     ),
 )
+# native/library.py chooses among them when it loads the library.
+BUILDS: dict[str, tuple[str, ...]] = {"baseline": ()}
+if platform.machine() in ("x86_64", "AMD64"):
+    BUILDS["x86-64-v3"] = ("-march=x86-64-v3",)
 
 
-class LoopsBuildHook(BuildHookInterface):
-    """Libraries beside their sources: NAME-LEVEL.so."""
+class NativeBuildHook(BuildHookInterface):
+    """Libraries beside their sources: native-BUILD.so."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and say what was made; Hatch calls it for editable installations, too."""
-        compiler = _compiler()
-        made = [x for source in SOURCES for x in _compiled(compiler, Path(self.root) / source)]
-        if len(made) < len(SOURCES):
-            self.app.display_warning("No C compiler made the fast loops: single runs will search in JAX.")
+        """Compile; Hatch calls this for editable installations, too."""
+        libraries = compile_all(find_compiler(), Path(self.root) / FOLDER)
+        if not libraries:
+            self.app.display_warning(
+                "No C compiler: horizonfree will run without its native library, slower."
+            )
             return
-        build_data["artifacts"] += [str(x.relative_to(self.root)) for x in made]
+        build_data["artifacts"] += [str(x.relative_to(self.root)) for x in libraries]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def _compiler() -> list[str]:
+def find_compiler() -> list[str]:
     """The user's (CC), or the system's; empty where there is none."""
     asked = shlex.split(os.environ.get("CC", ""))
     return next((x for x in (asked, ["cc"], ["gcc"], ["clang"]) if x and shutil.which(x[0])), [])
 
 
-def _compiled(compiler: list[str], source: Path) -> list[Path]:
-    """One for each level that the compiler knows. An older one is there until then, and never longer."""
-    made = []
-    for level, flags in enumerate(LEVELS):
-        target = source.with_name(f"{source.stem}-{level}.so")
+def compile_all(compiler: list[str], folder: Path) -> list[Path]:
+    """The builds that the compiler can make. Those of an earlier installation are replaced or removed."""
+    libraries = []
+    sources = sorted(map(str, folder.glob("*.c")))
+    for build, flags in BUILDS.items():
+        target = folder / f"native-{build}.so"
         partial = target.with_suffix(f".{os.getpid()}.partial")
-        command = [*compiler, *FLAGS, *flags, str(source), "-lm", "-o", str(partial)]
+        command = [*compiler, *FLAGS, *flags, *sources, "-lm", "-o", str(partial)]
         if compiler and subprocess.run(command, stdout=subprocess.DEVNULL, stderr=sys.stderr).returncode == 0:
-            made.append(partial.replace(target))
+            libraries.append(partial.replace(target))
         else:
             target.unlink(missing_ok=True)
-    return made
+    return libraries

@@ -86,8 +86,8 @@ def measure(S: int, H: int, seconds: float) -> None:
 
     import horizonfree as hf
     from horizonfree._x64 import scope, to_device
-    from horizonfree.models.mixture.design import design
-    from horizonfree.planning.backward import stationary_jax
+    from horizonfree.models.mixture.learner import design
+    from horizonfree.planning.traced import stationary_jax
     from horizonfree.problems.problem import Problem
 
     began = time.perf_counter()

@@ -34,7 +34,7 @@ from horizonfree._x64 import to_device
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.loop import begin, simulate_block
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
+from horizonfree.planning.rollout import Sampler
 from horizonfree.regression import moments, oracle, radius
 from horizonfree.regression.ridge import Ridge
 

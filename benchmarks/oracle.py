@@ -1,9 +1,9 @@
-"""Time of one oracle call on zoned grids (A=4, n=4, d=8), on one core: in JAX, and in the loops of single runs.
+"""Time of one oracle call on zoned grids (A=4, n=4, d=8), on one core: in JAX, and in C.
 
     python benchmarks/oracle.py [--calls 15] [--json] [--large]
 
 First the grid of S=64, H=20, its parts and several numbers of sweeps; then 3 chains x 20 sweeps on larger grids
-(--large adds S=2,500, where JAX takes seconds), JAX and the loops by turns in one process. Columns: the first call with
+(--large adds S=2,500, where JAX takes seconds), JAX and C by turns in one process. Columns: the first call with
 its compilation, then the best and the median of the calls after it, and the least processor time of a call (on a busy
 machine read that one).
 """
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import time
+from functools import partial
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 if hasattr(os, "sched_setaffinity"):
@@ -21,11 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree._x64 import scope, to_device, to_numpy
+from horizonfree._x64 import scope, to_device
 from horizonfree.problems.named.grids import zoned_grid
 from horizonfree.regression import oracle
-from horizonfree.regression.oracle.compiled import ascent_here, layout
-from horizonfree.regression.oracle.objective import factors
+from horizonfree.regression.oracle.search import search_in_c, search_in_jax
 
 SIZES = [(8, 20), (8, 50), (20, 20), (20, 50)]  # side of the grid, H
 LARGE = [(50, 20), (50, 50)]
@@ -67,23 +67,21 @@ def grid(side: int, horizon: int):
 
 
 def compare(side: int, horizon: int, calls: int) -> dict[str, tuple[float, ...]]:
-    """One call in JAX and one in the loops, everything that a run pays for included."""
-    problem, (model, theta, tilde, hat), warm = grid(side, horizon)
-    plan, key = layout(problem.model), jax.random.key(0)
-    words, phi = np.asarray(jax.random.key_data(key)), to_device(plan.phi)
-
-    @jax.jit
-    def in_jax(key, model, theta, tilde, hat, warm):
-        prepared = oracle.prepare(model, theta, tilde, hat)
-        return oracle.ascent(key, prepared, 0.3, 0.3, warm, chains=3, sweeps=20)
-
-    prepare = jax.jit(factors)
-
-    def in_loops():
-        return ascent_here(words, plan, to_numpy(prepare(phi, theta, tilde, hat)), 0.3, 0.3, warm)
-
-    names = [f"S={side**2}, H={horizon}, {how}" for how in ("JAX", "loops")]
-    found = by_turns([lambda: in_jax(key, model, theta, tilde, hat, warm), in_loops], calls)
+    """One call in JAX and one in C, everything that a run pays for included."""
+    _, (model, theta, tilde, hat), warm = grid(side, horizon)
+    arguments = (
+        jax.random.key(0),
+        model,
+        theta,
+        (tilde, hat),
+        jnp.asarray(0.3),
+        jnp.asarray(0.3),
+        to_device(warm),
+    )
+    functions = {"JAX": search_in_jax, "C": search_in_c}
+    compiled = [jax.jit(partial(f, chains=3, sweeps=20)) for f in functions.values()]
+    names = [f"S={side**2}, H={horizon}, {how}" for how in functions]
+    found = by_turns([lambda f=f: f(*arguments) for f in compiled], calls)
     return dict(zip(names, found, strict=True))
 
 

@@ -13,10 +13,9 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "horizonfree"
 
 # From the first to the last: a room imports only rooms above it.
-ROOMS = (
-    "mdp planning guarantees models problems regression explorers runs batch sweeps report web cli".split()
-)
+ROOMS = "native mdp planning guarantees models problems regression explorers runs batch sweeps report web cli".split()
 NOTES = {
+    "native": "loops in C, called from XLA or NumPy",
     "mdp": "Space, Kernel, episodes, rewards",
     "planning": "backward induction",
     "guarantees": "Certificate, divergence, bets",

@@ -88,6 +88,12 @@ def swept(**what: Any) -> None:
         hf.sweep(what, Path(aside, "a"), progress=False)
 
 
+def lake(desc: Any, **how: Any) -> hf.Problem:
+    """A lake of a map, unless it has so many cells that Gymnasium takes minutes for them."""
+    is_small = getattr(desc, "size", 0) < 10**6
+    return hf.make("gymnasium:FrozenLake-v1", desc=desc if is_small else None, **how)
+
+
 class Entry(NamedTuple):
     """A public function, what it is told when all is well, and whether an answer takes a moment."""
 
@@ -140,7 +146,7 @@ MANY |= {"rewards": None, "budget": None, "delta": 0.05, "reward": None, "memory
 ENTRIES = {
     "make": Entry(lambda name, **x: hf.make(name, **x),
         {"name": "river-swim", "states": 3, "horizon": 3, "forward": 0.3}),
-    "make gymnasium": Entry(lambda **x: hf.make("gymnasium:FrozenLake-v1", **x),
+    "make gymnasium": Entry(lake,
         {"horizon": 2, "start": 0, "desc": ["SF", "FG"]}, True),
     "from_kernels": Entry(hf.Mixture.from_kernels, {"kernels": KERNELS, "weights": np.array([0.5, 0.5]), **BUILT}),
     "from_noise": Entry(hf.Mixture.from_noise, {"step": AFTER, "outcomes": ["calm", "storm"], "models": EYES[0],
@@ -171,6 +177,7 @@ ENTRIES = {
     "rescale": Entry(hf.rescale, {"problem": PROBLEM, "reward": REWARD}),
     "simulate": Entry(hf.simulate, {"problem": PROBLEM, "policy": POLICY, "episodes": 1, "seed": 0}),
     "true_gap": Entry(hf.true_gap, TABLE),
+    "show_versions": Entry(hf.show_versions, {}),
     "explore": Entry(bounded(hf.explore), {"problem": PROBLEM, **EXPLORE}, True),
     "explore a real one": Entry(bounded(hf.explore),
         {**EXPLORE, "problem": PROBLEM.to_gymnasium(), "known": PROBLEM}, True),
@@ -277,6 +284,7 @@ HUGE = np.full((3, 2), 1e308)
 RAGGED = [[1], [1, 2]]
 FOUND = [
     ("theory.beta", {"B": 2**63}),
+    ("theory.beta", {"d": 1.0}),
     ("theory.table", {"B": 2**63}),
     ("from_noise", {"step": hf.Problem}),
     ("from_noise", {"models": HUGE[:2]}),

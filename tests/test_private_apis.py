@@ -18,14 +18,7 @@ FORBIDDEN = (
     "xdist",
 )
 # File and module -> why it is still there.
-EXCEPTIONS = {
-    ("src/horizonfree/planning/lanes.py", "llvmlite.ir"): "hand-written LLVM IR; to be removed with the file",
-    (
-        "src/horizonfree/planning/lanes.py",
-        "llvmlite.binding.get_host_cpu_features",
-    ): "the width of its vectors",
-    ("src/horizonfree/planning/lanes.py", "numba.core.cgutils"): "helpers for that IR",
-}
+EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 
 def private_uses(text: str) -> Iterator[str]:

@@ -52,7 +52,7 @@ def test_it_explores_plans_and_reports_in_an_empty_environment(wheel, python, ex
     command = tmp_path / "env" / "bin" / "horizonfree"
     run(command, "explore", "river-swim", "--episodes", 3, "--out", tmp_path / "run", cwd=tmp_path)
     run(command, "plan", tmp_path / "run", "--goal", 7)
-    run(interpreter, "-c", "from horizonfree.regression.oracle import native; native.library()")
+    run(interpreter, "-c", "from horizonfree.native import library; assert library.build_name()")
     run(command, "report", tmp_path / "run")
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     if extra:

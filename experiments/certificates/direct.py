@@ -9,15 +9,14 @@ import json
 import time
 from pathlib import Path
 
-import equinox as eqx
-import jax
 import numpy as np
 
 import horizonfree as hf
 from horizonfree.guarantees.trajectories import gap
+from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import direct
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.induction import best_plan
 from horizonfree.sweeps.file import read
 from horizonfree.sweeps.grid import problem_of
 
@@ -26,24 +25,15 @@ BOUNDS = ("tangent", "interval", "uniform")
 
 
 def bounds_of_order(order: int):
-    """`tangent.reward_bounds` of all goals at once, with B or with B = 0."""
+    """The smallest gap of each goal, with B or with B = 0."""
 
-    def of_goals(model, confidence, rewards):
-        def one(reward):
-            policy = optimal_jax(confidence.kernel, reward)[0]
-            found = tangent.reward_bounds(model.space, model.valid, confidence, reward, policy)
-            return tuple(found.gaps[name] for name in BOUNDS)
-
-        return jax.lax.map(one, rewards)
-
-    compiled, largest = eqx.filter_jit(of_goals), tangent.SECOND_ORDER
-
-    def compute(*arguments) -> np.ndarray:
-        tangent.SECOND_ORDER = largest if order == 2 else 0  # read while it is compiled
-        with jax.enable_x64(True):
-            found = np.array(compiled(*arguments))
+    def compute(confidence, rewards) -> np.ndarray:
+        largest = tangent.SECOND_ORDER
+        tangent.SECOND_ORDER = largest if order == 2 else 0
+        plans = [best_plan(confidence.kernel, reward).policy for reward in rewards]
+        found = [certify.bounds(confidence, *pair).gaps for pair in zip(rewards, plans)]
         tangent.SECOND_ORDER = largest
-        return found.min(axis=0)
+        return np.array([min(gaps[name] for name in BOUNDS) for gaps in found])
 
     return compute
 
@@ -62,7 +52,7 @@ def row(run: hf.Run, delta: float, first, second) -> dict:
     without = time.process_time() - began
     by_kappa = float(gap(*(np.float64(x) for x in (2 * found.hit, found.kappa, found.kappa))))
     goals = np.stack([hf.goal(run.problem, s) for s in range(run.problem.num_states)])
-    one, two = (compute(model, confidence, goals) for compute in (first, second))
+    one, two = (compute(confidence, goals) for compute in (first, second))
     return {
         "uniform_eps": uniform.eps,
         "kappa_eps": min(by_kappa, uniform.eps),

@@ -16,7 +16,7 @@ import numpy as np
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
-from horizonfree.planning.backward import evaluate_jax, optimal_jax
+from horizonfree.planning.traced import evaluate_jax, optimal_jax
 from horizonfree.regression.projection import least_squares
 
 RANDOM = 16  # rewards of each random kind

@@ -13,7 +13,7 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems.named.lower_bounds import sign_vectors
 from horizonfree.regression.lower_bounds import DISTANCE
 from horizonfree.sweeps.file import spec

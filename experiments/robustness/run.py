@@ -23,16 +23,16 @@ import numpy as np
 import horizonfree as hf
 from horizonfree._x64 import leaf, scope, to_device, to_numpy
 from horizonfree.explorers.loop import begin, simulate_block
-from horizonfree.explorers.registry import make_explorer
+from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture.record import STARTS, Record, predictors
 from horizonfree.models.mixture.robust.common import SPACES
 from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
 from horizonfree.models.mixture.robust.kinds import kinds_of
-from horizonfree.planning.backward import best_plan
+from horizonfree.planning.induction import best_plan
+from horizonfree.planning.rollout import Sampler
 from horizonfree.runs.recipes import versions
 
 HERE = Path(__file__).parent
@@ -129,7 +129,10 @@ def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) ->
             for done in range(first, last, BLOCK):
                 count = jnp.int32(min(last - done, BLOCK))
                 progress, _ = _block(explorer, model, sampler, None, key, progress, count, BLOCK)
-        return hf.Run(problem, explorer, seed, to_numpy(progress), {}, is_simulated=False)
+        now = to_numpy(progress)
+        return hf.Run(
+            problem, ExplorerSpec.of(explorer), seed, now.evidence, now.state, {}, is_simulated=False
+        )
 
 
 def best_means(kernel: Kernel, f: np.ndarray, zeta: float) -> np.ndarray:

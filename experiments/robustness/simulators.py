@@ -20,9 +20,9 @@ import numpy as np
 import horizonfree as hf
 from horizonfree._x64 import leaf, scope, to_device, to_numpy
 from horizonfree.explorers.loop import begin, simulate_block
-from horizonfree.explorers.registry import make_explorer
+from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
+from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.named.operations import input_models, kernel
 from horizonfree.runs.recipes import versions
 
@@ -69,7 +69,8 @@ def explored(known: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
         for done in range(0, EPISODES, BLOCK):
             count = jnp.int32(min(EPISODES - done, BLOCK))
             progress, _ = _block(explorer, model, sampler, None, jax.random.key(seed), progress, count, BLOCK)
-        return hf.Run(known, explorer, seed, to_numpy(progress), {}, is_simulated=False)
+        now = to_numpy(progress)
+        return hf.Run(known, ExplorerSpec.of(explorer), seed, now.evidence, now.state, {}, is_simulated=False)
 
 
 def row(problem: hf.Problem, N: int, seed: int, *, is_declared: bool) -> dict:

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from horizonfree._versions import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
         problems,
     )
     from horizonfree.problems.gymnasium.discretize import discretize
-    from horizonfree.problems.truth import simulate, true_gap
+    from horizonfree.problems.simulate import simulate
+    from horizonfree.problems.truth import true_gap
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
     from horizonfree.runs.explore import explore
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from horizonfree.runs.logged import certify, from_episodes
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
-    from horizonfree.runs.store import load
+    from horizonfree.runs.storage import load
     from horizonfree.sweeps.sweep import sweep
     from horizonfree.sweeps.table import Sweep, load_sweep
 
@@ -66,6 +68,7 @@ __all__ = [
     "occupancy",
     "problems",
     "rescale",
+    "show_versions",
     "simulate",
     "sweep",
     "theory",
@@ -96,13 +99,14 @@ _HOME = {
     "from_simulators": "problems",
     "goal": "mdp.rewards",
     "home": "regression.moments",
-    "load": "runs.store",
+    "load": "runs.storage",
     "load_sweep": "sweeps.table",
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
     "rescale": "mdp.rewards",
-    "simulate": "problems.truth",
+    "show_versions": "_versions",
+    "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.truth",
 }

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float
 
-from horizonfree._shapes import Bool, Float
 from horizonfree.mdp.rewards import Reward
 from horizonfree.problems.problem import Problem
 

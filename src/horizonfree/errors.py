@@ -45,5 +45,9 @@ class LogWarning(UserWarning):
     """Logged episodes look as if they break an assumption of certificates."""
 
 
+class PartWarning(UserWarning):
+    """Most states of a problem are out of reach, and its reachable part would be faster."""
+
+
 class ProcessError(HorizonfreeError):
     """A process cannot do its work: it was forked after JAX had started, or the cluster of a sweep is gone."""

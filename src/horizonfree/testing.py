@@ -16,22 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float
 
 from horizonfree._exact import Kernels, Task
 from horizonfree._exact import optimal_policy as optimal_policy
 from horizonfree._exact import optimal_values as optimal_values
 from horizonfree._exact import policy_values as policy_values
 from horizonfree._exact import task_of as task_of
-from horizonfree._x64 import to_device, x64
+from horizonfree._x64 import x64
 from horizonfree.errors import HorizonfreeError
 from horizonfree.mdp.rewards import goal, occupancy
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.models.interface import Model
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import simulate
+from horizonfree.problems.simulate import simulate
 from horizonfree.runs.logged import from_episodes
 from horizonfree.runs.run import Run
 
@@ -127,16 +125,12 @@ class Audit:
         self.at_most(f"{what}: low", found.low - true, 0.0, task.size)
 
 
-@eqx.filter_jit
-def _excess(model: Model, evidence: Evidence, parameters: Float[Array, "N *shape"], delta: Array) -> Array:
-    return jax.vmap(lambda parameter: model.excess(evidence, parameter, delta))(parameters)
-
-
 @x64
 def is_inside(run: Run, parameters: Float[np.ndarray, "N *shape"], delta: float) -> Bool[np.ndarray, " N"]:
     """Which parameters are in the confidence set of a run, by `model.excess`."""
-    given = to_device((run.core.model, run.evidence, np.asarray(parameters, float), np.array(delta)))
-    return np.asarray(_excess(*given)) <= 0
+    model, evidence, level = run.problem.model, run.evidence, np.asarray(delta)
+    found = [float(model.excess(evidence, x, level)) for x in np.asarray(parameters, float)]
+    return np.array(found) <= 0
 
 
 def dense_kernels(model: Model, parameters: Iterable[Any]) -> Kernels:

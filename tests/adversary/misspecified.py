@@ -7,7 +7,6 @@ systems are exact: dynamic programmes over laws with memory.
 import numpy as np
 
 from horizonfree import testing
-from horizonfree._x64 import scope, to_device
 from horizonfree.models.mixture import record
 from tests.adversary.sets import LinearlyParametrised
 from tests.reference import adversaries
@@ -20,9 +19,9 @@ class RobustSet(LinearlyParametrised):
         super().__init__(run, delta)
         self.zeta, self.truth = zeta, adversaries.truth(run.problem)
         blocks = int((run.episodes > record.STARTS).sum())
-        rows = np.asarray(run.evidence.record.rows)[None, :blocks]
-        with scope():
-            self.predicted = adversaries.predictions(to_device(run.problem.model.valid), rows)[0]
+        valid, rows = run.problem.model.valid, np.asarray(run.evidence.record.rows)[:blocks]
+        self.predicted = adversaries.predictions(valid, record.predictors(valid, rows))
+        self.intervals = adversaries.intervals_of_rows(self.truth, [run.evidence], zeta, delta)
 
     def inside(self, x):
         good = self.is_valid(self.kernels(x))
@@ -39,7 +38,7 @@ class RobustSet(LinearlyParametrised):
         known = self.truth._replace(p=p, prob=prob)
         return not (
             adversaries.leaves_bets(known, evidence, self.predicted, self.zeta, self.delta)
-            or adversaries.leaves_rows(known, [evidence], self.zeta, self.delta)
+            or adversaries.leaves_rows(known, self.intervals, self.zeta)
             or adversaries.leaves_spaces(known, evidence, self.predicted, self.zeta, self.delta)
         )
 

@@ -27,7 +27,7 @@ def truth():
     return P
 
 
-# Violated at first: policies that agree on the states of the class counted as the same (models/said.py, `between`).
+# Violated at first: policies that agree on the states of the class counted as the same (models/certify.py, `_is_same`).
 def test_policies_that_differ_in_states_that_no_sample_showed_are_not_the_same(run, truth):
     a, b, reward = np.zeros((H, S), int), np.zeros((H, S), int), np.zeros((H, S, A))
     b[:, 2], reward[:, 2, 0] = 1, 1 / H
@@ -37,7 +37,7 @@ def test_policies_that_differ_in_states_that_no_sample_showed_are_not_the_same(r
     audit.report().raise_for_violations()
 
 
-# Accepted at first: only plans checked the reward (models/certify.py, `raw_difference`).
+# Accepted at first: only plans checked the reward (models/certify.py, `difference`).
 def test_compare_refuses_rewards_that_are_large_in_states_that_no_sample_showed(run):
     reward = np.zeros((H, S, A))
     reward[:, 2, 0], reward[:, :, 1] = 50.0, 1 / H

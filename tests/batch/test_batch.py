@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.batch import explore as batch_explore
 from horizonfree.batch import job as batch_job
-from horizonfree.batch import many, stretch
+from horizonfree.batch import many
 from horizonfree.batch.cast import gather
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
@@ -21,11 +21,10 @@ from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.guarantees.bets import Bets, ladder
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.mixture.design import design
 from horizonfree.models.mixture.evidence import excess
+from horizonfree.models.mixture.learner import design
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.planning.backward import optimal_jax
-from horizonfree.runs import engines
+from horizonfree.planning.traced import optimal_jax
 from tests.reference.linear_models import random_linear
 
 K = 9
@@ -92,14 +91,8 @@ def wide(monkeypatch):
     monkeypatch.setattr(batch_explore, "is_wide", lambda: True)
 
 
-@pytest.fixture
-def in_blocks(monkeypatch):
-    """Single runs choose in compiled blocks, as batches do; explorers/test_on_host.py compares that with the host."""
-    monkeypatch.setattr(engines, "chooser", lambda explorer, model: None)
-
-
 @pytest.mark.parametrize("name", EXPLORERS)
-def test_on_a_cpu_each_member_has_the_episodes_of_the_same_seed_alone(in_blocks, name):
+def test_on_a_cpu_each_member_has_the_episodes_of_the_same_seed_alone(name):
     """The same counts to the bit; XLA compiles a batch differently, so sums may differ in their last bits."""
     batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
@@ -107,13 +100,11 @@ def test_on_a_cpu_each_member_has_the_episodes_of_the_same_seed_alone(in_blocks,
         assert_same_episodes(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
-def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monkeypatch):
-    """Two problems, two scales, two seeds, one after the other: the bits of each alone, cut at a checkpoint.
+def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone():
+    """Two problems, two scales, two seeds, cut at a checkpoint.
 
     Alone, too, the scale is an array, all but once: as a number it would be a program for each.
     """
-    monkeypatch.setattr(stretch, "MUCH", 0)
-    monkeypatch.setattr(stretch, "simulate_many", None)
     options = {"over": {"scale": [0.1, 1.0]}, "checkpoints": [4], "curves": ["excess"], **SMALL}
     cast = [mixture(), mixture(OTHER)]
     batch = hf.explore_many(cast, "hf-ucrl-rfe++", episodes=K, seeds=[3, 0], progress=False, **options)
@@ -132,7 +123,7 @@ def test_where_single_runs_choose_on_the_host_so_do_the_members_of_a_batch(monke
 
 
 @pytest.mark.parametrize("name", hf.explorers())
-def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, in_blocks, name):
+def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
     learns = registry.EXPLORERS[name].kind.learns
     problem = (

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree import planning
 from horizonfree.batch.compare import compare, contest, medians
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
-from horizonfree.planning import backward as planning
 from horizonfree.report.contest import draw_contest
 from tests.reference.linear_models import random_linear
 

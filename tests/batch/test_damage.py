@@ -12,7 +12,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.batch import job
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 from tests.reference import memory
 
 FIRST, SECOND = "chunk-00000000.npz", "chunk-00000002.npz"
@@ -93,8 +93,8 @@ def test_other_settings_and_chunks_of_another_batch_are_refused(
 
 def test_arrays_of_another_shape_are_refused_by_name(folder: Path) -> None:
     """As another version of an explorer may have written them."""
-    header, arrays, _ = sealed.read_npz(folder / FIRST)
-    sealed.write_npz(folder / FIRST, header, arrays | {"curves.eps": arrays["curves.eps"][:1]})
+    header, arrays, _ = files.read_npz(folder / FIRST)
+    files.write_npz(folder / FIRST, header, arrays | {"curves.eps": arrays["curves.eps"][:1]})
     words = r"curves\.eps is float64\[1, 2\], but this batch keeps float64\[2, 2\]"
     with pytest.raises(
         RunError, match=rf"{FIRST}.*{words}.*remove the file, and its members are explored again"

@@ -2,12 +2,15 @@
 
 import re
 import shlex
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.cli import app
 from tests.shell import TINY, Shell
 
 BAD = {
@@ -71,6 +74,7 @@ BAD = {
     "theory --d 2.5": "'--d': '2.5' is not a whole number; write it in digits only, such as 1000",
     "theory --eps abc": "'--eps': 'abc' is not a number; write it in digits, such as 0.05",
     "theory --K": "'--K' requires an argument",
+    "robustness a --reward \ud800": "'\\ud800' is not text: it contains half of a surrogate pair",
 }
 
 
@@ -83,7 +87,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_two(shell: Shell, subtests: p
     Path("other").mkdir()
     Path("other/run.json").touch()
     for line, words in BAD.items():
-        with subtests.test(line[:100]):
+        with subtests.test(ascii(line[:100])):  # execnet sends no lone surrogates
             code, out, err = shell(line)
             assert code == 2
             assert out == ""
@@ -148,7 +152,7 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("plain").touch()
     for line in CANNOT_BE_WRITTEN:
-        with subtests.test(line[:100]):
+        with subtests.test(ascii(line[:100])):  # execnet sends no lone surrogates
             code, _, err = shell(line)
             assert code == 2
             (last,) = err.splitlines()
@@ -213,3 +217,28 @@ def test_an_end_that_is_none_is_refused_before_anything_is_said(shell: Shell) ->
     code, _, err = shell("explore river-swim --episodes 0")
     assert code == 2
     assert err == "horizonfree: error: episodes is 0; it must be a whole number of at least 1\n"
+
+
+def test_settings_that_are_nested_too_deeply_are_refused(shell: Shell, subtests: pytest.Subtests) -> None:
+    for name, text in {
+        "lists": "x = " + "[" * 100_000,
+        "tables": "x = " + "{a=" * 100_000,
+        "names": "[" + "a." * 2_000 + "a]",
+    }.items():
+        with subtests.test(name):
+            Path("deep.toml").write_text(text)
+            code, out, err = shell("explore zoned-grid --episodes 1 --settings deep.toml")
+            assert (code, out) == (2, "")
+            assert len(err) < 400
+            assert err.startswith("horizonfree: error: settings deep.toml")
+
+
+def test_deprecations_inside_dependencies_are_not_printed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(**_: Any) -> None:
+        warnings.warn("an old name", DeprecationWarning, stacklevel=2)
+        warnings.warn("a damaged file", UserWarning, stacklevel=2)
+
+    monkeypatch.setattr(app, "app", command)
+    assert shell("tour") == (0, "", "horizonfree: note: a damaged file\n")

@@ -57,7 +57,8 @@ WORDS += [
     "~nobody/x",
     ".",
     "/",
-    "\udc80",  # a byte that is not UTF-8; other surrogates cannot come from a shell
+    "\udc80",  # a byte that is not UTF-8
+    "\ud800",  # a lone surrogate, which comes from no shell
     "9" * 5000,
 ]
 FLAGS = {

@@ -10,7 +10,7 @@ import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.regression import nested, radius
 from horizonfree.regression.oracle import exhaustive, prepare
 from horizonfree.regression.oracle.enumerated import enumerated

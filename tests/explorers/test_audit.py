@@ -13,7 +13,7 @@ from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.audit import audit, symbols_of
 from horizonfree.explorers.loop import episode_keys
-from horizonfree.explorers.registry import make_explorer
+from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.bets import ladder
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
@@ -99,9 +99,12 @@ def test_bounds_hold_and_the_printed_one_on_R_is_the_smaller(run):
 
 
 NOT_COVERED = [
-    ({"explorer": make_explorer("information")}, "another explorer"),
-    ({"explorer": make_explorer("hf-ucrl-rfe++", oracle="relaxed", lazy=0.0)}, "oracle is 'relaxed'"),
-    ({"explorer": make_explorer("hf-ucrl-rfe++")}, "lazy is 0.5"),
+    ({"explorer_spec": ExplorerSpec.of(make_explorer("information"))}, "another explorer"),
+    (
+        {"explorer_spec": ExplorerSpec.of(make_explorer("hf-ucrl-rfe++", oracle="relaxed", lazy=0.0))},
+        "oracle is 'relaxed'",
+    ),
+    ({"explorer_spec": ExplorerSpec.of(make_explorer("hf-ucrl-rfe++"))}, "lazy is 0.5"),
     ({"is_simulated": False}, "needs a simulated run"),
     ({"seed": 4}, "gave other episodes"),
 ]

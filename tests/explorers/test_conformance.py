@@ -338,9 +338,7 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
 
 
 # what is no algorithm
-HOUSE = set(
-    "audit force hf_answer interface least_squares loop on_host options per_step plug_in registry".split()
-)
+HOUSE = set("audit force hf_answer interface least_squares loop options per_step plug_in registry".split())
 
 
 def test_every_module_of_explorers_is_registered():

@@ -3,8 +3,8 @@
 import numpy as np
 
 import horizonfree as hf
+from horizonfree import planning
 from horizonfree.explorers.goal_cycling import GoalCycling
-from horizonfree.planning import backward as planning
 from tests.reference.episodes import follow
 from tests.reference.small import slips
 

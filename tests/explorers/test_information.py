@@ -6,7 +6,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device
-from horizonfree.models.mixture.design import design
+from horizonfree.models.mixture.learner import design
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.jitted import jitted

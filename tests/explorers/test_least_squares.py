@@ -9,7 +9,7 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree.explorers.least_squares import Fit, Sums, carry_back, norms_sq, settled, sums_of, until_step
-from horizonfree.mdp.rollout import UNSEEN, Trajectory
+from horizonfree.mdp.trajectory import UNSEEN, Trajectory
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_data, T_literal, T_model, random_linear
 

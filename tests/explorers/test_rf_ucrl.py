@@ -11,7 +11,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.per_step import Frequencies, by_lot
 from horizonfree.explorers.rf_ucrl import RFUCRL
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.problems.tabular import Tabular
 from tests.reference import rf_ucrl as literal
 from tests.reference.episodes import follow

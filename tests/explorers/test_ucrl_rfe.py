@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree import planning
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.guarantees.certificate import rounded_up
-from horizonfree.planning import backward as planning
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 from horizonfree.regression.exploration_reward import exploration_reward, widest
 from horizonfree.regression.oracle import box_max
 from tests.reference import ucrl_rfe as literal

@@ -10,7 +10,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 from horizonfree.regression import radius
 from horizonfree.regression.exploration_reward import exploration_reward, widest
 from horizonfree.regression.weighted import HAT, TILDE

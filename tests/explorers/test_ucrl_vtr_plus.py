@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree import planning
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
-from horizonfree.planning import backward as planning
 from horizonfree.regression import radius
 from horizonfree.regression.radius import Sizes
 from horizonfree.regression.weighted import HAT, TILDE

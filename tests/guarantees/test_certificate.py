@@ -18,7 +18,7 @@ from horizonfree.guarantees.certificate import (
 
 
 def test_what_is_said_is_never_less_than_what_is_proved(subtests):
-    for eps in [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20)]:
+    for eps in [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20).tolist()]:
         with subtests.test(eps=eps):
             said = float(rounded_up(eps))
             assert said >= eps * (1 - 1e-9)

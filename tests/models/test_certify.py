@@ -19,12 +19,9 @@ def test_a_forecast_names_the_first_multiple_that_is_enough_up_to_the_last_one(e
     target = target_below(eps)
     assert target
 
-    def said(model, times):
-        found = Mock()
-        found.smallest.return_value = (None, None, target if times >= enough else 1.0)
-        return found
-
-    monkeypatch.setattr(certify, "said", said)
-    monkeypatch.setattr(certify, "bounds", lambda *_: None)
+    monkeypatch.setattr(certify, "bounds", lambda times, *_: times)
+    monkeypatch.setattr(
+        certify, "smallest_gap", lambda times, _: (None, None, target if times >= enough else 1.0)
+    )
     o = np.zeros((1, 1, 1))
     assert certify._forecast(Mock(spec=Model), confidence, o, o, eps) == forecast(target, 100 * enough)

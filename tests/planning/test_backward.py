@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from horizonfree import planning
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.space import Kernel
-from horizonfree.planning import backward as planning
-from horizonfree.planning import loops
+from horizonfree.planning import native, traced
+from horizonfree.planning.induction import best_policy
+from horizonfree.planning.traced import evaluate_jax, optimal_jax
 from tests.reference import backward_induction as reference
 from tests.reference.kernels import SIZES, both_forms, from_table, random_case
 
-optimal_jax = eqx.filter_jit(planning.optimal_jax)
+optimal_jax, evaluate_jax = eqx.filter_jit(optimal_jax), eqx.filter_jit(evaluate_jax)
 TIGHT = {"rtol": 0, "atol": 1e-10}
 cases = st.tuples(st.sampled_from(SIZES), st.integers(0, 2**32 - 1))
 
@@ -41,31 +43,17 @@ def test_values_and_policies_equal_the_reference_for_padded_and_dense_kernels(ca
 
 @given(cases)
 @settings(max_examples=30, deadline=None)
-def test_the_compiled_loops_equal_the_traced_form(case):
-    kernel, reward, _ = random_case(case)
+def test_the_definition_and_the_traced_form_are_the_same(case):
+    kernel, reward, pi = random_case(case)
     for form in both_forms(kernel):
-        policy, V = loops.optimal(form, reward, len(reward))
+        policy, V = best_policy(form, reward)
         with jax.enable_x64(True):
             traced_policy, traced_V = optimal_jax(form, reward)
+            values = [evaluate_jax(form, reward, x) for x in (pi, pi.argmax(-1))]
         np.testing.assert_allclose(traced_V, V, **TIGHT)
         np.testing.assert_array_equal(traced_policy, policy)
-
-
-@pytest.mark.parametrize("num_rewards", [None, 3])
-def test_other_devices_get_the_same_plans(monkeypatch, num_rewards):
-    """On an accelerator everything goes through XLA; here that choice is forced on the CPU."""
-    kernel, reward, _ = random_case(((12, 2, 5, 7), 0))
-    if num_rewards is not None:
-        reward = np.random.default_rng(0).random((num_rewards, *reward.shape))
-    for form in both_forms(kernel):
-        here = planning.optimal(form, reward)
-        with monkeypatch.context() as patch:
-            patch.setattr(jax, "default_backend", lambda: "gpu")
-            patch.setattr(planning, "SMALL_WORK", 0)
-            there = planning.optimal(form, reward)
-        np.testing.assert_allclose(there.V, here.V, **TIGHT)
-        np.testing.assert_array_equal(there.policy, here.policy)
-        assert there.policy.dtype == np.int32
+        np.testing.assert_allclose(values[0], planning.evaluate(form, reward, pi), **TIGHT)
+        np.testing.assert_allclose(values[1], planning.evaluate(form, reward, pi.argmax(-1)), **TIGHT)
 
 
 @given(cases)
@@ -105,7 +93,7 @@ def test_an_integer_policy_is_its_one_hot_table(case):
         )
 
 
-@pytest.mark.parametrize("num_rewards", [1, 3, 2 * loops.LANES + 3])
+@pytest.mark.parametrize("num_rewards", [1, 3, 2 * native.LANES + 3])
 @pytest.mark.parametrize("size", SIZES[1:3])
 def test_a_batch_is_a_loop(size, num_rewards):
     kernel, _, _ = random_case((size, 0))
@@ -135,13 +123,13 @@ def test_rounding_does_not_settle_ties_of_explorers(x64):
     rng = np.random.default_rng(4)
     Q = rng.integers(1, 4, size=(200, 5)) * 0.1  # full of ties
     noisy = [Q * (1 + 1e-14 * rng.standard_normal(Q.shape)) for _ in range(5)]
-    chosen = [np.asarray(planning.greedy(x, planning.TIE)[1]) for x in noisy]
+    chosen = [np.asarray(traced.greedy(x, traced.TIE)[1]) for x in noisy]
     np.testing.assert_array_equal(chosen, [Q.argmax(-1)] * 5)
-    assert any((np.asarray(planning.greedy(x)[1]) != Q.argmax(-1)).any() for x in noisy)
-    V, action = planning.greedy(np.array([[1.0, 1.0 + 1e-9], [-1.0, -1.0 + 1e-11]]), planning.TIE)
+    assert any((np.asarray(traced.greedy(x)[1]) != Q.argmax(-1)).any() for x in noisy)
+    V, action = traced.greedy(np.array([[1.0, 1.0 + 1e-9], [-1.0, -1.0 + 1e-11]]), traced.TIE)
     np.testing.assert_array_equal(action, [1, 0])  # a share of 1e-9 is a difference, one of 1e-11 is not
     np.testing.assert_array_equal(V, [1.0 + 1e-9, -1.0 + 1e-11])  # values are maxima all the same
-    np.testing.assert_array_equal(planning.significant(np.array([3.0, -1e-12, 1e-3])), [3.0, 0.0, 1e-3])
+    np.testing.assert_array_equal(traced.significant(np.array([3.0, -1e-12, 1e-3])), [3.0, 0.0, 1e-3])
 
 
 def test_what_cannot_be_planned_is_refused():
@@ -172,7 +160,7 @@ def test_what_cannot_be_planned_is_refused():
             planning.visits(other, policy, 0)
 
 
-@pytest.mark.parametrize("num_rewards", [None, loops.LANES + 1])
+@pytest.mark.parametrize("num_rewards", [None, native.LANES + 1])
 def test_a_view_that_repeats_one_step_is_the_full_array(num_rewards):
     kernel, _, _ = random_case(((5, 3, 2, 4), 0))
     batch = () if num_rewards is None else (num_rewards,)
@@ -196,7 +184,7 @@ def test_ties_go_to_the_lowest_action():
         later = reward.copy()
         later[:, :, [2, 4]] += 1  # actions 2 and 4 are now equal and best
         assert (planning.optimal(form, later).policy == 2).all()
-        assert (planning.optimal(form, np.stack([later] * loops.LANES)).policy == 2).all()
+        assert (planning.optimal(form, np.stack([later] * native.LANES)).policy == 2).all()
 
 
 def inventory():

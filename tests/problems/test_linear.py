@@ -21,7 +21,6 @@ def test_a_linear_problem_simulates_its_truth():
     assert problem.space.is_dense
     assert np.asarray(problem.space.support).all()
     assert problem.model.num_unknown == 2 * 3
-    problem.model.check()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 300.0])

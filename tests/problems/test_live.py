@@ -14,7 +14,7 @@ from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.loop import absorb, begin, choose
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
-from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems import Mixture, from_gymnasium, make
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
 from tests.reference.episodes import nothing_of

@@ -56,7 +56,6 @@ def optimal_and_worst(problem: Problem, reward: np.ndarray) -> tuple[float, floa
 def assert_is_of_its_class(problem: Problem) -> None:
     model = problem.model
     check_kernel(problem.kernel())
-    model.check()
     if isinstance(model, MixtureModel):
         assert model.valid.contains(problem.truth)
         assert np.linalg.norm(problem.truth) <= model.bound * (1 + 1e-12)

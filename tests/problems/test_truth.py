@@ -6,7 +6,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import RewardError, ShapeError, SimulationError
 from horizonfree.planning import evaluate, optimal, visits
-from horizonfree.problems.truth import simulate_kernel
+from horizonfree.problems.simulate import simulate_kernel
 from tests.reference.gymnasium_tables import hoeffding
 
 H, S, A = 4, 5, 3

@@ -14,9 +14,9 @@ import numpy as np
 
 from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
-from horizonfree.models.mixture import record
+from horizonfree.models.mixture import likelihood, record
 from horizonfree.models.mixture.robust import frequencies, half_spaces, kinds
+from horizonfree.planning.rollout import Sampler
 from tests.reference import small
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     """What has been seen before a block of one run: predictors of all blocks so far and of this one, and evidence."""
 
     share: float  # of all episodes
-    predicted: np.ndarray | None  # T + 1, R; for who looks at them
+    predicted: np.ndarray  # T + 1, R
     evidence: object
 
 
@@ -97,7 +97,6 @@ ADVERSARIES = {
     "tilt": tilt,
     "push": push,
 }
-LOOKING = (tilt, push)  # at predictors, which take time
 
 
 @eqx.filter_jit
@@ -116,10 +115,9 @@ def _advanced(model, keys, evidence, prob, begin, end):
     return jax.vmap(one)(keys, evidence, prob)
 
 
-def predictions(valid, rows):
-    """Of each run, the probabilities of rows that each block is predicted with, [seeds, T, R]."""
-    valid = to_numpy(valid)
-    p = np.stack([record.predictors(valid, x) for x in np.asarray(rows)]) @ valid.rows.T
+def predictions(valid, thetas):
+    """The probabilities of rows with which parameters [..., d] predict them, [..., R]; 1 where it would be 0."""
+    p = thetas @ valid.rows.T
     return np.where(p > 0, p, 1.0)
 
 
@@ -147,25 +145,27 @@ def counted(model, keys, evidence, prob, begin, end):
 
 def explored(problem, adversary, zeta, episodes, seeds, after=learned):
     """Evidence after each block [T] of runs against an adversary, one per seed; and predictors [seeds, T, R]."""
-    known, history = truth(problem), []
+    known, valid, history, predicted = truth(problem), problem.model.valid, [], []
     bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
-    T = len(bounds) - 1
     with scope():
         model = to_device(problem.model)
         first = to_numpy(model.recorded(model.nothing(ladder(episodes))))
         now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
-        predicted = [None] * len(seeds)
+        thetas = [np.tile(valid.center, (2, 1))] * len(seeds)
         for b, (begin, end) in enumerate(pairwise(bounds)):
-            if adversary in LOOKING:
-                predicted = predictions(model.valid, now.record.rows[:, :T])[:, : b + 1]
+            # as record.predictors, which would begin with the first block each time
+            before = np.asarray(now.record.rows)[:, :b].sum(1)
+            thetas = [likelihood.predict(valid, *x) for x in zip(before, thetas, strict=True)]
+            predicted.append(predictions(valid, np.stack([x[1] for x in thetas])))
+            so_far = np.stack(predicted, axis=1)
             laws = [
-                adversary(known, zeta, Seen(begin / episodes, predicted[i], small.pick(now, i)))
+                adversary(known, zeta, Seen(begin / episodes, so_far[i], small.pick(now, i)))
                 for i in range(len(seeds))
             ]
             now = after(model, keys, now, np.stack(laws), begin, end)
             history.append(now)
-        return history, predictions(model.valid, now.record.rows[:, :T])
+        return history, so_far
 
 
 def first_blocks(evidence):
@@ -206,11 +206,17 @@ def leaves_bets(known, last, predicted, zeta, delta):
     )
 
 
-def leaves_rows(known, history, zeta, delta):
-    """Whether theta_star was ever outside the set of Theorem R2, for a run's evidence after each block."""
+def intervals_of_rows(known, history, zeta, delta):
+    """What Theorem R2 says of the frequencies of rows, from a run's evidence after each block."""
     alike = kinds.kinds_of(known.valid, np.full(known.is_slot.shape[:2], zeta))
-    for x in history:
-        found = frequencies.frequencies(alike, known.valid.row_of, x.counts, x.visits, ROWS * delta)
+    return [
+        frequencies.frequencies(alike, known.valid.row_of, x.counts, x.visits, ROWS * delta) for x in history
+    ]
+
+
+def leaves_rows(known, intervals, zeta):
+    """Whether theta_star was ever outside the set of Theorem R2."""
+    for found in intervals:
         pi = found.times * known.p[found.row]
         if ((pi < found.low - zeta) | (pi > found.high + zeta)).any():
             return True

@@ -8,7 +8,7 @@ import numpy as np
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
+from horizonfree.planning.rollout import Sampler
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)

@@ -58,14 +58,10 @@ def main() -> None:
     """Serve tasks until the input ends."""
     import scipy.linalg  # what takes long, once  # noqa: F401
 
-    import horizonfree.runs.explore
-    import horizonfree.runs.store
-
     for line in sys.stdin:
         task = json.loads(line)
         if "seeds" in task:
-            import horizonfree.batch
-            import horizonfree.planning.loops  # noqa: F401
+            import horizonfree.batch  # noqa: F401
         child = os.fork()
         if child == 0:
             say(f"child {os.getpid()}")

@@ -7,7 +7,7 @@ import numpy as np
 from horizonfree._x64 import to_device
 from horizonfree.explorers.least_squares import Sums
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.problems.linear import LinearMDP
 from tests.reference.linear_explorers import Data, instance
 

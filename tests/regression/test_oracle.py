@@ -9,12 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.mdp.space import occupied_states
 from horizonfree.regression import oracle
-from horizonfree.regression.oracle import objective
-from horizonfree.regression.oracle.compiled import ascent_here, distances, layout
 from horizonfree.regression.oracle.objective import adjoint, backup
 from horizonfree.regression.pseudo import cap
 from tests.reference.jitted import jitted
@@ -28,8 +24,6 @@ pytestmark = pytest.mark.usefixtures("x64")
 def ascend(key, prepared, beta, beta_search, warm):
     return oracle.ascent(key, prepared, beta, beta_search, warm, chains=3, sweeps=60)
 
-
-factors = jax.jit(objective.factors)
 
 # (S, A, H, d, n): successor lists shorter and longer than d, and dense ones
 SIZES = [(7, 2, 4, 5, 3), (7, 3, 4, 2, 3), (4, 2, 4, 3, 4)]
@@ -230,53 +224,3 @@ def test_one_step_leaves_nothing_to_explore():
     assert found.value == found.upper == 0
     assert oracle.exhaustive(*x.inputs, beta=1.0).value == 0
     assert oracle.total_variance_bound(x.prepared, 1.0) == 0
-
-
-# (S, A, H, d, n): full factors; triangles of one block; of two, with five actions; and with states never reached
-LONG = (20, 5, 4, 7, 6)
-LOOPS = [(4, 2, 4, 3, 4), (20, 2, 4, 6, 4), LONG, (12, 2, 3, 2, 2)]
-
-
-@jax.jit
-@jax.vmap
-def ascend_each(key, prepared, beta, beta_search, warm):
-    """Of many problems at once: what the ascent finds, and U at the start."""
-    U = prepared.space.at_start(oracle.relaxed(prepared, beta)[1][0])
-    return ascend(key, prepared, beta, beta_search, warm), U
-
-
-@pytest.mark.parametrize("sizes", [*LOOPS, DRAWN, (HARD, 4)])
-def test_the_loops_find_what_the_ascent_finds(sizes):
-    """Wherever an episode can be, at radii where caps bind and where they do not, with and without a second search."""
-    rng = np.random.default_rng(21)
-    asked = []
-    for i in range(12):
-        x = draw(rng, sizes)
-        (policy, _), drawn = random_pair(rng, x.problem), rng.uniform(size=x.problem.num_states) < 0.5
-        warm = oracle.Point(policy.astype(np.int32), np.array(x.problem.horizon - 1, np.int32), drawn)
-        asked.append((x, x.beta * (0.5 if i % 2 else 1.0), warm))
-    draws, searched, warms = zip(*asked)
-    keys, betas = jax.vmap(jax.random.key)(np.arange(12)), np.array([x.beta for x in draws])
-    prepared, warm = (
-        jax.tree.map(lambda *x: np.stack(x), *each) for each in ([x.prepared for x in draws], warms)
-    )
-    every = to_numpy(ascend_each(keys, prepared, betas, np.array(searched), warm))
-    for i, (x, beta_search, warm) in enumerate(asked):
-        expected, at_start = jax.tree.map(lambda leaf, i=i: leaf[i], every)
-        problem, plan = x.problem, layout(x.problem.model)
-        tables = to_numpy(factors(*to_device((plan.phi, *x.inputs[1:]))))
-        words = np.asarray(jax.random.key_data(keys[i]))
-        found, U = ascent_here(words, plan, tables, x.beta, beta_search, warm, chains=3, sweeps=60)
-
-        occupied = occupied_states(problem.space)
-        assert found.point.step == expected.point.step
-        target = occupied[found.point.step]
-        np.testing.assert_array_equal(found.point.target[target], expected.point.target[target])
-        np.testing.assert_array_equal(found.point.policy[occupied], expected.point.policy[occupied])
-        beyond = distances(problem.space) > np.arange(problem.horizon)[:, None]
-        np.testing.assert_array_equal(found.point.policy[beyond], warm.policy[beyond])
-        np.testing.assert_allclose(found.V[:-1][occupied], expected.V[:-1][occupied], atol=1e-12)
-        np.testing.assert_allclose(found.V_hat[:-1][occupied], expected.V_hat[:-1][occupied], atol=1e-12)
-        for name in ("value", "raw", "upper", "radius", "search_value", "sweeps"):
-            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-10), name
-        assert U == pytest.approx(at_start, rel=1e-10)

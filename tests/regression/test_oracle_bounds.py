@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from horizonfree.native import library
 from horizonfree.regression import oracle
 from horizonfree.regression.oracle import variance
 from horizonfree.regression.oracle.box import ONE_BY_ONE
+from horizonfree.regression.oracle.penalised import branch_and_bound
 from horizonfree.regression.oracle.variance import SLACK, penalised_max
 from tests.reference.oracle import policy_value, true_pseudo_values
 from tests.reference.oracle_draws import draw, evaluate, fork, fork_value, random_pair
@@ -120,6 +122,20 @@ def test_conditional_variances_sum_to_what_the_bound_uses():
         top = float(path.V_hat[0, x.problem.start])
         assert sums[0] <= 1 / 4 + 1e-12
         assert sums[1] <= 2 * float(path.V_hat.max()) * top - top**2 + 1e-12
+
+
+@pytest.mark.skipif(not library.is_built(), reason="there was no compiler")
+def test_the_compiled_branch_and_bound_is_its_definition(monkeypatch):
+    """n = 1 to 5, m = 1 to 6, sparse and dense probabilities, with room for many cells and for hardly any."""
+    rng = np.random.default_rng(3)
+    for n in range(1, 6):
+        F, p = rng.normal(size=(6, rng.integers(1, 7), n)), rng.dirichlet(np.full(n, 0.5), 6)
+        for kappa, most in ((0.0, 64), (0.7, 64), (3.0, 4)):
+            compiled = branch_and_bound(F, p, kappa, SLACK, most)
+            with monkeypatch.context() as patch:
+                patch.setattr(library, "load", lambda: None)
+                defined = branch_and_bound(F, p, kappa, SLACK, most)
+            np.testing.assert_allclose(compiled, defined, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 5.0])

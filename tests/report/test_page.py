@@ -12,7 +12,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import report
-from horizonfree.explorers.registry import make_explorer
+from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.meanings import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
@@ -137,7 +137,10 @@ def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
 
 
 def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path: Path, run: Run) -> None:
-    guided = replace(run, explorer=make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3)))
+    guided = replace(
+        run,
+        explorer_spec=ExplorerSpec.of(make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))),
+    )
     text = report.write_report(guided, tmp_path / "r.html").read_text(encoding="utf-8")
     page = stands_alone(text)
     assert "A reward guided it" in page.text
@@ -155,7 +158,7 @@ def test_every_part_of_the_certificate_is_explained_and_nothing_else(text: str, 
 
 
 def test_a_reconstruction_is_called_one(tmp_path: Path, run: Run) -> None:
-    chen = replace(run, explorer=make_explorer("chen2022"))
+    chen = replace(run, explorer_spec=ExplorerSpec.of(make_explorer("chen2022")))
     for path in (
         report.write_report(chen, tmp_path / "r.html"),
         report.write_comparison({"a": chen}, tmp_path / "c.html"),

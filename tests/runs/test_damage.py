@@ -6,6 +6,7 @@ Forgery is not tested: anyone who can write a file can also recompute its checks
 import errno
 import hashlib
 import io
+import json
 import os
 import shutil
 import warnings
@@ -19,7 +20,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from horizonfree.runs import checkpoints, sealed, store
+from horizonfree.runs import files, storage
 from tests.reference import memory
 from tests.runs.test_store import assert_same
 
@@ -69,21 +70,19 @@ def test_every_flipped_byte_is_under_a_checksum(
 ) -> None:
     """Including bytes that NumPy and JSON ignore."""
     for name in (MANIFEST, ARRAYS, NEWEST):
-        read = sealed.read_json if name == MANIFEST else sealed.read_npz
+        read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for place, data in flipped_everywhere(saved / name):
-                patch.setattr(sealed, "read", lambda _, data=data: data)
+                patch.setattr(files, "read", lambda _, data=data: data)
                 assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
     with subtests.test(RECORDS), monkeypatch.context() as patch:
-        _, seal = sealed.read_json(saved / MANIFEST)
-        intact = sealed.read
+        _, run_id = files.read_json(saved / MANIFEST)
+        run, intact = hf.load(saved), files.read
         for place, data in flipped_everywhere(saved / RECORDS):
             patch.setattr(
-                sealed, "read", lambda path, data=data: data if path.name == RECORDS else intact(path)
+                files, "read", lambda path, data=data: data if path.name == RECORDS else intact(path)
             )
-            assert is_damaged(checkpoints.read_checkpoint, seal, saved / NEWEST), (
-                f"byte {place} changed unnoticed"
-            )
+            assert is_damaged(storage._read_checkpoint, run, run_id, saved / NEWEST), f"byte {place}"
 
 
 def test_every_truncation_is_detected(
@@ -93,10 +92,10 @@ def test_every_truncation_is_detected(
     hf.explore(small, "uniform", episodes=2, out=tmp_path / "a", save_episodes=1)
     for name in (MANIFEST, ARRAYS, "checkpoint-0000000002.npz"):
         path = tmp_path / "a" / name
-        read = sealed.read_json if name == MANIFEST else sealed.read_npz
+        read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for data in truncated_everywhere(path):
-                patch.setattr(sealed, "read", lambda _, data=data: data)
+                patch.setattr(files, "read", lambda _, data=data: data)
                 assert is_damaged(read, path), f"{len(data)} bytes were accepted"
 
 
@@ -135,7 +134,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
             copy = Path(shutil.copytree(folder, tmp_path / str(i)))
             (copy / NEWEST).write_bytes(damage((copy / NEWEST).read_bytes()))
             words = rf"{NEWEST} is damaged.*read up to episode 6"
-            with pytest.warns(store.RunWarning, match=words) as warned:
+            with pytest.warns(storage.RunWarning, match=words) as warned:
                 run = hf.load(copy)
             assert warned[0].filename == __file__  # the line that loads the run
             assert run.episodes == 6
@@ -148,11 +147,11 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
 def test_records_damaged_late_cost_only_the_last_checkpoint(folder: Path) -> None:
     whole = (folder / RECORDS).read_bytes()
     (folder / RECORDS).write_bytes(whole[:-5])
-    with pytest.warns(store.RunWarning, match="read up to episode 6"):
+    with pytest.warns(storage.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
     (folder / RECORDS).write_bytes(whole)
     flip(folder / RECORDS, 0.95)
-    with pytest.warns(store.RunWarning, match="read up to episode 6"):
+    with pytest.warns(storage.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
     flip(folder / RECORDS, 0.05)
     with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
@@ -209,36 +208,46 @@ def test_what_is_not_a_run_folder_is_refused(problem: hf.Problem, tmp_path: Path
 
 
 def test_another_format_is_refused_with_both_versions(folder: Path) -> None:
-    header, _ = sealed.read_json(folder / MANIFEST)
-    for number, version in ((1, "0.0.9"), (99, "9.9")):
+    header, _ = files.read_json(folder / MANIFEST)
+    for number, version, reader in ((1, "0.0.9", "0.1.0"), (99, "9.9", "9.9")):
         other = header | {"format": number, "versions": {"horizonfree": version}}
-        sealed.write_json(folder / MANIFEST, other)
-        words = rf"run\.json has format {number}, this library reads {store.FORMAT}; use the version that wrote it "
-        with pytest.raises(RunError, match=words + rf"\({version}\)"):
+        files.write_json(folder / MANIFEST, other)
+        words = (
+            rf"run\.json has format {number}, written by horizonfree {version}; this version reads format "
+            rf"{storage.FORMAT}: use horizonfree {reader}"
+        )
+        with pytest.raises(RunError, match=words):
             hf.load(folder)
-    sealed.write_json(folder / MANIFEST, header)
-    for path in folder.glob("checkpoint-*.npz"):
-        said, arrays, _ = sealed.read_npz(path)
-        sealed.write_npz(path, said | {"format": 1}, arrays)
-    with pytest.raises(RunError, match=rf"{NEWEST} has format 1, this library reads {store.FORMAT}"):
+
+
+def test_a_folder_of_version_0_1_is_refused_with_the_version_that_reads_it(folder: Path) -> None:
+    """Its files carry other checksums."""
+    old = {"seal": "0" * 64, "format": 3, "versions": {"horizonfree": "0.1.0"}}
+    (folder / MANIFEST).write_text(json.dumps(old, indent=1) + "\n")
+    with pytest.raises(
+        RunError, match=r"has format 3, written by horizonfree 0\.1\.0; .* use horizonfree 0\.1\.0"
+    ):
         hf.load(folder)
 
 
 def test_resuming_with_other_versions_warns_once(folder: Path) -> None:
-    header, arrays, _ = sealed.read_npz(folder / NEWEST)
-    sealed.write_npz(folder / NEWEST, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
+    header, arrays, _ = files.read_npz(folder / NEWEST)
+    files.write_npz(folder / NEWEST, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
     run = hf.load(folder)  # no warning: nothing is computed
-    with pytest.warns(store.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"):
+    with pytest.warns(
+        storage.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"
+    ) as warned:
         run = run.resume(episodes=1)
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run.resume(episodes=1)
 
 
 def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
-    header, _ = sealed.read_json(folder / MANIFEST)
+    header, _ = files.read_json(folder / MANIFEST)
     header["problem"]["fingerprint"] = "0" * 64
-    sealed.write_json(folder / MANIFEST, header)
+    files.write_json(folder / MANIFEST, header)
     with pytest.raises(RunError, match="no longer the one that was explored"):
         hf.load(folder)
 
@@ -246,10 +255,10 @@ def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
 def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
     hf.explore(problem, "information", episodes=9, seed=6, out=tmp_path / "b")
     shutil.copy(tmp_path / "b" / NEWEST, folder)
-    with pytest.warns(store.RunWarning, match="belongs to another run"):
+    with pytest.warns(storage.RunWarning, match="belongs to another run"):
         assert hf.load(folder).episodes == 6
     shutil.copy(folder / OLDER, folder / NEWEST)  # of this run, under the name of another episode
-    with pytest.warns(store.RunWarning, match=f"{NEWEST} is not a checkpoint of ours"):
+    with pytest.warns(storage.RunWarning, match=f"{NEWEST} is not a checkpoint of ours"):
         assert hf.load(folder).episodes == 6
     other = hf.make("zoned-grid", size=4, zones=2, horizon=4)
     hf.explore(other, "uniform", episodes=1, out=tmp_path / "c")
@@ -261,10 +270,11 @@ def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_pat
 def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
     """As another version of an explorer may have written it."""
     for path in folder.glob("checkpoint-*.npz"):
-        header, arrays, _ = sealed.read_npz(path)
-        sealed.write_npz(path, header, arrays | {"state.policy": arrays["state.policy"][:2]})
+        header, arrays, _ = files.read_npz(path)
+        files.write_npz(path, header, arrays | {"state.policy": arrays["state.policy"][:2]})
+    run = hf.load(folder)  # plans and certificates need the evidence alone
     with pytest.raises(RunError, match=r"state\.policy is int32\[2, 9\], but .* keeps int32\[4, 9\]"):
-        hf.load(folder)
+        run.resume(episodes=1)
 
 
 def test_an_oversized_archive_is_refused_before_it_is_unpacked(folder: Path) -> None:
@@ -278,7 +288,7 @@ def test_an_oversized_archive_is_refused_before_it_is_unpacked(folder: Path) -> 
     (folder / ARRAYS).write_bytes(body + hashlib.sha256(body).hexdigest().encode())
     with memory.counted() as most:
         with pytest.raises(RunError, match=r"arrays\.npz is damaged"):
-            sealed.read_npz(folder / ARRAYS)
+            files.read_npz(folder / ARRAYS)
         assert most() < 2**22
 
 
@@ -287,10 +297,10 @@ def test_nothing_is_ever_unpickled(folder: Path) -> None:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return pytest.fail, ("unpickled",)
 
-    header, arrays, _ = sealed.read_npz(folder / ARRAYS)
-    seal = sealed.write_npz(folder / ARRAYS, header, arrays | {"x": np.array([Bomb()], object)})
-    manifest, _ = sealed.read_json(folder / MANIFEST)
-    sealed.write_json(folder / MANIFEST, manifest | {"arrays": seal})
+    header, arrays, _ = files.read_npz(folder / ARRAYS)
+    checksum = files.write_npz(folder / ARRAYS, header, arrays | {"x": np.array([Bomb()], object)})
+    manifest, _ = files.read_json(folder / MANIFEST)
+    files.write_json(folder / MANIFEST, manifest | {"arrays": checksum})
     with pytest.raises(RunError, match="damaged"):
         hf.load(folder)
 
@@ -302,7 +312,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
         shutil.move(folder / name, aside)
         (folder / name).symlink_to(aside)
         if name == NEWEST:
-            with pytest.warns(store.RunWarning, match="is a link"):
+            with pytest.warns(storage.RunWarning, match="is a link"):
                 hf.load(folder)
         else:
             with pytest.raises(RunError, match=f"{name}.*links are not followed"):
@@ -328,7 +338,7 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
         if had is not None:
             (folder / name).write_bytes(had)
     (folder / "checkpoint-0000000030.npz").mkdir()
-    with pytest.warns(store.RunWarning, match="0030"):
+    with pytest.warns(storage.RunWarning, match="0030"):
         run = hf.load(folder)
     with pytest.raises(RunError, match="checkpoint-0000000030"):
         run.resume(episodes=1)

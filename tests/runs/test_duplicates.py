@@ -48,6 +48,17 @@ def test_copies_in_any_order(times: int) -> None:
     assert repeated(log, order) == 60 * (times - 1)
 
 
+def test_two_rare_episodes_that_occur_twice_are_copies_though_neither_is_rare_enough_alone() -> None:
+    """Everywhere else state 0 leads to itself; the pair at 10 and 11 stands again at 50 and 51."""
+    s = np.zeros((200, 7), int)
+    for first in (10, 50):
+        s[first], s[first + 1] = [0, 1, 0, 1, 0, 1, 0], [0, 0, 1, 0, 1, 0, 1]
+    a, length = np.zeros((200, 6), int), np.full(200, 6)
+    assert num_repeated(s, a, length) == 2  # and not their neighbours, which are like most episodes
+    s[50] = [0, 1, 0, 0, 1, 0, 1]
+    assert num_repeated(s, a, length) == 0
+
+
 def test_systems_in_which_little_can_happen_are_not_suspected() -> None:
     always = np.zeros((500, 5), int), np.zeros((500, 4), int), np.full(500, 4)
     assert num_repeated(*always) == 0

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import horizonfree as hf
+from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.models.interface import Model
@@ -42,6 +43,15 @@ def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.
     more = first.resume(episodes=10)
     assert_same(more, hf.explore(problem, "information", episodes=17, seed=8))
     assert (first.episodes, more.episodes, len(more.records["information"])) == (7, 17, 17)
+
+
+def test_blocks_write_over_no_evidence_but_their_own(problem: hf.Problem, x64: None) -> None:
+    run = hf.explore(problem, "information", episodes=17, seed=8)
+    engine, progress = engines.simulated(run, run.explorer), to_device(run.progress)
+    first, again = (engine(progress, 3)[0] for _ in range(2))
+    np.testing.assert_array_equal(first.evidence.counts, again.evidence.counts)
+    np.testing.assert_array_equal(progress.evidence.counts, run.evidence.counts)
+    assert first.evidence.counts.sum() == run.evidence.counts.sum() + 3 * problem.horizon
 
 
 def test_seeds_differ_and_repeat(problem: hf.Problem) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 from tests.runs.child import Child
 from tests.runs.test_store import assert_same
 
@@ -95,9 +95,9 @@ def test_a_killed_batch_goes_on_from_whole_files(
     def look(folder: Path) -> None:
         chunks = list(folder.glob("chunk-*.npz"))
         for path in chunks:
-            sealed.read_npz(path)
+            files.read_npz(path)
         if (folder / "batch.json").exists():
-            sealed.read_json(folder / "batch.json")
+            files.read_json(folder / "batch.json")
         stands.append(len(chunks))
 
     whole = hf.explore_many(problem, "uniform", **BATCH)

@@ -9,8 +9,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import RunError
-from horizonfree.models.plain import arrays_of
-from horizonfree.runs import recipes, sealed
+from horizonfree.models.serialization import arrays_of
+from horizonfree.runs import files, recipes
 
 
 def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def derived(problem: hf.Problem) -> dict[str, np.ndarray]:
 def test_what_is_derived_is_stored_as_it_was(has_recipe: bool, problem: hf.Problem, tmp_path: Path) -> None:
     own = problem if has_recipe else dataclasses.replace(problem, recipe=None)
     hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
-    _, arrays, _ = sealed.read_npz(tmp_path / "a" / "arrays.npz")
+    _, arrays, _ = files.read_npz(tmp_path / "a" / "arrays.npz")
     stored = {name.removeprefix("model."): x for name, x in arrays.items() if name.startswith("model.")}
     kept = derived(own) if has_recipe else arrays_of(own.model)
     assert stored.keys() == kept.keys()
@@ -113,17 +113,17 @@ def test_what_is_derived_comes_from_the_folder_not_from_the_recipe(
 ) -> None:
     """Other versions may find another basis of the same directions: a run goes on with the one it began with."""
     hf.explore(problem, "uniform", episodes=1, out=tmp_path / "a")
-    header, arrays, _ = sealed.read_npz(tmp_path / "a" / "arrays.npz")
+    header, arrays, _ = files.read_npz(tmp_path / "a" / "arrays.npz")
     turned = arrays | {"model.valid.basis": -arrays["model.valid.basis"]}
-    seal = sealed.write_npz(tmp_path / "a" / "arrays.npz", header, turned)
-    manifest, before = sealed.read_json(tmp_path / "a" / "run.json")
+    checksum = files.write_npz(tmp_path / "a" / "arrays.npz", header, turned)
+    manifest, before = files.read_json(tmp_path / "a" / "run.json")
     assert "recipe" in manifest["problem"]
-    sealed.write_json(tmp_path / "a" / "run.json", manifest | {"arrays": seal})
-    _, after = sealed.read_json(tmp_path / "a" / "run.json")
+    files.write_json(tmp_path / "a" / "run.json", manifest | {"arrays": checksum})
+    _, after = files.read_json(tmp_path / "a" / "run.json")
     for path in (tmp_path / "a").glob("checkpoint-*.npz"):
-        header, arrays, _ = sealed.read_npz(path)
+        header, arrays, _ = files.read_npz(path)
         assert header["run"] == before
-        sealed.write_npz(path, header | {"run": after}, arrays)
+        files.write_npz(path, header | {"run": after}, arrays)
     back = hf.load(tmp_path / "a").problem
     np.testing.assert_array_equal(back.model.valid.basis, -problem.model.valid.basis)
     np.testing.assert_array_equal(back.model.phi, problem.model.phi)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree import planning
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import proved, round_up, rounded_up
-from horizonfree.planning import backward as planning
 
 
 @pytest.fixture(scope="module")

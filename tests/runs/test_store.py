@@ -14,7 +14,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError, RunError
 from horizonfree.explorers.uniform import Uniform
-from horizonfree.runs import sealed, store
+from horizonfree.runs import files, storage
 
 
 def assert_same(a: hf.Run, b: hf.Run) -> None:
@@ -97,7 +97,7 @@ def test_the_folder_says_what_was_explored_and_how(saved: Path) -> None:
     assert text["explorer"] == {"name": "information", "options": {}}
     assert text["seed"] == 5
     assert {"python", "horizonfree", "jax", "numpy"} <= set(text["versions"])
-    said = store.settings(hf.load(saved))
+    said = storage.settings(hf.load(saved))
     assert said == {name: text[name] for name in said}
 
 
@@ -210,7 +210,7 @@ def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
 
 def test_an_empty_folder_is_filled_by_one_process_at_a_time(problem: hf.Problem, tmp_path: Path) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
-    with sealed.locked(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
+    with files.locked(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
         run.save(tmp_path)
     run.save(tmp_path)
 

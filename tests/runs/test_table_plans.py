@@ -93,5 +93,5 @@ def test_bounds_of_nothing_are_exactly_one() -> None:
     assert run.certificate().eps == 1.0
     assert run.plan(hf.goal(problem, 15)).certificate.eps == 1.0
     checked = resolve(problem, hf.goal(problem, 15))
-    policy, _ = certify.planned(problem.model, run.confidence(), checked)
+    policy, _ = certify.planned(problem.model, run.confidence(), checked.table)
     np.testing.assert_array_equal(run.plan(hf.goal(problem, 15)).policy, policy)

@@ -18,7 +18,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import web
 from horizonfree.errors import OptionError
-from horizonfree.explorers.registry import make_explorer
+from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.planning import evaluate, visits
 from horizonfree.runs.run import Run
 from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
@@ -144,8 +144,11 @@ def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
 
     assert told(run) == (False, "information", False)
     guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
-    assert told(replace(run, explorer=guided)) == (False, "ucrl-vtr", True)
-    assert told(replace(run, explorer=make_explorer("chen2022")))[1] == "chen2022 (reconstruction)"
+    assert told(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (False, "ucrl-vtr", True)
+    assert (
+        told(replace(run, explorer_spec=ExplorerSpec.of(make_explorer("chen2022"))))[1]
+        == "chen2022 (reconstruction)"
+    )
     seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=3)
     assert told(hf.from_episodes(run.problem, seen))[0]
 

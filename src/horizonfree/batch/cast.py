@@ -12,8 +12,9 @@ from horizonfree._inputs import check_seed, numbers, shown, whole
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.models.interface import Model
-from horizonfree.models.plain import path_name, statics_of
+from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.state import name_of
 
 MOST_SEEDS = 10**7
 ALMOST = 1e-9  # relative difference of numbers that is rounding
@@ -123,7 +124,7 @@ def _check_alike(model: Model, first: Model, i: int) -> None:
     for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
         if np.shape(x) != np.shape(y):
             raise ShapeError(
-                f"{path_name(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
+                f"{name_of(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
             )
 
 

@@ -23,9 +23,11 @@ def certified_curves(
 
     gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
     such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
-    eps: the uniform certificate.
+    eps: the uniform certificate; excess: above 0, the truth is outside the confidence set.
     """
     found: dict[str, float] = {}
+    if "excess" in curves:
+        found["excess"] = float(problem.model.excess(evidence, problem.truth, np.asarray(delta)))
     if "gap" in curves or "eps" in curves:
         confidence = certify.confidence(problem.model, evidence, delta=delta)
         found["eps"] = certify.uniform_eps(confidence)

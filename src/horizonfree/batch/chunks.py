@@ -1,11 +1,11 @@
-"""A batch on disk: a folder with its settings and one sealed file for each chunk of members that is finished.
+"""A batch on disk: a folder with its settings and one checksummed file for each chunk of members that is finished.
 
     batch.json              what is explored and how, and how many members make a chunk
     chunk-<first>.npz       the members from that one on: states, records, curves
     lock                    held while someone explores into the folder
 
 A chunk is written when it is finished, so a batch that was interrupted goes on with the first one that is missing.
-Seals are no signatures: what is read must be of the types, shapes and ranges that the same call would write.
+Files must hold arrays of the types and shapes that the same call would write.
 """
 
 import json
@@ -20,7 +20,7 @@ import numpy as np
 
 from horizonfree._inputs import shown, whole
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 
 SETTINGS = "batch.json"
 Arrays = dict[str, np.ndarray]
@@ -43,9 +43,6 @@ class Work(Protocol):
 
     def form(self, first: int, size: int) -> Form:
         """Every array of a chunk."""
-
-    def check(self, arrays: Arrays) -> None:
-        """Refuse, with a ValueError, numbers that cannot be."""
 
 
 class Store(Protocol):
@@ -74,39 +71,35 @@ class Nowhere:
 
 
 class Folder:
-    """Chunks as files of a folder that belong to the settings with this seal."""
+    """Chunks as files of a folder that belong to the settings with this checksum."""
 
-    def __init__(self, path: Path, size: int, seal: str) -> None:
-        self.path, self.size, self.seal = path, size, seal
+    def __init__(self, path: Path, size: int, batch_id: str) -> None:
+        self.path, self.size, self.batch_id = path, size, batch_id
 
     def load(self, first: int, work: Work) -> Arrays | None:
         """The chunk, refused when it is damaged, belongs to another batch, or is not what the work would fill in."""
         path = self._file(first)
-        with sealed.told(path):
+        with files.os_errors(path):
             if not path.exists():
                 return None
         form = work.form(first, self.size)
         numbers = sum(math.prod(x.shape) * x.dtype.itemsize for x in form.values())
         _check_length(path, numbers + SLACK * (len(form) + 1))
-        header, arrays, _ = sealed.read_npz(path)
-        if header != {"batch": self.seal, "first": first}:
+        header, arrays, _ = files.read_npz(path)
+        if header != {"batch": self.batch_id, "first": first}:
             raise RunError(f"{path} belongs to another batch; remove it from this folder")
         _check_form(path, arrays, form)
-        try:
-            work.check(arrays)
-        except ValueError as error:
-            raise RunError(f"{path}: {error}; remove it, and its members are explored again") from None
         return arrays
 
     def save(self, first: int, arrays: Arrays) -> None:
         """Whole or not at all; refused where somebody moved, emptied or replaced the folder meanwhile."""
         settings = self.path / SETTINGS
-        if not settings.exists() or sealed.read_json(settings)[1] != self.seal:
+        if not settings.exists() or files.read_json(settings)[1] != self.batch_id:
             raise RunError(
                 f"{self.path} is no longer the folder of this batch: somebody moved, emptied or replaced it; nothing "
                 "more was written"
             )
-        sealed.write_npz(self._file(first), {"batch": self.seal, "first": first}, arrays)
+        files.write_npz(self._file(first), {"batch": self.batch_id, "first": first}, arrays)
 
     def _file(self, first: int) -> Path:
         return self.path / f"chunk-{first:08d}.npz"
@@ -114,7 +107,7 @@ class Folder:
 
 def _check_length(path: Path, most: int) -> None:
     """Refuse a file that is longer than any of ours before it is read."""
-    with sealed.told(path):
+    with files.os_errors(path):
         size = path.stat().st_size
     if size > most:
         raise RunError(f"{path} has {size:,} bytes, a file of this batch at most {most:,}; remove it")
@@ -142,16 +135,16 @@ def opened(
     if out is None:
         yield Nowhere(size)
         return
-    path = sealed.place(out)
-    with sealed.told(path):
+    path = files.resolve_path(out)
+    with files.os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        if not sealed.is_blank(path) and not (path / SETTINGS).exists():
+        if not files.is_blank(path) and not (path / SETTINGS).exists():
             raise RunError(f"{path} holds no batch and is not empty; choose another folder")
-    with sealed.locked(path):
+    with files.locked(path):
         if not (path / SETTINGS).exists():
-            sealed.write_json(path / SETTINGS, {**settings, "size": size})
+            files.write_json(path / SETTINGS, {**settings, "size": size})
         _check_length(path / SETTINGS, MOST_SETTINGS + 4 * len(json.dumps(settings, indent=1)))
-        found, seal = sealed.read_json(path / SETTINGS)
+        found, batch_id = files.read_json(path / SETTINGS)
         size = found.pop("size", None)
         other = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
         if other:
@@ -160,4 +153,4 @@ def opened(
                 f"folder ({SETTINGS} says {other[0]} {shown(found.get(other[0]))})"
             )
         meaning = f"the members of a chunk, a whole number from 1 to {members}"
-        yield Folder(path, whole(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), seal)
+        yield Folder(path, whole(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), batch_id)

@@ -21,7 +21,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
-from horizonfree.models.plain import under
+from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping
 from horizonfree.runs.explore import build_explorer, check_reward_matters

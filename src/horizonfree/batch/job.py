@@ -1,6 +1,7 @@
 """The work of a batch: its members in chunks, blocks of episodes, curves at the checkpoints."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,19 +20,17 @@ from horizonfree.batch.cast import Cast
 from horizonfree.batch.certificates import certified_curves
 from horizonfree.batch.chunks import Arrays, Due, Form
 from horizonfree.batch.many import CURVES, TRACED_CURVES, World, begin_many, judge_many, simulate_many, stack
-from horizonfree.batch.stretch import stretch
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress, Records, begin
-from horizonfree.explorers.registry import describe
+from horizonfree.explorers.registry import ExplorerSpec, describe
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp import rewards
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.models.plain import under
 from horizonfree.planning import optimal
+from horizonfree.planning.rollout import Sampler
+from horizonfree.runs.drive import Pace
 from horizonfree.runs.engines import BLOCK
-from horizonfree.runs.ranges import check_progress
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
 from horizonfree.runs.until import Until
@@ -163,21 +162,22 @@ class Job:
         N, K = min(size, len(self.cast) - first), self.episodes
         members = [min(first + i, len(self.cast) - 1) for i in range(size)]
         shared, own = self.worlds(members)
-        rewards, delta = jnp.asarray(self.judge.rewards), jnp.asarray(self.judge.delta)
+        rewards = jnp.asarray(self.judge.rewards)
         state = begin_many(shared, own, is_wide=self.is_wide)
-        simulate = stretch(self.cast, members, shared, own, min(BLOCK, K), is_wide=self.is_wide)
-        records, found, k = [], [], 0
+        records, found, k, pace = [], [], 0, Pace()
         for mark in dict.fromkeys([*self.checkpoints.tolist(), K]):
-
-            def tell(share: float, done: int = first * K + N * k, new: int = N * (mark - k)) -> None:
-                show(done + int(share * new))
-
-            state, numbers = simulate(state, mark - k, tell)
-            records.append({name: np.asarray(x)[:N] for name, x in numbers.items()})
-            k = mark
+            while k < mark:  # in blocks of about the same time each
+                began, new = time.perf_counter(), min(pace.count, mark - k)
+                state, numbers = simulate_many(
+                    shared, own, state, jnp.int32(new), min(BLOCK, K), is_wide=self.is_wide
+                )
+                records.append({name: np.asarray(x)[:N, :new] for name, x in numbers.items()})
+                pace.learn(new, time.perf_counter() - began)
+                k += new
+                show(first * K + N * k)
             if k in self.checkpoints:
                 traced = tuple(name for name in TRACED_CURVES if name in self.judge.curves)
-                curves = judge_many(shared, own, state, rewards, delta, traced, at_once=self.judged())
+                curves = judge_many(shared, own, state, rewards, traced, at_once=self.judged())
                 points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
                 points |= self.certified(first, N, state)
                 found.append(points | self.measured(first, N, state, records))
@@ -238,25 +238,6 @@ class Job:
         shapes: tuple[Progress, Records] = eqx.filter_eval_shape(simulate)
         return shapes
 
-    def check(self, arrays: Arrays) -> None:
-        """Refuse, with a ValueError, numbers that `run` does not return; the arrays are of its form."""
-
-        def fresh() -> Progress:
-            shared, own = self.worlds([0])
-            return begin_many(shared, own, is_wide=self.is_wide)
-
-        progress, num_actions = self.progress(arrays), self.cast.problems[0].num_actions
-        check_progress(progress, self.episodes, num_actions, fresh, axes=1)
-        for name, x in self.bets._asdict().items():
-            found = getattr(progress.evidence, name)
-            for i in np.flatnonzero((found != x).any(-1))[:1]:
-                raise ValueError(f"evidence.{name}[{i}] is {found[i]}; the bets of this batch have {x}")
-        for name, x in under(arrays, "curves.").items():
-            if np.isnan(x).any():
-                raise ValueError(
-                    f"curves.{name}{np.argwhere(np.isnan(x))[0].tolist()} is nan; it is a number"
-                )
-
     def progress(self, arrays: Arrays) -> Progress:
         """The states among the arrays of `run`."""
         leaves, shape = jax.tree.flatten(self.one[1])
@@ -272,9 +253,10 @@ def member(
     now = jax.tree.map(lambda x: np.asarray(x[i]), progress)
     return Run(
         cast.problems[who.problem],
-        cast.explorers[who.explorer],
+        ExplorerSpec.of(cast.explorers[who.explorer]),
         who.seed,
-        now,
+        now.evidence,
+        now.state,
         {name: x[i] for name, x in records.items()},
         until=Until(0, int(now.episode), delta=delta),
     )

@@ -4,8 +4,7 @@ A `World` is all that one exploration depends on. Many worlds are kept as two tr
 they have in common, `own` holds the rest with a leading axis, one entry per member. Two arrangements:
 
 narrow: one member after the other, each through all the episodes of a block. On a CPU this is the faster one: one
-    member's arrays stay in the cache, branches are real, and the numbers agree with `explore` to the last bit (to
-    rounding where that chooses on the host, explorers/on_host.py).
+    member's arrays stay in the cache, branches are real, and the numbers agree with `explore` but for rounding.
 wide: all members side by side in every step, for a GPU. A branch would then cost every member what it costs one. So an
     explorer that chooses a policy only now and then is not kept in step: each member runs on through its own episodes
     until a choice is due, and choices are made in groups, when most are waiting, for those who are furthest behind.
@@ -34,13 +33,13 @@ from horizonfree.explorers.loop import (
     is_due,
     simulate_block,
 )
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.planning.backward import evaluate_jax
+from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import evaluate_jax
 
 GROUP = 0.5  # of the members must wait for a choice before one is made, in the wide arrangement
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency", "excess")  # the others are computed on the host (certificates.py)
+TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
 
 
 class World(eqx.Module):
@@ -191,7 +190,6 @@ def judge_many(
     own: World,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
-    delta: Float[Array, ""],
     curves: tuple[str, ...],
     *,
     at_once: int | None,
@@ -199,7 +197,7 @@ def judge_many(
     """The traced curves of every member now, of `at_once` members side by side.
 
     own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
-    the best design in hindsight (models/mixture/design.py); excess: above 0, the truth is outside the confidence set.
+    the best design in hindsight (models/mixture/learner.py).
     """
 
     def one(pair: tuple[World, Progress]) -> dict[str, Array]:
@@ -212,8 +210,6 @@ def judge_many(
             )
         if "efficiency" in curves:
             found["efficiency"] = model.inefficiency(evidence)
-        if "excess" in curves:
-            found["excess"] = model.excess(evidence, world.truth, delta)
         return found
 
     points: dict[str, Array] = jax.lax.map(one, (own, progress), batch_size=at_once)

@@ -17,8 +17,6 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Certificate, Problem, Run
-    from horizonfree.cli.reward_files import Named
-    from horizonfree.runs.kept import Kept
 
 LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
 MOST_WEIGHTS = 12  # that are shown
@@ -95,13 +93,6 @@ def open_run(folder: Path) -> "Run":
         return load(folder)
 
 
-def kept(folder: Path, delta: float) -> "Kept | None":
-    """What the folder of a run has kept of it at this confidence, which needs no JAX."""
-    from horizonfree.runs.kept import read
-
-    return read(folder, delta)
-
-
 def answer(value: Any, as_json: bool, show: Callable[[], None]) -> None:
     """Print a value for machines, or let it be shown to people."""
     if as_json:
@@ -127,9 +118,9 @@ def typed(path: Path) -> str:
 
 def expanded(path: str | Path) -> Path:
     """A folder with its `~` spelled out, as the library does it; what no folder can be called is refused."""
-    from horizonfree.runs.sealed import place  # it loads NumPy
+    from horizonfree.runs.files import resolve_path  # it loads NumPy
 
-    place(path)
+    resolve_path(path)
     return Path(path).expanduser()
 
 
@@ -209,7 +200,7 @@ def say_forecast(found: "Certificate") -> None:
 
 def weights_of(run: "Run", delta: float) -> list[dict[str, Any]]:
     """What was learnt of a mixture, weight by weight, with intervals that hold together; empty for other classes."""
-    found = run.core.model.intervals(run.confidence(delta))
+    found = run.problem.model.intervals(run.confidence(delta))
     if found is None:
         return []
     numbers = zip(found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
@@ -244,7 +235,7 @@ def problem_of(name: str | None, kernels: str | Path | None, param: dict[str, An
 
 
 def reward_of(
-    problem: "Named",
+    problem: "Problem",
     goal: Sequence[int | str] | None,
     reward: str | Path | None,
     cost: Path | None = None,
@@ -255,7 +246,8 @@ def reward_of(
     if goal:
         from horizonfree import goal as ending_in
 
-        return ending_in(problem, list(goal))
+        is_part = "state_ids" in problem.layout  # whose states have other numbers in texts than in arrays
+        return ending_in(problem, [str(state) if is_part else state for state in goal])
     if reward is None and cost is None:
         return None
     from horizonfree.cli.reward_files import read_reward  # it loads NumPy

@@ -18,7 +18,6 @@ from horizonfree.cli._shared import (
     certificate,
     console,
     expanded,
-    kept,
     open_run,
     say_forecast,
     table,
@@ -103,32 +102,26 @@ def certify(
     asked = {"problem": problem, "kernels": kernels, "param": param, "out": out}
     of_log = {name: x for name, x in asked.items() if x not in (None, [])}
     _check_asked(folder, log, of_log)
-    is_plain = rewards is None and method == "uniform" and not misspecification and not alternatives
-    stored = kept(folder, delta) if folder is not None and is_plain else None
-    run, checked = None, None
-    if stored is not None:
-        found, episodes = stored.certificate, stored.episodes
-    else:
-        run = _run_of(folder, log, of_log)
-        how: dict[str, Any] = {"misspecification": misspecification}
-        richer: dict[str, Any] = {"alternatives": "auto"} if alternatives else {}
-        with working("certifying"):
-            run.confidence(delta, **how)
-        with nullcontext() if rewards else working("certifying"):  # of rewards it is said how many are done
-            how |= {"rewards": rewards, "progress": True}
-            found, episodes = run.certificate(delta, method=method, **how, **richer), run.episodes
-            checked = run.check(delta=delta) if alternatives else None
-    value = certificate(found) | {"episodes": episodes}
+    run = _run_of(folder, log, of_log)
+    how: dict[str, Any] = {"misspecification": misspecification}
+    richer: dict[str, Any] = {"alternatives": "auto"} if alternatives else {}
+    with working("certifying"):
+        run.confidence(delta, **how)
+    with nullcontext() if rewards else working("certifying"):  # for rewards the progress is shown
+        how |= {"rewards": rewards, "progress": True}
+        found = run.certificate(delta, method=method, **how, **richer)
+        checked = run.check(delta=delta) if alternatives else None
+    value = certificate(found) | {"episodes": run.episodes}
     if checked is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
     meanings = dict(MEANINGS)
-    if run is not None and rewards is not None and not found.is_rejected:
+    if rewards is not None and not found.is_rejected:
         state = value["worst_state"] = worst_state(run, rewards, int(found.parts["worst"]))
         meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
         meanings["worst"] += f": the one of {run.problem.state_name(state)}"
 
     def show() -> None:
-        tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=episodes, words=found.words)
+        tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
         for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
             if text:
                 tell("[dim]{name}:[/] {text}", name=name, text=text)
@@ -142,14 +135,6 @@ def certify(
             tell("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=typed(out))
 
     answer(value, json, show)
-    if run is not None:
-        _keep(run, delta)
-
-
-def _keep(run: "Run", delta: float) -> None:
-    from horizonfree.runs.keep import keep
-
-    keep(run, delta)
 
 
 def _check_asked(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree.cli import answers, compare, explore, lists, plan, robustness, sweep
-from horizonfree.errors import HorizonfreeError, UnknownNameError
+from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
 
@@ -86,12 +86,14 @@ def run() -> int:
     """Run the command that was typed; the exit code."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)  # what dependencies say to each other
         warnings.showwarning = _say_warning
         return _run()
 
 
 def _run() -> int:
     try:
+        _check_text(sys.argv[1:])
         return app(prog_name="horizonfree", standalone_mode=False) or 0
     except HorizonfreeError as error:
         _say(f"error: {error}")
@@ -115,6 +117,15 @@ def _run() -> int:
             raise
         _say(f"error: {_about_usage(error)}")
         return 2
+
+
+def _check_text(words: list[str]) -> None:
+    """Refuse what no shell of this system passes on: text that cannot be the name of a file, nor be printed."""
+    for word in words:
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError:
+            raise OptionError(f"{word!r} is not text: it contains half of a surrogate pair") from None
 
 
 def _about_usage(error: Any) -> str:

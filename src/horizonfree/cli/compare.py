@@ -173,10 +173,10 @@ def _keep_contest(rows: Sequence[dict[str, Any]], out: Path) -> None:
     from tempfile import TemporaryDirectory
 
     from horizonfree.report.contest import draw_contest
-    from horizonfree.runs import sealed
+    from horizonfree.runs import files
 
     with TemporaryDirectory() as aside:
         figure = Path(aside, "figure.svg")
         draw_contest(rows, figure)
-        sealed.replace(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
-        sealed.replace(out / "figure.svg", figure.read_bytes())
+        files.replace(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        files.replace(out / "figure.svg", figure.read_bytes())

@@ -81,6 +81,12 @@ def explore(
         bool,
         typer.Option("--known-rules", help="Of gymnasium:ID take the rules as known, but for how it slips."),
     ] = False,
+    reachable: Annotated[
+        bool,
+        typer.Option(
+            "--reachable", help="Only the states that episodes can come to: faster, the same plans."
+        ),
+    ] = False,
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
     ] = None,
@@ -128,6 +134,8 @@ def explore(
 
         horizonfree explore --kernels shop.npz --episodes 200
 
+        horizonfree explore zoned-grid --param size=150 --reachable --episodes 200
+
         horizonfree explore mymodule:shop --param capacity=20 --episodes 200
 
         horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
@@ -141,6 +149,7 @@ def explore(
         "kernels": None if kernels is None else str(kernels),
         "explorer": explorer,
         "known_rules": known_rules or None,
+        "reachable": reachable or None,
         "episodes": episodes,
         "until_eps": until_eps,
         "delta": delta,
@@ -183,15 +192,12 @@ def explore(
         tell(
             "\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}",
             folder=folder,
-            state=example_states(run.problem)[1],
+            state=run.problem.state_ids[example_states(run.problem)[1]],
         )
         tell("[dim]See it all:[/]         horizonfree report {folder}", folder=folder)
         tell("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
 
     answer(value, json, show)
-    from horizonfree.runs.keep import keep
-
-    keep(run, asked)
 
 
 def _begin(chosen: config.Settings) -> "Run":
@@ -216,6 +222,7 @@ def _begin(chosen: config.Settings) -> "Run":
     param = _horizon(chosen) if is_unknown else chosen.param
     problem = problem_of(chosen.problem, chosen.kernels, param)
     problem = problem.seen_as("tabular") if is_unknown else problem
+    problem = problem.reachable_part() if chosen.reachable else problem
     explorer = chosen.explorer or problem.model.explorer
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
@@ -296,8 +303,7 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
         with _interrupt.told():
             yield
     except KeyboardInterrupt:
-        from horizonfree.runs.checkpoints import MANIFEST
-        from horizonfree.runs.store import load
+        from horizonfree.runs.storage import MANIFEST, load
 
         if not (folder / MANIFEST).exists():
             print("stopped before the first episode; nothing was saved", file=sys.stderr)

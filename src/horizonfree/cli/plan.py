@@ -1,8 +1,7 @@
 """`horizonfree plan`: the best policy for a reward, or one of yours, with what is proved of its value and its loss."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +17,6 @@ from horizonfree.cli._shared import (
     certificate,
     console,
     folder_for_output,
-    kept,
     loss,
     open_run,
     real,
@@ -32,8 +30,7 @@ from horizonfree.cli._shared import (
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
-    from horizonfree import Plan
-    from horizonfree.runs.answers import Answers
+    from horizonfree import Plan, Problem
     from horizonfree.runs.plan import Comparison
 
 FILES = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
@@ -122,37 +119,37 @@ def plan(
         raise OptionError(f"--misspecification is for {beyond}; leave it out")
     if compare is not None and is_longer:
         raise OptionError(f"--compare is for {beyond}; value each by itself: --policy")
-    asked = _ask(folder, delta, model, start, horizon, misspecification, is_longer=is_longer)
+    run = open_run(folder)
     from horizonfree.cli import show_plan
     from horizonfree.cli.files import read_policy, write_policy
     from horizonfree.cli.reward_files import paid_of
     from horizonfree.mdp.rewards import occupancy
 
-    there, named = asked.answers, asked.answers.named
+    first = None if start is None else run.problem.state_number(start)
+    is_moved = start is not None or horizon is not None
+    problem = run.problem.moved(first, horizon) if is_moved else run.problem
     scale = scale or ("total" if cost is None else "rescale")
-    array = occupancy(named, stay) if stay else reward_of(named, goal, reward, cost)
+    array = occupancy(problem, stay) if stay else reward_of(problem, goal, reward, cost)
     if array is None:
         if transition is None:
             raise OptionError(
                 "say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE"
             )
-        array = [0.0] * named.num_states
-    mine, other = (None if x is None else read_policy(x, named.num_states) for x in (policy, compare))
+        array = [0.0] * problem.num_states
+    mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
     if out is not None:
         folder_for_output(out.parent)
-    beside = None
-    if is_longer:
-        from horizonfree.runs.extended import More
-
-        paid = {"final": final, "transition": transition}
-        read = {key: paid_of(x, named, key, is_cost=cost is not None) for key, x in paid.items() if x}
-        how = {"scale": scale, "delta": delta, "model": model, "more": More(discount, **read)}
-        found, true_loss = asked.longer(array, mine, **how)
-    else:
-        checked = there.resolve(array, scale)
-        found = there.plan(checked, asked.solve) if mine is None else there.evaluate(checked, mine)
-        beside = None if other is None else there.compare(checked, found.policy, other)
-        true_loss = there.true_loss(checked, found.policy)
+    files = {"final": final, "transition": transition}
+    paid = {key: paid_of(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
+    how: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
+    more: dict[str, Any] = {"discount": discount, **paid}
+    with working("planning"):
+        if mine is None:
+            found = run.plan(array, model=model, misspecification=misspecification, **how, **more)
+        else:
+            found = run.evaluate(array, mine, **how, **more)
+        beside = None if other is None else run.compare(array, found.policy, other, **how)
+        true_loss = _true_loss(problem, array, found.policy, scale, **more) if run.is_simulated else None
     if out is not None:
         write_policy(out, found.policy)
     value: dict[str, Any] = {
@@ -161,8 +158,10 @@ def plan(
         "policy": found.policy,
         "path": show_plan.path(found),
         "time": found.occupancy.mean(axis=0),
-        "names": {key: there.layout[key] for key in ("states", "actions") if key in there.layout},
+        "names": {key: problem.layout[key] for key in ("states", "actions") if key in problem.layout},
     }
+    if "state_ids" in problem.layout:  # of the states of a part, in their order in "policy"
+        value["state_ids"] = problem.layout["state_ids"]
     if cost is not None:
         value |= {"cost": -found.value, "cost_low": -found.value_high, "cost_high": -found.value_low}
     if true_loss is not None:
@@ -180,48 +179,37 @@ def plan(
             tell("\npolicy written to {out}", out=out)
 
     answer(value, json, show)
-    asked.keep()
 
 
-class _Asked(NamedTuple):
-    """A run that is asked: its answers, how to plan where not in the estimate, and what to do afterwards.
-
-    `longer` answers rewards that are discounted or paid for at the end.
-    """
-
-    answers: "Answers"
-    solve: Any
-    keep: Callable[[], None]
-    longer: Any = None
-
-
-def _ask(
-    folder: Path,
-    delta: float,
-    model: str,
-    start: str | None,
-    horizon: int | None,
-    misspecification: float,
+def _true_loss(
+    problem: "Problem",
+    reward: Any,
+    policy: Any,
+    scale: str,
     *,
-    is_longer: bool,
-) -> _Asked:
-    """What a run answers: as it was kept in its folder, without JAX, or of the run itself, which is kept then."""
-    is_as_explored = start is None and horizon is None and not misspecification
-    found = kept(folder, delta) if is_as_explored and model == "likelihood" and not is_longer else None
-    if found is not None:
-        return _Asked(found.answers, None, lambda: None)
-    run = open_run(folder)
-    from horizonfree.cli.longer import Longer
-    from horizonfree.runs.keep import answers, keep
+    discount: float | None = None,
+    final: Any = None,
+    transition: Any = None,
+) -> float | None:
+    """What a policy loses in the true system, in the reward's units; None where that is not known."""
+    if problem.truth is None:
+        return None
+    import numpy as np
 
-    solve = run.solver(model)
-    begin = None if start is None else run.problem.state_number(start)
-    there = run if start is None and horizon is None else run.seen_from(begin, horizon)
-    with working("certifying"):
-        found_there = answers(there, delta, misspecification)
-    return _Asked(
-        found_there, solve, lambda: keep(run, delta) if is_as_explored else None, Longer(run, begin, horizon)
-    )
+    from horizonfree.mdp.lift import expected, payments
+    from horizonfree.mdp.rewards import as_table
+    from horizonfree.problems.truth import true_gap
+    from horizonfree.runs.extended import extended
+
+    if discount is None and final is None and transition is None:
+        return true_gap(problem, reward, policy, scale=scale)
+    table = as_table(problem, reward)
+    if transition is not None:  # in the true system the mean payment of each step is known
+        table = table + expected(problem.kernel(), payments(problem.space, transition))
+    longer, table, _ = extended(problem, table, discount, final)
+    if final is not None:
+        policy = np.concatenate([policy, policy[-1:]])
+    return true_gap(longer, table, policy, scale="rescale")
 
 
 def _show(found: "Plan") -> None:

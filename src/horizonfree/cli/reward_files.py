@@ -5,41 +5,32 @@ column of states in front, and a line of actions on top. They are then in any or
 """
 
 import csv
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from horizonfree.cli.files import read_array
 from horizonfree.errors import OptionError
-from horizonfree.mdp.names import number_of
-from horizonfree.mdp.space import Space
+from horizonfree.mdp.names import ALL_STATES, STATE_IDS, number_of
+from horizonfree.problems.problem import Problem
 
 
-@runtime_checkable
-class Named(Protocol):
-    """A problem, or what is kept of one: states and actions that may have names."""
+def read_reward(path: Path, problem: Problem, what: str = "reward") -> Any:
+    """An array [S], [S, A] or [H, S, A] from a .npy, .json or .csv file; `what` it is.
 
-    @property
-    def space(self) -> Space:
-        """Where it lives."""
-
-    @property
-    def layout(self) -> Mapping[str, Any]:
-        """What has which name."""
-
-    @property
-    def num_states(self) -> int:
-        """S."""
-
-    @property
-    def num_actions(self) -> int:
-        """A."""
+    Of a part of a problem it may be over all states of the whole problem.
+    """
+    found = _read_reward(path, problem, what)
+    if isinstance(found, np.ndarray) and ALL_STATES in problem.layout:
+        S = problem.layout[ALL_STATES]
+        axis = 0 if found.shape in ((S,), (S, problem.num_actions)) else 1
+        if found.ndim > axis and found.shape[axis] == S:
+            return np.take(found, problem.layout[STATE_IDS], axis)
+    return found
 
 
-def read_reward(path: Path, problem: Named, what: str = "reward") -> Any:
-    """An array [S], [S, A] or [H, S, A] from a .npy, .json or .csv file; `what` it is."""
+def _read_reward(path: Path, problem: Problem, what: str) -> Any:
     if path.suffix.lower() != ".csv":
         return read_array(path, what)
     try:
@@ -58,13 +49,13 @@ def read_reward(path: Path, problem: Named, what: str = "reward") -> Any:
     return _table(rows, problem, f"{what} {path}")
 
 
-def paid_of(path: Path, problem: Named, what: str, *, is_cost: bool) -> np.ndarray:
+def paid_of(path: Path, problem: Problem, what: str, *, is_cost: bool) -> np.ndarray:
     """What is paid for the last state, [S], or for transitions, [S, A, S]; costs are negative."""
     found = np.asarray(read_reward(path, problem, what))
     return -found if is_cost else found
 
 
-def _table(rows: list[list[str]], problem: Named, where: str) -> np.ndarray:
+def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
     """The numbers, in the order of states and actions."""
     head = rows[0] if any(_number(cell) is None for cell in rows[0][-1:]) else None
     body = rows[1:] if head else rows
@@ -85,7 +76,7 @@ def _table(rows: list[list[str]], problem: Named, where: str) -> np.ndarray:
     return np.squeeze(numbers)
 
 
-def _found(problem: Named, kind: str, name: str, where: str) -> int:
+def _found(problem: Problem, kind: str, name: str, where: str) -> int:
     sizes = {"states": problem.num_states, "actions": problem.num_actions}
     try:
         return number_of(problem.layout, kind, name, sizes[kind])

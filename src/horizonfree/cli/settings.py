@@ -18,6 +18,7 @@ class Settings:
     kernels: str | None = None
     explorer: str | None = None
     known_rules: bool = False
+    reachable: bool = False
     episodes: int | None = None
     until_eps: float | None = None
     delta: float = 0.05

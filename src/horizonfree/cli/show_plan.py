@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from rich.text import Text
 
-from horizonfree._shapes import Float, Int
 from horizonfree.mdp.names import name_of
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.hf_answer import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import Progress, episode_keys
-from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.planning.rollout import Sampler
 from horizonfree.regression import moments, radius
 from horizonfree.regression.proof_sums import (
     Symbols,
@@ -48,8 +49,15 @@ class Played(Protocol):
     problem: Any
     explorer: Any
     seed: int
-    progress: Progress
     is_simulated: bool
+
+    @property
+    def episodes(self) -> int:
+        """How many."""
+
+    @property
+    def progress(self) -> Progress:
+        """With the explorer's state and the evidence."""
 
 
 class Sums(NamedTuple):
@@ -91,7 +99,7 @@ def audit(run: Played, *, mended: bool = True) -> list[Audited]:
             "playing this run again from its seed gave other episodes: it was made on another device or by another "
             "version; explore again, then audit"
         )
-    return _compared(to_numpy(found), symbols_of(explorer, known, int(run.progress.episode)), mended)
+    return _compared(to_numpy(found), symbols_of(explorer, known, run.episodes), mended)
 
 
 def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
@@ -114,7 +122,7 @@ def _checked(run: Played) -> tuple[HFUCRLRFE, MixtureModel]:
             f"oracle is {explorer.oracle!r} and lazy is {explorer.lazy}; the proof is of lazy=0 with "
             "oracle='ascent' or oracle='exhaustive'"
         )
-    if not run.is_simulated or run.problem.truth is None or int(run.progress.episode) == 0:
+    if not run.is_simulated or run.problem.truth is None or run.episodes == 0:
         raise OptionError(
             "an audit plays the episodes again: it needs a simulated run of at least one episode"
         )

@@ -33,11 +33,11 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Delta, Deviations, PoolSteps
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.backward import TIE, greedy, significant
+from horizonfree.planning.traced import TIE, greedy, significant
 from horizonfree.regression import radius, weighted
 from horizonfree.regression.projection import least_squares, pooled
 from horizonfree.regression.pseudo import PAIRS_FIRST, Tables, cap, pseudo_step

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, Number
 from horizonfree.explorers.least_squares import pairs, rows, seen_steps
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.linear.model import LinearModel
 
 HALVINGS = 60

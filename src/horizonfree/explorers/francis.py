@@ -45,8 +45,8 @@ from horizonfree.explorers.least_squares import (
     until_step,
 )
 from horizonfree.explorers.options import Episodes
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.planning.backward import nearly_best, optimal_jax
+from horizonfree.planning.traced import expect, nearly_best, optimal_jax
 
 NEVER = 2**31 - 1  # more visits than any pair has
 
@@ -51,7 +51,7 @@ class GoalCycling(Explorer):
         kernel = model.estimate(evidence)
 
         def step(W: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
-            Q = jnp.where(aim, 1.0, kernel.expect(W))
+            Q = jnp.where(aim, 1.0, expect(kernel, W))
             W = Q.max(-1)
             least = jnp.where(nearly_best(Q, -1), visits, NEVER)
             return W, (least.argmin(-1).astype(jnp.int32), W)

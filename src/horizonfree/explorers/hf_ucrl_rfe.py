@@ -38,17 +38,17 @@ from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import moments, nested, radius
 from horizonfree.regression.oracle import (
     Point,
     Prepared,
-    ascent,
     evaluate,
     prepare,
     relaxed,
+    search,
     total_variance_bound,
     upper_bound,
 )
@@ -130,15 +130,18 @@ class HFUCRLRFE(PlugIn):
         else:
             interval = nested.meet(model.valid, interval, ridge, self.beta(model, state.episode + 1))
             theta = nested.best_end(model, interval, inv, beta)
-        prepared = prepare(model, theta, inv[TILDE], inv[HAT])
-        policy, U = relaxed(prepared, beta)
-        if self.oracle == "relaxed":
-            found = self.by_relaxation(prepared, beta, policy, U, state.last.found)
-        elif self.oracle == "exhaustive":
-            found = self.by_enumeration(model, prepared, beta, state.last.found)
+        last = state.last.found
+        if self.oracle == "ascent":
+            found, U = self.by_ascent(key, model, theta, inv, beta, last)
         else:
-            found = self.by_ascent(key, prepared, beta, state.last.found)
-        return state.answered(self.answer(model, state, theta, found, model.space.at_start(U[0])), interval)
+            prepared = prepare(model, theta, inv[TILDE], inv[HAT])
+            policy, bound = relaxed(prepared, beta)
+            U = model.space.at_start(bound[0])
+            if self.oracle == "relaxed":
+                found = self.by_relaxation(prepared, beta, policy, bound, last)
+            else:
+                found = self.by_enumeration(model, prepared, beta, last)
+        return state.answered(self.answer(model, state, theta, found, U), interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
         """theta_k (departure 1)."""
@@ -152,15 +155,20 @@ class HFUCRLRFE(PlugIn):
         ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
         return Answer(found, U, theta, ridge.Sigma_inv[:, 0], ball_ratio, state.episode)
 
-    def by_ascent(self, key: Array, prepared: Prepared, beta: Float[Array, ""], last: Found) -> Found:
-        """The search over policies and single-step indicator rewards, from the last answer."""
-        start = self.search_radius(last, beta)
-        x = ascent(key, prepared, beta, start, last.point, chains=self.chains, sweeps=self.sweeps)
-        return last.after(x, beta)
-
-    def search_radius(self, last: Found, beta: Float[Array, ""]) -> Float[Array, ""]:
-        """Of the next ascent."""
-        return last.radius if self.homotopy else beta
+    def by_ascent(
+        self,
+        key: Array,
+        model: MixtureModel,
+        theta: Float[Array, " d"],
+        inv: Float[Array, "2 d d"],
+        beta: Float[Array, ""],
+        last: Found,
+    ) -> tuple[Found, Float[Array, ""]]:
+        """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
+        start = last.radius if self.homotopy else beta
+        how = {"chains": self.chains, "sweeps": self.sweeps}
+        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, last.point, **how)
+        return last.after(x, beta), U
 
     def by_enumeration(
         self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found

@@ -26,7 +26,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise, Reward
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import moments, radius

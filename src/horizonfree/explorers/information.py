@@ -3,7 +3,7 @@
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems".
 Algorithm: pi_k = argmax over pi of E_{theta, pi} sum_h tr(F^-1 G(s_h, a_h)), theta the predictor of the evidence,
     G(s,a) = sum_s' z z'/P_theta(s') the information of one transition, F that of the data and of pseudo-counts for half
-    of the unknowns (models/mixture/design.py). z: the features along the q directions that can be learnt.
+    of the unknowns (models/mixture/learner.py). z: the features along the q directions that can be learnt.
 Symbols: F, G, z as in the certificates.
 Guarantee: that of the certificate of its evidence. Since E tr(F^-1 G) <= T for every policy and no design has T < q/K
     (Kiefer and Wolfowitz), K T / q >= 1 measures how far the exploration is from the best design in hindsight.
@@ -17,9 +17,9 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Info
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.rollout import Trajectory
-from horizonfree.models.mixture.design import design
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.learner import design
 from horizonfree.models.mixture.model import MixtureModel
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.regression.ridge import Ridge
 

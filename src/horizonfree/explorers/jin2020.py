@@ -45,12 +45,12 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import BonusScale, Delta, Episodes, PoolSteps, check_bonus
 from horizonfree.explorers.per_step import Frequencies, by_lot, expect, moments, slots_first
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.tabular.evidence import Evidence
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.planning.backward import greedy
+from horizonfree.planning.traced import greedy
 
 PLANNERS = ("value-iteration", "natural-policy-gradient")
 MOST_KEPT = 2**31  # entries of the policies that are kept

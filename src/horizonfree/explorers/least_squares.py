@@ -28,10 +28,10 @@ from horizonfree._inputs import shown
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Planned
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.planning.backward import greedy, nearly_best
+from horizonfree.planning.traced import greedy, nearly_best
 from horizonfree.regression.ridge import inverse_root
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.interface import Ball, Explorer
-from horizonfree.mdp.rollout import Sampler, Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Evidence, Model
+from horizonfree.planning.rollout import Sampler
 
 Records = dict[str, Array]  # numbers of one episode, or of several
 LANES = 64  # episodes of one policy that are simulated side by side
@@ -91,12 +92,9 @@ def simulate_block(
     progress: Progress,
     count: Int[Array, ""],
     size: int,
-    *,
-    chooses: bool = True,
 ) -> tuple[Progress, Records]:
     """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero.
 
-    chooses: if not, the policy of the first episode is chosen already, and the block ends where the next choice is due.
     While a policy stands its episodes are simulated side by side, at most LANES of them. They are learnt from one by
     one: every number is the same as if they had been simulated so.
     """
@@ -121,8 +119,7 @@ def simulate_block(
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
         progress, records = carry
         key_choose, key_episode = episode_keys(key, progress)
-        if chooses:
-            progress = choose(explorer, model, key_choose, progress)
+        progress = choose(explorer, model, key_choose, progress)
         left = stands_for(progress.state)
         if left is None:
             return learn(progress, records, simulated(progress, key_episode))
@@ -141,9 +138,7 @@ def simulate_block(
         return after
 
     def goes_on(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
-        k, due = carry[0].episode, is_due(carry[0].state)
-        is_left = k < first + count
-        return is_left if chooses else is_left & ((k == first) | ~jnp.asarray(True if due is None else due))
+        return carry[0].episode < first + count
 
     _, numbers = jax.eval_shape(episode)
     records = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), numbers)

@@ -43,7 +43,7 @@ from horizonfree.explorers.least_squares import (
     settled,
     sums_of,
 )
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel

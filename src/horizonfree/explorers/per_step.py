@@ -38,12 +38,13 @@ from horizonfree.explorers.options import (
     check_bonus,
     check_successors,
 )
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence, is_possible
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.learner import is_possible
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.planning.backward import greedy, nearly_best
+from horizonfree.planning.traced import greedy, nearly_best
 
 
 class Frequencies(eqx.Module):

@@ -10,7 +10,7 @@ from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.models.interface import Model
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 
 
 class PlugIn(Explorer):

@@ -4,13 +4,15 @@ import dataclasses
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
 from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.interface import Explorer
+
+if TYPE_CHECKING:
+    from horizonfree.explorers.interface import Explorer
 
 
 class Entry(NamedTuple):
@@ -26,7 +28,7 @@ class Entry(NamedTuple):
     marks: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> type[Explorer]:
+    def kind(self) -> "type[Explorer]":
         """Its class."""
         module, name = self.place.split(".")
         found: type[Explorer] = getattr(import_module(f"{__package__}.{module}"), name)
@@ -48,6 +50,24 @@ class Entry(NamedTuple):
         """What each of these options means: the text beside its type."""
         hints = get_type_hints(self.kind, include_extras=True)
         return {option: hints[option].__metadata__[0] for option in self.options}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExplorerSpec:
+    """An explorer by name and options: what a stored run knows of it without JAX. `explorer` is the object itself."""
+
+    name: str
+    options: Mapping[str, Any]
+    explorer: "Explorer | None" = None
+
+    @classmethod
+    def of(cls, explorer: "Explorer") -> "ExplorerSpec":
+        """Of an explorer, perhaps of the caller's own class."""
+        return cls(*describe(explorer), explorer)
+
+    def build(self) -> "Explorer":
+        """The explorer; imports JAX."""
+        return make_explorer(self.name, **self.options) if self.explorer is None else self.explorer
 
 
 EXPLORERS: dict[str, Entry] = {
@@ -103,7 +123,7 @@ def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
     return f"{name} ({', '.join(said)})" if said else name
 
 
-def describe(explorer: Explorer) -> tuple[str, dict[str, Any]]:
+def describe(explorer: "Explorer") -> tuple[str, dict[str, Any]]:
     """The name of an explorer and all its options; make_explorer(name, **options) builds it again."""
     place = f"{type(explorer).__module__}.{type(explorer).__qualname__}".removeprefix(f"{__package__}.")
     for name, entry in EXPLORERS.items():
@@ -121,7 +141,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
             raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
 
 
-def make_explorer(name: str, /, **options: Any) -> Explorer:
+def make_explorer(name: str, /, **options: Any) -> "Explorer":
     """An explorer by name; refuses unknown names and options with the closest that exist."""
     entry = find(name)
     check_options(name, options)

@@ -56,7 +56,7 @@ from horizonfree.explorers.least_squares import (
 )
 from horizonfree.explorers.options import Delta, Episodes, check_bonus
 from horizonfree.guarantees.certificate import Certificate, confidence_of, rounded_up
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel

@@ -37,12 +37,12 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import BonusScale, Delta, Episodes, check_bonus
 from horizonfree.explorers.per_step import by_lot, moments, slots_first
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.tabular.evidence import Evidence
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 
 C1, C3 = 460 / 9, 544 / 9  # of MVP
 

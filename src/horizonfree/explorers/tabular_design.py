@@ -22,11 +22,11 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.options import Delta
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.tabular.evidence import Evidence
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.planning.backward import TIE, optimal_jax
+from horizonfree.planning.traced import TIE, optimal_jax
 
 PER_SUCCESSOR = 1.1  # of n eps, for every successor but the first
 UNSEEN_PAIR = 4.0  # of log(X/delta), as if n = 1/4

@@ -25,7 +25,7 @@ from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import radius

@@ -23,7 +23,7 @@ from horizonfree._x64 import Number
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward
 from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import radius, weighted

@@ -15,9 +15,9 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.planning.backward import optimal_jax
+from horizonfree.planning.traced import optimal_jax
 
 
 class State(eqx.Module):

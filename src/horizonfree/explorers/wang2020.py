@@ -49,7 +49,7 @@ from horizonfree.explorers.least_squares import (
 )
 from horizonfree.explorers.options import Delta
 from horizonfree.guarantees.certificate import Certificate, round_up, rounded_up
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel

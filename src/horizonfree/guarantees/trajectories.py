@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree.guarantees.gap import gap as gap
+from horizonfree._arrays import Array
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.planning.induction import largest_totals
 
@@ -41,6 +41,19 @@ class Divergence:
     hit: float
     stop: Bool[np.ndarray, "S A"]
     eps: float
+
+
+def gap(
+    regret: Float[Array, "*n"], kappa: Float[Array, "*n"], kappa_plan: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """How much the best policy can gain on a plan whose regret under (nearly) the estimate is at most `regret`.
+
+    Two values v_best <= v_plan + regret under the estimate, w_best and w_plan under theta, kl(v_best, w_best) <= kappa,
+    kl(v_plan, w_plan) <= kappa_plan. Pinsker:  w_best - w_plan <= regret + sqrt(kappa/2) + sqrt(kappa_plan/2).
+    Hellinger, after moving one of v to the other:  <= 2 regret + sqrt(1 - exp(-kappa - kappa_plan)).  Not capped at 1.
+    """
+    pinsker = regret + np.sqrt(kappa / 2) + np.sqrt(kappa_plan / 2)
+    return np.minimum(pinsker, 2 * regret + np.sqrt(-np.expm1(-kappa - kappa_plan)))
 
 
 def no_divergence(space: Space) -> Divergence:

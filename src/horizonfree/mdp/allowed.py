@@ -9,9 +9,9 @@ of the one holds for the other (docs/problems.md). Plans name allowed actions, a
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from horizonfree._inputs import shown
-from horizonfree._shapes import Bool, Int
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.space import Space
 

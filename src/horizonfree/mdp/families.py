@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
+from jaxtyping import Int
 
 from horizonfree._inputs import hint, shown
-from horizonfree._shapes import Int
 from horizonfree.errors import RewardError
 from horizonfree.mdp.rewards import Reward, goal, occupancy, resolve, space_of
 from horizonfree.mdp.space import HasSpace, Space, occupied_states

@@ -15,10 +15,10 @@ and different choices in the lifted one if they are paid differently.
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from horizonfree._arrays import leaf
 from horizonfree._inputs import finite_rewards, numbers
-from horizonfree._shapes import Float, Int
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import Kernel, Space

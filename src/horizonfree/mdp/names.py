@@ -1,11 +1,13 @@
 """Names of states, actions and weights: what people call them, kept in the layout of a problem, never in its model.
 
 A layout may hold "states" (S names), "actions" (A) and "weights" (one for each entry of the parameter, in a mixture of
-kernels the names of the kernels). What has no name is called by its number: "state 3".
+kernels the names of the kernels). What has no name is called by its number: "state 3". Where the states are part of
+those of another problem, STATE_IDS are their numbers there, of ALL_STATES: in texts states have these, in arrays of
+the part they are counted from 0.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,28 +16,8 @@ from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
 KINDS = {"states": "state", "actions": "action", "weights": "weight"}
+STATE_IDS, ALL_STATES = "state_ids", "num_all_states"
 BEFORE = "before the start"  # the state that is added where the start is unknown
-
-
-class Named(NamedTuple):
-    """States and actions, and what they are called."""
-
-    space: Space
-    layout: Mapping[str, Any]
-
-    @property
-    def num_states(self) -> int:
-        """S."""
-        return self.space.num_states
-
-    @property
-    def num_actions(self) -> int:
-        """A."""
-        return self.space.num_actions
-
-    def state_number(self, state: int | str) -> int:
-        """The number of a state that is given by its name, or by its number."""
-        return number_of(self.layout, "states", state, self.num_states)
 
 
 def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str, Any]:
@@ -76,7 +58,10 @@ def _checked(names: Any, kind: str, size: int) -> list[str]:
 def name_of(layout: Mapping[str, Any], kind: str, index: int) -> str:
     """What something is called: by its name, or by its number."""
     names = layout.get(kind)
-    return f"{KINDS[kind]} {index}" if names is None or index >= len(names) else str(names[index])
+    if names is None or index >= len(names):
+        ids = layout.get(STATE_IDS) if kind == "states" else None
+        return f"{KINDS[kind]} {index if ids is None else ids[index]}"
+    return str(names[index])
 
 
 def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> int:
@@ -86,7 +71,15 @@ def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> in
         return whole(thing, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
     if thing in names:
         return names.index(thing)
-    if thing.isascii() and thing.isdigit() and len(thing) <= len(str(size)) and int(thing) < size:
+    is_number = thing.isascii() and thing.isdigit()
+    if kind == "states" and STATE_IDS in layout and is_number:
+        places = np.flatnonzero(layout[STATE_IDS].astype(str) == thing)
+        if not len(places):
+            raise UnknownNameError(
+                f"there is no state {thing} in this part of a problem: no episode comes to it"
+            )
+        return int(places[0])
+    if is_number and len(thing) <= len(str(size)) and int(thing) < size:
         return int(thing)
     near = closest(thing, names)
     numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")

@@ -1,19 +1,18 @@
-"""The part of a space that episodes come to, and the way from the caller's numbers of states to its own and back.
+"""The states that episodes can come to, a space of these alone, and arrays over all states restricted to them.
 
 An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447 cells
-with H = 50 these are 1,326 of 199,809. Seen on them alone every episode has the same law, so what is proved there
-holds. A part counts its states anew, in the same order; `Space.numbers` remembers what the caller calls them.
+with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and policy,
+so what is proved there holds. A part numbers its states anew, in the same order; `Space.state_ids` holds the numbers
+that they have in the whole space. In a state in which an episode can only end, every action stays.
 """
 
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import numbers
-from horizonfree._shapes import Int
-from horizonfree.errors import HorizonfreeError, ShapeError
-from horizonfree.mdp.rewards import Reward, resolve
+from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Space
 
 
@@ -25,85 +24,70 @@ def visited_states(space: Space) -> Int[np.ndarray, " m"]:
     return np.flatnonzero(is_visited)
 
 
-def part_of(space: Space, states: Int[np.ndarray, " m"]) -> Space:
-    """The space with these states alone, the visited ones at least.
+def restricted_space(space: Space, states: Int[np.ndarray, " m"]) -> Space:
+    """The space with these states alone, all visited ones among them.
 
-    Where an episode can only end, what would follow is not looked at: there, slots that lead out lead nowhere.
+    Slots of the successor lists keep their places, so that what is stored for each slot needs no reordering. In states
+    where no action is taken all of them lead to the state itself.
     """
     index = index_of(states, space.num_states)
     after = index[np.asarray(space.succ)[states]]
-    initial = None if space.initial is None else leaf(np.asarray(space.initial)[states])
+    is_acting = np.asarray(space.reachable)[states]
+    own = np.arange(len(states), dtype=np.int32)[:, None, None]
     return Space(
-        succ=leaf(np.where(after >= 0, after, np.arange(len(states))[:, None, None]).astype(np.int32)),
+        succ=leaf(np.where((after >= 0) & is_acting[:, None, None], after, own)),
         support=leaf(np.asarray(space.support)[states]),
-        reachable=leaf(np.asarray(space.reachable)[states]),
-        initial=initial,
+        reachable=leaf(is_acting),
+        initial=None if space.initial is None else leaf(np.asarray(space.initial)[states]),
         horizon=space.horizon,
         start=None if space.start is None else int(index[space.start]),
         is_dense=False,
-        numbers=leaf(states.astype(np.int32)),
+        state_ids=leaf((states if space.state_ids is None else space.state_ids[states]).astype(np.int32)),
         acts=None if space.acts is None else leaf(np.asarray(space.acts)[states]),
     )
 
 
 def index_of(states: Int[np.ndarray, " m"], S: int) -> Int[np.ndarray, " S"]:
-    """The number that the part gives each state; -1 for those that it does not have."""
+    """The place of each of S states among these; -1 for those that are not there."""
     index = np.full(S, -1, np.int32)
     index[states] = np.arange(len(states), dtype=np.int32)
     return index
 
 
-def inside(space: Space, x: np.ndarray, axis: int = 0) -> np.ndarray:
-    """An array over the caller's states as one over those of the space."""
-    return x if space.numbers is None else np.take(x, np.asarray(space.numbers), axis)
+def restricted(x: np.ndarray, states: Int[np.ndarray, " m"], sizes: tuple[int, int, int]) -> np.ndarray:
+    """An array over all states, of sizes (H, S, A), on these alone."""
+    return np.take(x, states, _state_axis(x.shape, sizes))
 
 
-def outside(space: Space, x: np.ndarray, S: int, axis: int = 0, fill: Any = 0) -> np.ndarray:
-    """An array over the states of the space as one over the caller's S; `fill` where no action is ever taken."""
-    if space.numbers is None:
-        return x
-    reachable = np.asarray(space.reachable)
-    shape = (*x.shape[:axis], S, *x.shape[axis + 1 :])
-    # zeros are memory that nobody has touched: most of them never will be
-    found = np.zeros(shape, x.dtype) if fill == 0 else np.full(shape, fill, x.dtype)
-    at = np.asarray(space.numbers)[reachable]
-    np.moveaxis(found, axis, 0)[at] = np.moveaxis(x, axis, 0)[reachable]
+def extended(
+    x: np.ndarray, states: Int[np.ndarray, " m"], sizes: tuple[int, int, int], fill: Any
+) -> np.ndarray:
+    """An array over these states as one over all, of sizes (H, S, A); `fill` elsewhere, broadcast."""
+    H, S, A = sizes
+    axis = _state_axis(x.shape, (H, len(states), A))
+    found = np.empty((*x.shape[:axis], S, *x.shape[axis + 1 :]), np.result_type(x, fill))
+    try:
+        found[...] = fill
+    except ValueError:
+        raise ShapeError(
+            f"fill has shape {np.shape(fill)}; it must be a number, or broadcast to {found.shape}"
+        ) from None
+    np.moveaxis(found, axis, 0)[states] = np.moveaxis(x, axis, 0)
     return found
 
 
-def resolve_inside(whole: Space, space: Space, reward: Any, *, scale: str = "total") -> Reward:
-    """`resolve` of a reward over the caller's states, on those of the space: others are not looked at.
-
-    One that is refused is refused in the caller's numbers.
-    """
-    if space.numbers is None:
-        return resolve(whole, reward, scale=scale)
-    try:
-        return resolve(space, _reward_inside(whole, space, reward), scale=scale)
-    except HorizonfreeError:
-        resolve(whole, reward, scale=scale)
-        raise
-
-
-def _reward_inside(whole: Space, space: Space, reward: Any) -> Any:
-    if isinstance(reward, Reward):
-        if reward.table.shape != whole.sizes:
-            raise ShapeError(f"the reward has shape {reward.table.shape}; it must be {whole.sizes}")
-        occupied = None if reward.occupied is None else inside(space, reward.occupied, 1)
-        return Reward(inside(space, reward.table, 1), reward.factor, reward.offset, occupied)
-    if callable(reward):
-        states = np.asarray(space.numbers)
-        return lambda h, s, a: reward(h, int(states[s]), a)
-    table = numbers(reward, "the reward")
-    if table.shape not in (whole.sizes[1:2], whole.sizes[1:], whole.sizes):
-        raise ShapeError(f"the reward has shape {table.shape}; it must be {whole.sizes}")
-    return inside(space, table, 1 if table.ndim == 3 else 0)
-
-
-def start_inside(space: Space, start: Any) -> Any:
-    """A start that the caller's space has, a state or a distribution, on the states of the space."""
-    if space.numbers is None or start is None:
-        return start
-    if np.ndim(start) == 0:
-        return int(np.searchsorted(np.asarray(space.numbers), start))
-    return inside(space, np.asarray(start))
+def _state_axis(shape: tuple[int, ...], sizes: tuple[int, int, int]) -> int:
+    """The axis of the states in an array [S], [S, A], [H, S] or [H, S, A]; values of H+1 steps count as [H, S]."""
+    H, S, A = sizes
+    is_by_action, is_by_step = shape == (S, A), shape in ((H, S), (H + 1, S))
+    if is_by_action and is_by_step:
+        raise ShapeError(
+            f"an array of shape {shape} can be [S, A] or [H, S] here; give it for every step, [H, S, A]"
+        )
+    if shape == (S,) or is_by_action:
+        return 0
+    if is_by_step or shape == sizes:
+        return 1
+    raise ShapeError(
+        f"the array has shape {shape}; it must be [S], [S, A], [H, S] or [H, S, A], with (H, S, A) = {sizes}"
+    )

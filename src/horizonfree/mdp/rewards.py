@@ -11,10 +11,10 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from horizonfree._arrays import node
 from horizonfree._inputs import finite_rewards, hint, integers, numbers, shown, whole
-from horizonfree._shapes import Bool, Float
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import HasSpace, Space, occupied_states

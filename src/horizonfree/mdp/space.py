@@ -10,10 +10,10 @@ The first state is fixed (`start`), or it is drawn from a known distribution (`i
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, library, node, static, taken
+from horizonfree._arrays import Array, Leaf, leaf, node, static
 from horizonfree._inputs import numbers, whole
-from horizonfree._shapes import Bool, Float, Int
 from horizonfree.errors import KernelError, ShapeError
 
 _Array = TypeVar("_Array")  # JAX's or NumPy's
@@ -26,9 +26,9 @@ class Space:
     """States, actions and possible transitions of episodes of H steps.
 
     `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
-    distribution of the first state, None where it is always `start`; `start` is None where it is drawn. `numbers`: what
-    the caller calls the states, where they are part of his (part.py). `acts`: which action is taken for each, where
-    some are forbidden (allowed.py).
+    distribution of the first state, None where it is always `start`; `start` is None where it is drawn. `state_ids`:
+    the numbers that the states have in the space that they are a part of (part.py). `acts`: which action is taken for
+    each, where some are forbidden (allowed.py).
     """
 
     succ: Int[Leaf, "S A n"]
@@ -38,7 +38,7 @@ class Space:
     horizon: int = static()
     start: int | None = static()
     is_dense: bool = static()
-    numbers: Int[Leaf, " S"] | None = None
+    state_ids: Int[Leaf, " S"] | None = None
     acts: Int[Leaf, "S A"] | None = None
 
     @property
@@ -69,6 +69,10 @@ class Space:
         """Of values of the states [..., S] that of the start, or its mean over the start; NumPy's or traced."""
         states: Any = V
         return cast(_Array, states[..., self.start] if self.initial is None else states @ self.initial)
+
+    def id_of(self, state: int) -> int:
+        """The number of a state in the space that this is a part of."""
+        return int(state if self.state_ids is None else self.state_ids[state])
 
     def starts(self) -> Bool[np.ndarray, " S"]:
         """States in which an episode can start."""
@@ -103,12 +107,9 @@ class Kernel:
         return self.succ.shape[1]
 
     def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
-        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); NumPy in, NumPy out, or traced."""
-        xp = library(self.prob, V)
-        V = values(V, self.num_states, xp)
-        expected: Array
-        expected = xp.asarray(self.prob) @ V if self.is_dense else (self.prob * taken(V, self.succ)).sum(-1)
-        return expected
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'), of NumPy's arrays or traced ones (faster: planning/traced.py)."""
+        check_values(V, self.num_states)
+        return self.prob @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
 
     def dense(self) -> Float[np.ndarray, "S A S"]:
         """The full table, for small problems and for tests."""
@@ -155,12 +156,12 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
     beyond = np.flatnonzero(reachable & ~np.asarray(space.reachable))
     if beyond.size:
         raise ShapeError(
-            f"from this start and in {horizon} steps state {beyond[0]} can be reached, which no episode of "
-            f"{space.horizon} steps from the problem's start can; nothing is known of it"
+            f"from this start and in {horizon} steps state {space.id_of(beyond[0])} can be reached, which no episode "
+            f"of {space.horizon} steps from the problem's start can; nothing is known of it"
         )
     drawn = np.arange(S) == first if initial is None else np.asarray(initial)
     lists = space.succ, space.support, leaf(reachable), leaf(drawn.astype(np.float64))
-    return Space(*lists, horizon, None, space.is_dense, space.numbers, space.acts)
+    return Space(*lists, horizon, None, space.is_dense, space.state_ids, space.acts)
 
 
 def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | None]:
@@ -203,8 +204,12 @@ def check_space(space: Space) -> None:
         raise ShapeError(
             f"support has shape {support.shape} and type {support.dtype}; it must be bools like succ"
         )
-    if space.numbers is not None:
-        raise ShapeError("the states of a space that was stored are all of them; it has numbers of some")
+    if space.state_ids is not None:
+        ids = np.asarray(space.state_ids)
+        if ids.shape != succ.shape[:1] or ids.dtype != np.int32 or ids[0] < 0 or (np.diff(ids) <= 0).any():
+            raise ShapeError(
+                f"state_ids has shape {ids.shape} and type {ids.dtype}; it must be int32 [S], ascending"
+            )
     S, A, _ = succ.shape
     _check_acts(space.acts, succ, support)
     is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
@@ -311,6 +316,11 @@ def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
 def values(V: Any, S: int, xp: Any) -> Any:
     """Value functions as an array; refuses a number of states that is not S."""
     V = xp.asarray(V)
+    check_values(V, S)
+    return V
+
+
+def check_values(V: Any, S: int) -> None:
+    """Refuse value functions of a number of states that is not S."""
     if V.ndim == 0 or V.shape[-1] != S:
         raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
-    return V

@@ -11,8 +11,8 @@ behind them, one for each state: they are what a pair is that was left out.
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Int
 
-from horizonfree._shapes import Bool, Int
 from horizonfree.mdp.space import Space
 
 

@@ -1,14 +1,15 @@
-"""Questions to a model of any class: NumPy in, NumPy out.
+"""Certificates of models of any class: NumPy in, NumPy out.
 
-`confidence` turns evidence into what it says at 1 - delta; `uniform` is one certificate for every reward, `for_reward`
-bounds one policy for one reward, `for_family` the plans of several rewards, `difference` compares two policies. They
-hold at every number of episodes, for data gathered by any explorer, and all together: on one event of probability
-1 - delta every one of them is true. Rewards are [H, S, A] with a total in [0,1] on every trajectory.
+`confidence` turns evidence into a `Confidence` at 1 - delta; `uniform` is one certificate for every reward,
+`for_reward` bounds one policy for one reward, `for_family` the plans of several rewards, `difference` compares two
+policies; `planned` chooses the plan for a reward. They hold at every number of episodes, for data gathered by any
+explorer, and all together: on one event of probability 1 - delta every one of them is true. Rewards are [H, S, A] with
+a total in [0,1] on every trajectory.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,19 +21,21 @@ from horizonfree.guarantees.certificate import (
     Certificate,
     at_most_one,
     forecast,
+    proved,
     round_up,
     target_below,
 )
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import Reward
-from horizonfree.mdp.space import Space
+from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
-from horizonfree.models.said import Said, given
 from horizonfree.planning.induction import best_plan
 
 HALF = 0.5  # the gap that `Confidence.missing` speaks of
+ENOUGH = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
 TIMES = [
     1.25**k for k in range(1, 42)
@@ -49,47 +52,18 @@ def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspeci
     return model.within(evidence, share(delta, "delta"))(declared)
 
 
-def said(model: Model, confidence: Confidence) -> Said:
-    """What certificates of a confidence say beside their bounds.
-
-    Where plans for every reward lose at most HALF, a policy that may lose 1 is a bad one, and no data are missing.
-    """
-
-    def missing() -> str:
-        return "" if float(confidence.eps) <= HALF else confidence.missing()
-
-    return Said(
-        delta=float(confidence.delta),
-        rounding=model.rounding(),
-        is_refuted=bool(confidence.is_refuted),
-        parts=confidence.parts(),
-        refutation=confidence.refutation,
-        missing=missing,
-        condition=confidence.condition(),
-        leads_anywhere=confidence.leads_anywhere,
-        start=_start(model.space),
-        assumes=model.assumption,
-    )
-
-
-def _start(space: Space) -> str:
-    start = "the distribution of starts" if space.start is None else f"state {space.start}"
-    return f"from {start}, {space.horizon} step{'' if space.horizon == 1 else 's'}"
-
-
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
     """One gap for every reward, for plans that are optimal in `confidence.centre`; `confidence` is the evidence's.
 
-    method: one of `model.methods`. What is slower is at least as sharp: the smaller of the two is kept.
+    method: one of `model.methods`. What is slower is at least as sharp: the smaller of the two is returned.
     """
     if method not in model.methods:
         raise OptionError(
             f"method is {method!r}; for this class there are {', '.join(map(repr, model.methods))}"
         )
-    words = said(model, confidence)
-    if words.is_refuted:
-        rejected = words.rejected()
-        more = "" if words.condition else model.remedy(evidence, words.delta)
+    if confidence.is_refuted:
+        rejected = _rejected(model, confidence)
+        more = "" if confidence.condition() else model.remedy(evidence, float(confidence.delta))
         return replace(rejected, words=rejected.words + more)
     eps, parts, name = float(confidence.eps), confidence.parts(), "uniform"
     if method != "uniform":
@@ -102,10 +76,10 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     if target:
         needed = confidence.more_episodes(target * float(confidence.eps) / eps)
         ahead = forecast(target, needed, parts.get("floor"))
-    statement = words.words(eps)
+    statement = _statement(confidence, eps)
     if round_up(eps) < 1:
         statement = f"{EVERY_REWARD}: {statement}"
-    return words.certificate(eps, name, statement, parts, forecast=ahead)
+    return _certificate(model, confidence, eps, name, statement, parts, forecast=ahead)
 
 
 def uniform_eps(confidence: Confidence) -> float:
@@ -114,21 +88,75 @@ def uniform_eps(confidence: Confidence) -> float:
 
 
 @np.errstate(all="ignore")  # infinite divergences
-def bounds(model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
-    """What a policy can lose for one reward; both as `said.given` makes them."""
+def bounds(confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
+    """What a policy, actions [H, S] or probabilities [H, S, A], can lose for one reward."""
     confidence.check_reward(reward)
-    return model.bounds(confidence, reward, policy)
+    return confidence.bounds(*_typed(reward, policy))
 
 
 def for_reward(
     model: Model, confidence: Confidence, reward: Float[np.ndarray, "H S A"], policy: np.ndarray
 ) -> tuple[Bounds, Certificate]:
-    """The gap of one policy for one reward, and the interval of its value.
+    """The gap of one policy for one reward, and the interval of its value."""
+    return certified(model, confidence, bounds(confidence, reward, policy))
 
-    The smallest that the class proves, and what rounding may hide, since a reward in large units multiplies that, too.
-    Where the class is refuted nothing is certified, and the value may be anything.
+
+def certified(
+    model: Model, confidence: Confidence, bounds: Bounds, factor: float = 1.0, missing: str | None = None
+) -> tuple[Bounds, Certificate]:
+    """The bounds with an interval that rounding cannot leave, within [0, 1], and their certificate.
+
+    The gap is the smallest that the class proves, and what rounding may hide, since a reward in large units multiplies
+    that, too. Where the class is refuted nothing is certified, and the value may be anything.
+
+    factor: the largest total of the reward in its own units, which the words are in. missing: why a vacuous bound is
+    so; None: what the confidence says.
     """
-    return said(model, confidence).of(bounds(model, confidence, *given(reward, policy)))
+    if confidence.is_refuted or bounds.is_refuted:
+        return replace(bounds, low=0.0, high=1.0), _rejected(model, confidence)
+    rounding = model.rounding()
+    gaps, method, eps = smallest_gap(bounds, rounding)
+    low, high = np.fmax(bounds.low - rounding, 0.0), np.fmin(bounds.high + rounding, 1.0)
+    words, parts = _statement(confidence, eps, factor, missing=missing), confidence.parts() | gaps
+    certificate = _certificate(model, confidence, eps, method, words, parts, policies="this policy")
+    return replace(bounds, low=low, high=high), certificate
+
+
+def smallest_gap(bounds: Bounds, rounding: float) -> tuple[dict[str, float], str, float]:
+    """The gaps by each proof, the proof of the smallest, and what it certifies."""
+    # What cannot be computed is no bound.
+    gaps = {name: 1.0 if math.isnan(gap) else float(gap) for name, gap in bounds.gaps.items()}
+    method = min(gaps, key=lambda name: (gaps[name], name))
+    return gaps, method, at_most_one(max(0.0, gaps[method]) + rounding)
+
+
+def planned(
+    model: Model, confidence: Confidence, reward: Float[np.ndarray, "H S A"], lift: Lift | None = None
+) -> tuple[np.ndarray, Bounds]:
+    """The plan of `Run.plan` for a reward, with its bounds.
+
+    The best policy in the estimate, unless that in the centre has a smaller certified gap. So the uniform certificate,
+    which is proved for plans in the centre, holds for what is returned.
+
+    lift: the reward is one of lifted states. What was paid on the way is no reason to act otherwise: the policy is one
+    of the states that are lifted.
+    """
+    kernels = [confidence.kernel, confidence.centre]
+    if np.array_equal(kernels[0].prob, kernels[1].prob):
+        del kernels[1]
+    lifted = confidence if lift is None else confidence.lifted(lift)
+    found = []
+    for kernel in kernels:
+        if lift is None:
+            policy = acting = named_allowed(confidence.space, best_plan(kernel, reward).policy)
+        else:
+            first = best_plan(lift.kernel(kernel), reward).policy[:, lift.first]
+            policy = named_allowed(confidence.space, first)
+            acting = policy[:, lift.origin]
+        found.append((policy, bounds(lifted, reward, acting)))
+    return min(
+        found, key=lambda pair: 1.0 if pair[1].is_refuted else smallest_gap(pair[1], model.rounding())[2]
+    )
 
 
 def for_family(
@@ -140,82 +168,75 @@ def for_family(
 ) -> Certificate:
     """The largest gap of the best plans under the estimate for several rewards: all hold together, at no cost in delta.
 
-    show: told after each reward how many of them are done.
+    show: called after each reward with how many of them are done.
     """
-    words, found = said(model, confidence), []
-    if words.is_refuted:
-        return words.rejected()
+    found, rounding = [], model.rounding()
+    if confidence.is_refuted:
+        return _rejected(model, confidence)
     for bounded in _plans_bounds(model, confidence, rewards):
         if bounded.is_refuted:
-            return words.rejected()
-        found.append(words.smallest(bounded)[1:])
+            return _rejected(model, confidence)
+        found.append(smallest_gap(bounded, rounding)[1:])
         if show is not None:
             show(len(found))
     worst = max(range(len(found)), key=lambda i: found[i][1])
     method, eps = found[worst]
     median = float(np.median([eps for _, eps in found]))
     parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
-    policy = planned(model, confidence, rewards[worst])[0]
-    ahead = _forecast(model, confidence, *given(rewards[worst].table, policy), eps)
-    statement = f"{name}: {_in_units(words, eps, rewards)}"
-    return words.certificate(eps, method, statement, parts, forecast=ahead)
+    table = rewards[worst].table
+    ahead = _forecast(model, confidence, table, planned(model, confidence, table)[0], eps)
+    statement = f"{name}: {_in_units(confidence, eps, rewards)}"
+    return _certificate(model, confidence, eps, method, statement, parts, forecast=ahead)
 
 
-def _in_units(words: Said, eps: float, rewards: Sequence[Reward]) -> str:
+def _in_units(confidence: Confidence, eps: float, rewards: Sequence[Reward]) -> str:
     """The statement in the units that all rewards have; as a share of each one's range where these differ."""
     factors = {1.0} if isinstance(rewards, StateRewards) else {reward.factor for reward in rewards}
     if len(factors) == 1:
-        return words.words(eps, factors.pop())
-    return words.words(eps, unit=" of the range of each reward's totals")
+        return _statement(confidence, eps, factors.pop())
+    return _statement(confidence, eps, unit=" of the range of each reward's totals")
 
 
 def _plans_bounds(model: Model, confidence: Confidence, rewards: Sequence[Reward]) -> Iterator[Bounds]:
     """Of the plan for each reward: as the class does it for rewards of states, else one by one."""
     if isinstance(rewards, StateRewards):
-        together = model.bounds_of_states(confidence, rewards)
+        together = confidence.bounds_of_states(rewards)
         if together is not None:
             return together
-    return (planned(model, confidence, reward)[1] for reward in rewards)
+    return (planned(model, confidence, reward.table)[1] for reward in rewards)
 
 
-def planned(model: Model, confidence: Confidence, reward: Reward) -> tuple[np.ndarray, Bounds]:
-    """The plan of `Run.plan` for a reward, with its bounds.
-
-    The best policy in the estimate, unless that in the centre has a smaller certified gap.
-    """
-    words, kernels = said(model, confidence), [confidence.kernel, confidence.centre]
-    if np.array_equal(kernels[0].prob, kernels[1].prob):
-        del kernels[1]
-    policies = [named_allowed(model.space, best_plan(x, reward.table).policy) for x in kernels]
-    found = [(x, bounds(model, confidence, *given(reward.table, x))) for x in policies]
-    return min(found, key=lambda pair: words.smallest(pair[1])[2])
-
-
+@np.errstate(all="ignore")  # infinite divergences
 def difference(
     model: Model,
     confidence: Confidence,
     reward: Float[np.ndarray, "H S A"],
     policies: tuple[np.ndarray, np.ndarray],
 ) -> tuple[float, float]:
-    """Between which numbers the value of the first policy minus that of the second lies; [-1, 1] where refuted."""
-    (_, a), (_, b) = (given(reward, policy) for policy in policies)
-    return said(model, confidence).between(
-        model.space, (a, b), lambda pair: raw_difference(model, confidence, reward, pair)
-    )
-
-
-@np.errstate(all="ignore")
-def raw_difference(
-    model: Model,
-    confidence: Confidence,
-    reward: Float[np.ndarray, "H S A"],
-    policies: tuple[np.ndarray, np.ndarray],
-) -> tuple[float, float]:
-    """The same by its formula alone, before rounding and refutations."""
+    """Bounds on the value of the first policy minus that of the second; [-1, 1] where the class is refuted."""
+    if confidence.is_refuted:
+        return -1.0, 1.0
+    rounding = model.rounding()
+    (table, a), (_, b) = (_typed(reward, policy) for policy in policies)
+    if a.shape == b.shape and _is_same(confidence, a, b):
+        return -rounding, rounding
     confidence.check_reward(reward)
-    (table, a), (_, b) = (given(reward, policy) for policy in policies)
-    low, high = model.difference(confidence, table, (a, b))
-    return float(low), float(high)
+    low, high = confidence.difference(table, (a, b))
+    low = -1.0 if math.isnan(low) else float(low) - rounding
+    high = 1.0 if math.isnan(high) else float(high) + rounding
+    return max(-1.0, low), min(1.0, high)
+
+
+def _is_same(confidence: Confidence, a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two policies agree wherever an episode can come to."""
+    same = a == b
+    return bool((same if confidence.leads_anywhere else same[occupied_states(confidence.space)]).all())
+
+
+def _typed(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A reward and a policy as bounds take them."""
+    kind = np.int32 if np.ndim(policy) == 2 else np.float64
+    return np.asarray(reward, np.float64), np.asarray(policy, kind)
 
 
 def _forecast(
@@ -228,9 +249,65 @@ def _forecast(
 
     def is_enough(times: float) -> bool:
         later, _ = confidence.after(times)
-        return said(model, later).smallest(bounds(model, later, reward, policy))[2] <= target
+        return smallest_gap(bounds(later, reward, policy), model.rounding())[2] <= target
 
     if not is_enough(TIMES[-1]):
         return forecast(target, math.inf)
     enough = TIMES[bisect_left(TIMES, True, key=is_enough)]
     return forecast(target, confidence.after(enough)[1])
+
+
+def _statement(
+    confidence: Confidence, eps: float, factor: float = 1.0, unit: str = "", missing: str | None = None
+) -> str:
+    """The statement of a bound for rewards whose totals reach `factor`; unit: what it is a share of.
+
+    Where plans for every reward lose at most HALF, a policy that may lose 1 is a bad one, and no data are missing.
+    """
+    if round_up(eps) < 1:
+        return proved(factor * eps, float(confidence.delta), unit) + confidence.condition()
+    if missing is None:
+        missing = "" if float(confidence.eps) <= HALF else confidence.missing()
+    return f"vacuous: {missing}" if missing else ENOUGH
+
+
+def _certificate(
+    model: Model,
+    confidence: Confidence,
+    eps: float,
+    method: str,
+    words: str,
+    parts: Mapping[str, float],
+    *,
+    policies: str = "",
+    forecast: str = "",
+) -> Certificate:
+    """A certificate of these policies; of those of `Run.plan` where they are not named."""
+    delta, space = float(confidence.delta), model.space
+    start = "the distribution of starts" if space.start is None else f"state {space.id_of(space.start)}"
+    steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
+    policies = policies or f"plans of run.plan(reward, delta={delta:g})"
+    return Certificate(
+        eps,
+        delta,
+        method,
+        words,
+        parts,
+        forecast=forecast,
+        holds_for=f"{policies}, from {start}, {steps}",
+        assumes=model.assumption,
+    )
+
+
+def _rejected(model: Model, confidence: Confidence) -> Certificate:
+    """Nothing is certified: the data refute the class."""
+    words = f"model rejected: {confidence.refutation()}"
+    return Certificate(
+        1.0,
+        float(confidence.delta),
+        "rejected",
+        words,
+        confidence.parts(),
+        is_rejected=True,
+        assumes=model.assumption,
+    )

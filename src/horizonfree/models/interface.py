@@ -6,22 +6,20 @@ else in the library, from the episode loop to the report, knows classes by these
 """
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.families import StateRewards
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.world import Bounds as Bounds
-from horizonfree.models.world import Policy as Policy
-from horizonfree.models.world import World
+from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.models.confidence import Bounds as Bounds
+from horizonfree.models.confidence import Confidence as Confidence
+from horizonfree.models.confidence import Policy as Policy
 
 # A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A], `impossible` [] (transitions that no
 # parameter explains), and `starts`, `weights` of its bets.
@@ -54,73 +52,21 @@ class Told(NamedTuple):
     learnt: str
 
 
-class Confidence(abc.ABC):
-    """What the evidence says at confidence 1 - delta: NumPy arrays.
+class Model(abc.ABC):
+    """A class of dynamics on a space; its classes are frozen dataclasses and pytrees (`_arrays.node`).
 
-    `kernel` is the estimate to plan with. `eps` bounds, for every reward at once, the suboptimality of a plan that is
-    optimal in `centre`. `is_refuted`: no parameter of the class explains the data.
+    `evidence_type` is the dataclass of its evidence; `methods` names its certificates for every reward, "uniform"
+    first; `derived` the fields that are computed from the others, which a stored run keeps as they were; `explorer` the
+    one to explore with where none is named; `burn_in` the part of a declared budget, one in so many, after which its
+    late bet starts; `alternatives` the automatic ones that bet against it.
     """
 
-    kernel: Kernel
-    eps: Any  # a float, or a NumPy array of no axes
-    delta: Any
-    is_refuted: Any
-
-    @property
-    def centre(self) -> Kernel:
-        """The kernel that the confidence set is built around: the estimate, unless a class needs another."""
-        return self.kernel
-
-    @abc.abstractmethod
-    def parts(self) -> dict[str, float]:
-        """The numbers that every certificate is made of; guarantees/meanings.py says what they mean."""
-
-    @abc.abstractmethod
-    def refutation(self) -> str:
-        """Why the class is wrong, where it is."""
-
-    def condition(self) -> str:
-        """What a certificate assumes beside the class, as the end of its sentence; nothing, as a rule."""
-        return ""
-
-    @property
-    def leads_anywhere(self) -> bool:
-        """Whether episodes may come to states that the successor lists do not lead to."""
-        return False
-
-    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:  # noqa: B027
-        """Refuse a reward of which nothing is proved; there is none, as a rule."""
-
-    @abc.abstractmethod
-    def missing(self) -> str:
-        """What keeps a vacuous certificate from saying something, and what would help."""
-
-    @abc.abstractmethod
-    def more_episodes(self, target: float) -> float:
-        """About how many more episodes like those seen bring eps to the target; infinite where that cannot be said."""
-
-    @abc.abstractmethod
-    def after(self, times: float) -> tuple["Confidence", float]:
-        """About what would be said with so many times the data and the same estimate, and the episodes it takes.
-
-        For forecasts: nothing is certified by it.
-        """
-
-
-class Model(eqx.Module):
-    """A class of dynamics on a space.
-
-    `methods` names its certificates for every reward, "uniform" first; `derived` the fields that are computed from the
-    others, which a stored run keeps as they were; `explorer` the one to explore with where none is named; `burn_in` the
-    part of a declared budget, one in so many, after which its late bet starts; `alternatives` the automatic ones that
-    bet against it.
-    """
-
-    space: eqx.AbstractVar[Space]
-    methods: eqx.AbstractClassVar[tuple[str, ...]]
-    derived: eqx.AbstractClassVar[tuple[str, ...]]
-    explorer: eqx.AbstractClassVar[str]
-    burn_in: eqx.AbstractClassVar[int]
+    space: Space
+    evidence_type: ClassVar[type]
+    methods: ClassVar[tuple[str, ...]]
+    derived: ClassVar[tuple[str, ...]]
+    explorer: ClassVar[str]
+    burn_in: ClassVar[int]
     alternatives: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -137,10 +83,6 @@ class Model(eqx.Module):
     @abc.abstractmethod
     def assumption(self) -> str:
         """What every certificate of the class takes for granted, as a sentence without its end."""
-
-    @abc.abstractmethod
-    def check(self) -> None:
-        """Refuse a model that could not have been built, where it comes from a file."""
 
     def declaring(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
         """The same class, where rewards that are declared before the first episode have sharper certificates."""
@@ -184,9 +126,9 @@ class Model(eqx.Module):
         """About the gap for every reward that is left however many episodes there are; on the host."""
         raise OptionError(EXACT)
 
-    def part(self, states: Int[np.ndarray, " m"]) -> "Model | None":
-        """The same class on these states alone, all that episodes come to; None where a class has no use for it."""
-        return None
+    def restricted_to(self, states: Int[np.ndarray, " m"], parameter: Any) -> tuple["Model", Any]:
+        """The same class on these states alone, to which episodes keep, and a parameter (or None) of it there."""
+        raise OptionError("this class of models cannot be restricted to a part of its states")
 
     @abc.abstractmethod
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
@@ -203,24 +145,6 @@ class Model(eqx.Module):
     def remedy(self, evidence: Evidence, delta: float) -> str:
         """What can still be asked where the class is rejected, as the end of a sentence; on the host."""
         return ""
-
-    @abc.abstractmethod
-    def world(self, confidence: Any) -> World:
-        """What bounds for one reward are made of; NumPy in, NumPy out, or traced."""
-
-    def bounds(self, confidence: Any, reward: Float[Array, "H S A"], policy: Policy) -> Bounds:
-        """What a policy can lose for a reward; traced."""
-        return self.world(confidence).bounds(reward, policy)
-
-    def bounds_of_states(self, confidence: Any, rewards: StateRewards) -> Iterator[Bounds] | None:
-        """Those of the best plan under the estimate for each reward; None: no better than one by one. On the host."""
-        return None
-
-    def difference(
-        self, confidence: Any, reward: Float[Array, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Between which numbers the value of the first policy minus that of the second lies; traced."""
-        return self.world(confidence).difference(reward, policies)
 
     @abc.abstractmethod
     def sharper(self, evidence: Evidence, confidence: Any, method: str) -> tuple[float, dict[str, float]]:

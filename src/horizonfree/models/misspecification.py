@@ -89,5 +89,7 @@ class Misspecification:
 
 def declared(given: Any) -> Misspecification | None:
     """What a caller declares: a Misspecification, or a radius in total variation, a number or [S, A]; None for 0."""
+    if type(given) in (int, float) and given == 0:
+        return None
     found = given if isinstance(given, Misspecification) else Misspecification(tv=given)
     return found if found._given()[1].any() else None

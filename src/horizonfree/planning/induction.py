@@ -1,103 +1,144 @@
-"""Backward induction and policy evaluation, one reward at a time: NumPy in, NumPy out, or traced.
+"""Backward induction, policy evaluation and occupancy measures of a kernel that all steps share: the definitions.
 
     V_{H+1} = 0,   Q_h(s,a) = r_h(s,a) + [P V_{h+1}](s,a),   V_h(s) = max_a Q_h(s,a)       (paper, section 3)
 
-Ties go to the lowest action. A policy is an integer table [H, S] or action probabilities [H, S, A].
+A policy is an integer table [H, S] or action probabilities [H, S, A]. Arguments are checked in solvers.py. The same is
+computed in C by native.py, which `solve` and `best_plan` call, and inside compiled JAX programs by traced.py.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree._arrays import Array, backward, library, taken
-from horizonfree._shapes import Bool, Float, Int
-from horizonfree.mdp.space import Kernel, Space
+from horizonfree.planning import native
 
-TIE = 1e-10  # the slack of explorers, as a share: above rounding, below what matters
-ROUNDING = 1e-13  # that of plans: what NumPy's sums and XLA's differ by settles nothing
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from horizonfree.mdp.space import Kernel, Space
+
+TIE = 1e-10  # the slack of explorers, as a share of the maximum: above rounding, below what matters
+ROUNDING = 1e-13  # the slack of plans: the order in which a row is summed decides nothing
 
 
 class Solution(NamedTuple):
-    """A greedy policy and its values V_1..V_{H+1}, for one reward or a batch of them.
-
-    A tuple: to build an equinox module would take a tenth of the time of a small plan.
-    """
+    """A greedy policy and its values V_1..V_{H+1}, for one reward or a batch of them."""
 
     policy: Int[np.ndarray, "*R H S"]
     V: Float[np.ndarray, "*R H1 S"]
 
 
 def best_policy(
-    kernel: Kernel, reward: Float[Array, "H S A"], slack: float = 0.0
-) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:
-    """The greedy policy and V of one reward; traceable, vmap over rewards. Ties: see `nearly_best`."""
-
-    def step(V: Array, inputs: tuple[Array]) -> tuple[Array, tuple[Array, Array]]:
-        V, a = backup(kernel, inputs[0], V, slack)
-        return V, (a, V)
-
-    xp = library(kernel.prob, reward)
-    end = xp.zeros(kernel.num_states)
-    _, (policy, V) = backward(step, end, (xp.asarray(reward),))
-    return policy, xp.concatenate([V, end[None]])
+    kernel: Kernel, reward: Float[np.ndarray, "H S A"], slack: float = ROUNDING
+) -> tuple[Int[np.ndarray, "H S"], Float[np.ndarray, "H1 S"]]:
+    """The greedy policy and V of one reward. Ties: see `nearly_best`."""
+    H, S, _ = reward.shape
+    policy, V = np.empty((H, S), np.int32), np.zeros((H + 1, S))
+    for h in reversed(range(H)):
+        V[h], policy[h] = greedy(reward[h] + kernel.expect(V[h + 1]), slack)
+    return policy, V
 
 
-def backup(
-    kernel: Kernel, r: Float[Array, "S A"], V: Float[Array, " S"], slack: float = 0.0
-) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """V_h and the greedy action from V_{h+1}."""
-    return greedy(r + kernel.expect(V), slack)
+def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
+    """The best policy for one reward that was checked before. Actions that differ by rounding alone are tied."""
+    return solve(kernel, np.asarray(reward), len(reward))[0]
 
 
-def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-    """The maximum, and the lowest action that attains it, or nearly (XLA's argmax is slow)."""
-    A, xp = Q.shape[-1], library(Q)
-    is_best = nearly_best(Q, -1, slack)
-    return Q.max(axis=-1), xp.where(is_best, xp.arange(A, dtype=xp.int32), A).min(axis=-1)
+def solve(
+    kernel: Kernel,
+    reward: Float[np.ndarray, "*R H|1 S A"],
+    horizon: int,
+    *,
+    all_values: bool = True,
+    all_actions: bool = True,
+) -> tuple[Solution, bool]:
+    """The best policy for one reward or for each of a batch, its values, and whether all numbers are finite.
+
+    A reward of one step is that of every step. all_values, all_actions: of every step, else of the first one alone.
+    """
+    found = native.solve(kernel, reward, horizon, ROUNDING, all_values, all_actions)
+    if found is not None:
+        policy, V, is_finite = found
+        return Solution(policy, V), is_finite
+    S, A = reward.shape[-2:]
+    tables = np.broadcast_to(reward, (*reward.shape[:-3], horizon, S, A)).reshape(-1, horizon, S, A)
+    with np.errstate(over="ignore", invalid="ignore"):  # is_finite says so
+        policies, values = zip(*(best_policy(kernel, r) for r in tables))
+    is_finite = bool(np.isfinite(values).all() and np.isfinite(reward).all())
+    kept = np.stack([x[: None if all_actions else 1] for x in policies])
+    V = np.stack([x[: None if all_values else 1] for x in values])
+    shape = reward.shape[:-3]
+    return Solution(kept.reshape(*shape, *kept.shape[1:]), V.reshape(*shape, *V.shape[1:])), is_finite
 
 
-def nearly_best(x: Float[Array, "..."], axis: int, slack: float = TIE) -> Bool[Array, "..."]:
-    """Which entries fall short of the maximum by at most a share `slack` of it.
+def greedy(
+    Q: Float[np.ndarray, "S A"], slack: float = ROUNDING
+) -> tuple[Float[np.ndarray, " S"], Int[np.ndarray, " S"]]:
+    """The maximum, and the lowest action that attains it, or nearly."""
+    return Q.max(-1), nearly_best(Q, -1, slack).argmax(-1).astype(np.int32)
 
-    True ties, which symmetries and caps make, are broken by rounding. Explorers count what is nearly best as equal and
-    take the first, so that they do the same on every device.
+
+def nearly_best(x: Any, axis: int, slack: float = TIE) -> Any:
+    """Which entries fall short of the maximum by at most a share `slack` of it; of NumPy's arrays or traced ones.
+
+    True ties, which symmetries and caps make, are broken by rounding. What is nearly best counts as equal and the first
+    of it is taken, so that every device and every order of summation gives the same policy.
     """
     best = x.max(axis=axis, keepdims=True)
     return x >= (best - slack * abs(best) if slack else best)
 
 
 def policy_values(
-    kernel: Kernel, reward: Float[Array, "H S A"], policy: Int[Array, "H S"] | Float[Array, "H S A"]
-) -> Float[Array, "H1 S"]:
-    """V of a policy: V_h(s) = sum_a pi_h(a|s) Q_h(s,a); traceable."""
-    xp = library(kernel.prob, reward, policy)
-    s = xp.arange(kernel.num_states)
-
-    def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-        r, pi = inputs
-        if pi.ndim == 1:  # one row per state: A times cheaper than all actions
-            V = taken(r, (s, pi)) + own_rows(kernel, pi).expect(V)[:, 0]
+    kernel: Kernel,
+    reward: Float[np.ndarray, "H S A"],
+    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
+) -> Float[np.ndarray, "H1 S"]:
+    """V of a policy: V_h(s) = sum_a pi_h(a|s) Q_h(s,a)."""
+    H, S, _ = reward.shape
+    V, s = np.zeros((H + 1, S)), np.arange(S)
+    for h in reversed(range(H)):
+        r, pi = reward[h], policy[h]
+        if pi.ndim == 1:  # one row for each state: A times cheaper than all actions
+            V[h] = r[s, pi] + own_rows(kernel, pi).expect(V[h + 1])[:, 0]
         else:
-            V = (pi * (r + kernel.expect(V))).sum(axis=-1)
-        return V, V
-
-    end = xp.zeros(kernel.num_states)
-    _, V = backward(step, end, (xp.asarray(reward), xp.asarray(policy)))
-    return xp.concatenate([V, end[None]])
+            V[h] = (pi * (r + kernel.expect(V[h + 1]))).sum(-1)
+    return V
 
 
-def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
+def occupancy_measure(
+    kernel: Kernel,
+    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
+    initial: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "H S A"]:
+    """d_h(s,a), the probability that step h is taken in s with a, from an initial distribution."""
+    H, (S, A, _) = len(policy), kernel.prob.shape
+    d, mass = np.zeros((H, S, A)), initial
+    for h in range(H):
+        pi = policy[h]
+        if pi.ndim == 1:
+            d[h, np.arange(S), pi] = mass
+            mass = _push(own_rows(kernel, pi), mass[:, None])
+        else:
+            d[h] = mass[:, None] * pi
+            mass = _push(kernel, d[h])
+    return d
+
+
+def _push(kernel: Kernel, d: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
+    """The mass of each next state: sum_{s,a} d(s,a) P(s'|s,a), the adjoint of `Kernel.expect`."""
+    if kernel.is_dense:
+        return d.ravel() @ kernel.prob.reshape(d.size, -1)
+    mass = d[..., None] * kernel.prob
+    return np.bincount(np.ravel(kernel.succ), mass.ravel(), minlength=kernel.num_states)
+
+
+def own_rows(kernel: Kernel, pi: Int[np.ndarray, " S"]) -> Kernel:
     """The kernel that is left when state s always takes action pi(s)."""
-    xp = library(kernel.prob, pi)
-    s = xp.arange(kernel.num_states)
-    succ, prob = (taken(xp.asarray(x), (s, pi))[:, None] for x in (kernel.succ, kernel.prob))
-    return Kernel(succ, prob, kernel.is_dense)
-
-
-def best_plan(kernel: Kernel, reward: Float[np.ndarray, "H S A"]) -> Solution:
-    """The best policy for one reward that was checked before. Actions that differ by rounding alone are tied."""
-    policy, V = best_policy(kernel, np.asarray(reward), ROUNDING)
-    return Solution(np.asarray(policy), np.asarray(V))
+    s = np.arange(kernel.num_states)
+    succ, prob = (np.asarray(x)[s, pi][:, None] for x in (kernel.succ, kernel.prob))
+    return type(kernel)(succ, prob, kernel.is_dense)
 
 
 def largest_totals(
@@ -111,5 +152,5 @@ def largest_totals(
 
 
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:
-    """What is lost at the start, from the best values and those of a policy; on the host."""
+    """What is lost at the start, from the best values and those of a policy."""
     return float(space.at_start(best[0] - own[0]))

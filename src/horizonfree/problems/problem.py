@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from horizonfree._inputs import shown
 from horizonfree._shown import Card, Shown, listed
@@ -25,7 +24,8 @@ class Problem(Shown):
 
     `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
     "cells" [S, 2] column and row of each state on a grid, and it holds the names of "states", "actions", "weights".
-    "ended" says in which states episodes end (endings.py), where something was declared.
+    "ended" says in which states episodes end (endings.py), where something was declared. A part of another problem
+    (`reachable_part`) has "state_ids" and "num_all_states" there (names.py).
     """
 
     model: Model
@@ -58,6 +58,12 @@ class Problem(Shown):
     def num_actions(self) -> int:
         """A."""
         return self.space.num_actions
+
+    @property
+    def state_ids(self) -> Int[np.ndarray, " S"]:
+        """The numbers of the states in the problem that this is a part of; 0..S-1 where it is no part of another."""
+        ids = self.space.state_ids
+        return np.arange(self.num_states) if ids is None else np.asarray(ids)
 
     @property
     def actions_allowed(self) -> Bool[np.ndarray, "S A"]:
@@ -109,6 +115,10 @@ class Problem(Shown):
                     else f"{least:,} in every state",
                 )
             )
+        if names.ALL_STATES in self.layout:
+            lines.append(
+                ("part of", f"{self.layout[names.ALL_STATES]:,} states: those that episodes can come to")
+            )
         lines.append(("episode", f"{self.horizon:,} steps from {self.first_state()}"))
         if "ended" in self.layout:
             from horizonfree.problems.endings import in_words
@@ -135,7 +145,8 @@ class Problem(Shown):
         is_paid_after: the last step is only a payment for the state that the others lead to.
         """
         space = moved(self.space, start, horizon, is_paid_after=is_paid_after)
-        return replace(self, model=eqx.tree_at(lambda x: x.space, self.model, space), recipe=None)
+        model: Any = self.model
+        return replace(self, model=replace(model, space=space), recipe=None)
 
     def declaring(self, rewards: Any) -> "Problem":
         """The same system, with rewards of interest declared before the first episode: a list, "goals", "occupancies".
@@ -156,6 +167,51 @@ class Problem(Shown):
         if kind != "tabular":
             raise OptionError(f"kind is {shown(kind)}; it must be 'tabular'")
         return seen_as(self, support)
+
+    def reachable_part(self) -> "Problem":
+        """The problem on the states that episodes can come to, under some policy and parameter.
+
+        It is the problem itself if these are all. Episodes have the same law there, so that certificates and plans are
+        the same, too; where most states are out of reach they are much faster. It is a problem like any other, whose
+        states are numbered anew: `state_ids` holds the numbers that they have here. `restrict` and `extend` take
+        rewards and policies there and back.
+
+        Kernels from samples cannot be restricted, as their error may lead anywhere.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("zoned-grid", size=100, horizon=20)
+        >>> part = problem.reachable_part()
+        >>> problem.num_states, part.num_states
+        (10000, 231)
+        >>> run = hf.explore(part, episodes=20, progress=False)
+        >>> plan = run.plan(part.restrict(hf.goal(problem, 203)))
+        >>> part.extend(plan.policy).shape
+        (20, 10000)
+        """
+        from horizonfree.problems.reachable import reachable_part
+
+        return reachable_part(self)
+
+    def restrict(self, x: Any) -> Any:
+        """What holds for all states of the problem that this is a part of, on the states of the part.
+
+        x: an array [S], [S, A], [H, S] or [H, S, A], such as a reward, a policy or a mask; a reward as a function
+        (h, s, a), or as `rescale` returns it; or a log, a `Trajectory` or a tuple (states, actions) as for
+        `from_episodes`, whose states must all be in the part.
+        """
+        from horizonfree.problems.reachable import restrict
+
+        return restrict(self, x)
+
+    def extend(self, x: Any, fill: Any = 0) -> np.ndarray:
+        """An array over the states of this part on all states of the problem that it is a part of.
+
+        x: an array [m], [m, A], [H, m] or [H, m, A], such as a policy. fill: what the other states have, a number or an
+        array that is broadcast, such as 1 / A for a policy of probabilities, or np.nan for what is not known.
+        """
+        from horizonfree.problems.reachable import extend
+
+        return extend(self, x, fill)
 
     def to_gymnasium(self, reward: Any = None) -> Any:
         """The problem as a gymnasium.Env of episodes of H steps; a reward of any form, zero without one."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from horizonfree._arrays import leaf
 from horizonfree._inputs import integers, numbers, real, shown, whole
-from horizonfree._x64 import leaf
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.names import BEFORE
@@ -125,6 +125,7 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
     start = space.start if space.initial is None else space.initial
     acts = None if space.acts is None else np.asarray(space.acts)
     model = tabular_model(possible, horizon=space.horizon, start=start, is_support_known=False, acts=acts)
+    model = replace(model, space=replace(model.space, state_ids=space.state_ids))
     table = None if truth is None else model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
     return described(model, table, problem.name, _of_table(problem.layout))
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.oracle import BoxMax, box_max
 from horizonfree.regression.ridge import Ridge

@@ -26,7 +26,7 @@ from horizonfree._arrays import Array
 from horizonfree._inputs import numbers, shown
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression.ridge import Ridge, grown, in_blocks, inverse_root, times
 

@@ -25,7 +25,7 @@ from horizonfree._arrays import Array
 from horizonfree.errors import OptionError
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.planning.backward import nearly_best
+from horizonfree.planning.traced import nearly_best
 from horizonfree.regression.oracle import prepare
 from horizonfree.regression.oracle.enumerated import enumerated
 from horizonfree.regression.ridge import Ridge

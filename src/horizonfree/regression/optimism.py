@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.backward import TIE, greedy
+from horizonfree.planning.traced import TIE, greedy
 from horizonfree.regression.ridge import Ridge, times
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.models.mixture.rows import norm
+from horizonfree.regression.norm import norm
 
 
 class Tables(NamedTuple):

@@ -9,9 +9,9 @@ from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
 from horizonfree._arrays import Array, Number
-from horizonfree._shapes import Float
 
 Scalar = Float[Array, ""]
 _P = ParamSpec("_P")

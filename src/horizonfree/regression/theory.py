@@ -98,7 +98,7 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     check(k=k, d=d, H=H, B=B, delta=delta)
     if M is not None:
         whole(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
-    return float(radius.beta_hf(k, Sizes(d, H, float(B)), delta, M=M))
+    return float(radius.beta_hf(k, Sizes(int(d), int(H), float(B)), delta, M=M))
 
 
 @in_doubles

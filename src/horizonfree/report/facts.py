@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.explorers.registry import describe, label
+from horizonfree.explorers.registry import label
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
-from horizonfree.mdp.part import outside
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Intervals
 from horizonfree.planning import evaluate, optimal
@@ -137,7 +136,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
     """All of it, computed once; has_robustness: or all but that, which takes longest."""
     run = as_known(run)
     name, options = explorer_of(run)
-    confidence, model = run.confidence(delta), run.core.model
+    confidence, model = run.confidence(delta), run.problem.model
     history = moments(run, delta)
     return Facts(
         problem=run.problem,
@@ -155,7 +154,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
         goals=goal_states(run),
         records={name: x for name, x in run.records.items() if name != ENDED_IN},
         visits=run.visits.sum(axis=1),
-        doubt=outside(run.core.space, model.doubts(confidence), run.problem.num_states, fill=np.nan),
+        doubt=model.doubts(confidence),
         intervals=model.intervals(confidence),
         truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
@@ -179,9 +178,9 @@ def _robustness(run: Run, delta: float) -> tuple[Robustness, Robustness] | None:
 
 def explorer_of(run: Run) -> tuple[str, dict[str, Any]]:
     """The explorer of a run as pages call it, and its options."""
-    if run.explorer is None:
+    if run.explorer_spec is None:
         return LOGGED, {}
-    name, options = describe(run.explorer)
+    name, options = run.explorer_spec.name, dict(run.explorer_spec.options)
     return label(name, options), options
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._x64 import to_device, x64
-from horizonfree.mdp.part import inside
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
@@ -46,9 +45,9 @@ def moments(run: Run, delta: float) -> list[Moment]:
     The present alone where kernels were estimated from samples: what these leave open is certified from counts by
     blocks, which the past has not.
     """
-    model, found = run.core.model, []
+    model, found = run.problem.model, []
     past = [] if run.problem.sampling is not None else model.earlier(run.evidence)
-    rewards = None if run.problem.truth is None else inside(run.core.space, goals(run), axis=2)
+    rewards = None if run.problem.truth is None else goals(run)
     for evidence in [*past, run.evidence]:
         is_now = evidence is run.evidence
         confidence = run.confidence(delta) if is_now else certify.confidence(model, evidence, delta=delta)
@@ -74,7 +73,7 @@ def ahead(run: Run, delta: float) -> list[tuple[float, float]]:
 
 def _true_gap(run: Run, confidence: Confidence, rewards: Float[np.ndarray, "R H S A"]) -> float:
     """What the plans of that moment really lose, at the worst of the rewards."""
-    kernel, at_start = run.core.kernel(), run.core.space.at_start
+    kernel, at_start = run.problem.kernel(), run.problem.space.at_start
     policy = optimal(confidence.kernel, rewards).policy
     lost = at_start(optimal(kernel, rewards).V[:, 0] - evaluate(kernel, rewards, policy)[:, 0])
     return max(float(lost.max()), 0.0)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree._shown import Card, Shown
-from horizonfree.explorers.registry import describe
 from horizonfree.runs.frames import frame
 
 if TYPE_CHECKING:
@@ -33,7 +32,8 @@ class Printed(Shown):
 def card_of(run: Any) -> Card:
     """Of a `Run`, what was explored, how long, and what was learnt."""
     problem = run.problem
-    by = "logged" if run.explorer is None else f"explored by {describe(run.explorer)[0]}, seed {run.seed}"
+    spec = run.explorer_spec
+    by = "logged" if spec is None else f"explored by {spec.name}, seed {run.seed}"
     lines = [
         ("problem", f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"),
         ("episodes", f"{run.episodes:,}, {by}"),

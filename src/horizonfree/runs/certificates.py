@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.families import family
@@ -14,17 +12,15 @@ from horizonfree.runs.meter import counter
 
 def of_family(run: Any, given: Any, confidence: Confidence, progress: bool | None) -> Certificate:
     """Of a `Run`, the largest gap of the plans of several rewards, of totals at most 1; progress: as for `explore`."""
-    if run.part is not None and isinstance(given, (list, tuple, np.ndarray)):
-        given = [run.resolved(reward) for reward in given]
-    name, checked = family(run.core, given)
+    name, checked = family(run.problem, given)
     with counter(len(checked), "reward", progress) as show:
-        return certify.for_family(run.core.model, confidence, checked, name, show)
+        return certify.for_family(run.problem.model, confidence, checked, name, show)
 
 
 def own_claim(run: Any, delta: float) -> Certificate:
     """The guarantee of a run's explorer, unless it has none, another delta, or the data refute the class."""
     claim: Certificate | None
-    claim = None if run.explorer is None else run.explorer.claim(run.core.model, run.progress.state)
+    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
     if claim is None:
         raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
     if claim.delta > delta:

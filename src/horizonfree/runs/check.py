@@ -18,8 +18,8 @@ from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.alternatives import Alternative, Check, dirichlet, mean_of
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.rollout import Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Confidence, Evidence, Model
 from horizonfree.problems.any_law import carried, log_any_law
 from horizonfree.problems.problem import Problem

@@ -12,7 +12,7 @@ from horizonfree.explorers.loop import Progress, Records
 from horizonfree.runs.engines import BLOCK, Engine
 from horizonfree.runs.meter import meter
 from horizonfree.runs.run import Run
-from horizonfree.runs.store import writing
+from horizonfree.runs.storage import writing
 from horizonfree.runs.until import MOST_EPISODES, Until
 
 Callback = Callable[[int, Mapping[str, float]], object]
@@ -117,7 +117,8 @@ class _Growing:
         joined = {
             name: np.concatenate([x[name] for x in records]) for name in (records[0] if records else ())
         }
-        return dataclasses.replace(self._run, progress=to_numpy(state), records=joined)
+        now = to_numpy(state)
+        return dataclasses.replace(self._run, evidence=now.evidence, state=now.state, records=joined)
 
 
 def _first(numbers: Records, count: int) -> dict[str, np.ndarray]:

@@ -5,7 +5,8 @@ Two tests, each wrong with a probability of about 1e-6 for episodes that are ind
 - the whole log was copied k times, in any order: all counts of the D distinct episodes are multiples of k >= 2, which
   has a probability of about k^-(D-1) where transitions are random;
 - a block of consecutive episodes stands twice, where the probability of its starts and transitions, by their
-  frequencies in the log, is below 1e-6 / K^2. Actions do not count: somebody may repeat them on purpose.
+  frequencies in the log, is below 1e-6 / K^2. Actions do not count: somebody may repeat them on purpose. Likely
+  episodes at the ends of a block are not counted.
 
 Episodes that are alike because few things can happen pass both.
 """
@@ -32,15 +33,19 @@ def num_repeated(s: Int[np.ndarray, "K H1"], a: Int[np.ndarray, "K H"], length: 
     if k > 1 and each.sum() < unlikely and -(len(counts) - 1) * math.log(k) < unlikely:
         return int(K - K // k)
     rare = unlikely - 2 * math.log(K)
-    log_p = np.cumsum(np.r_[0.0, each[block]])
-    is_copy, width = np.zeros(K, bool), 1
+    alone = each[block]
+    log_p = np.cumsum(np.r_[0.0, alone])
+    steps, width = np.zeros(K + 1, int), 1  # +1 where a copied block begins, -1 behind its end
     while True:
         starts = np.flatnonzero(log_p[width:] - log_p[:-width] < rare)
         _, earliest, which = np.unique(block[starts], return_index=True, return_inverse=True)
-        for start in starts[np.arange(len(starts)) >= earliest[which] + width]:
-            is_copy[start : start + width] = True
+        copies = starts[starts >= starts[earliest[which]] + width]
+        # Every rare block has an episode like this. Likelier ones at its ends may agree with others by chance.
+        rarer = np.flatnonzero(alone < rare / (2 * width))
+        np.add.at(steps, rarer[np.searchsorted(rarer, copies)], 1)
+        np.add.at(steps, rarer[np.searchsorted(rarer, copies + width) - 1] + 1, -1)
         if 4 * width > K:
-            return int(is_copy.sum())
+            return int((np.cumsum(steps) > 0).sum())
         # a block of twice the width is a pair of blocks
         pairs = block[:-width].astype(np.int64) * (block.max() + 1) + block[width:]
         block, width = np.unique(pairs, return_inverse=True)[1], 2 * width

@@ -13,19 +13,18 @@ from horizonfree._x64 import leaf, to_device
 from horizonfree.errors import ModelError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, Records, absorb, choose, episode_keys, simulate_block
-from horizonfree.explorers.on_host import World, chooser, chosen, in_turn
-from horizonfree.mdp.part import outside
-from horizonfree.mdp.rollout import UNSEEN, Sampler
 from horizonfree.mdp.space import Kernel
+from horizonfree.mdp.trajectory import UNSEEN
 from horizonfree.models.interface import Evidence, Model
+from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.gymnasium.live import (
     attempt,
     check_env_matches,
     check_is_env,
     contradicted,
+    encode_for,
     endings_in,
 )
-from horizonfree.runs.part import trajectory_inside
 from horizonfree.runs.run import Run
 
 BLOCK = 256  # the most episodes of one compiled call
@@ -87,15 +86,12 @@ def play(
 
 def simulated(run: Run, explorer: Explorer) -> Engine:
     """Compiled blocks of a problem that simulates itself."""
-    model, truth = to_device((run.core.model, run.core.truth))
-    sampler = _sampler(run.core.kernel())
+    model, truth = to_device((run.problem.model, run.problem.truth))
+    sampler = _sampler(run.problem.kernel())
     key = _key(leaf(np.array(run.seed)))
-    host, world = chooser(explorer, run.core.model), World(explorer, model, sampler, truth, key)
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, None]:
-        if host is None:
-            return *play(*world, with_own_evidence(state), count), None
-        return *in_turn(host, world, state, count, BLOCK), None
+        return *play(explorer, model, sampler, truth, key, with_own_evidence(state), count), None
 
     return engine
 
@@ -107,6 +103,7 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     """
     space = run.problem.space
     check_is_env(env)
+    encode = encode_for(env, run.problem, encode)
     endings = endings_in(env, run.problem, encode)
     check_env_matches(env, space, encode, endings.num_copies)
     if run.evidence.impossible:
@@ -114,25 +111,17 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             f"{run.evidence.impossible} observations of this run are impossible under every parameter: the known class "
             "does not describe this environment; begin a new run with one that does"
         )
-    model, key = to_device(run.core.model), _key(leaf(np.array(run.seed)))
-    host = chooser(explorer, run.core.model)
-    whole = partial(outside, run.core.space, S=space.num_states)
+    model, key = to_device(run.problem.model), _key(leaf(np.array(run.seed)))
     is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
     ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NOWHERE}
 
     def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
-        if host is None:
-            state = _choose(explorer, model, key, state)
-        else:
-            state = chosen(host, explorer, model, key, state)
-        attempted = attempt(env, space, whole(np.asarray(state.state.policy), axis=1), rng, encode, endings)
-        trajectory, error, end = contradicted(
-            attempted, whole(np.asarray(state.evidence.counts)), space, ended
-        )
+        state = _choose(explorer, model, key, state)
+        attempted = attempt(env, space, np.asarray(state.state.policy), rng, encode, endings)
+        trajectory, error, end = contradicted(attempted, np.asarray(state.evidence.counts), space, ended)
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
-        trajectory = trajectory_inside(run.core.space, trajectory, space.num_states)
         after, numbers = _absorb(explorer, model, None, state, to_device(trajectory))
         if end is not None:
             ended.add(end[0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -9,29 +10,28 @@ from typing import Any
 from horizonfree._inputs import check_seed, count, flag, shown
 from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.errors import OptionError
+from horizonfree.errors import OptionError, PartWarning
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, begin
-from horizonfree.explorers.registry import EXPLORERS, find, make_explorer
+from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, find, make_explorer
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp import rewards
 from horizonfree.models.interface import Model
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.reachable import num_out_of_reach
 from horizonfree.runs.drive import SAVE_SECONDS, Callback, Saving, drive
 from horizonfree.runs.engines import simulated, stepped
-from horizonfree.runs.part import part_of_problem
 from horizonfree.runs.run import Run
-from horizonfree.runs.store import create
+from horizonfree.runs.storage import create
 from horizonfree.runs.until import MOST_EPISODES, check, until
 
 
 @jit
-def _begin(explorer: Explorer, model: Model, budget: int | None, *, is_recorded: bool) -> Progress:
-    """Before the first episode; is_recorded: with what `misspecification` reads."""
-    nothing = model.nothing(ladder(budget, model.burn_in))
-    return begin(explorer, model, model.recorded(nothing) if is_recorded else nothing)
+def _begin(explorer: Explorer, model: Model, budget: int | None) -> Progress:
+    """Before the first episode, with what `misspecification` reads."""
+    return begin(explorer, model, model.recorded(model.nothing(ladder(budget, model.burn_in))))
 
 
 @x64
@@ -60,7 +60,8 @@ def explore(
 ) -> Run:
     """Explore without a reward, and return a run that can plan for any.
 
-    problem: a Problem with its truth, which simulates itself; or a Gymnasium environment that is only stepped, with
+    problem: a Problem with its truth, which simulates itself (where most states are out of reach, explore its
+        `reachable_part()`); or a Gymnasium environment that is only stepped, with
         `known=` the problem it belongs to (and `encode=`, observation -> state, where its states are not integers).
         Without known= nothing is known of it: an unknown table, of `horizon` steps (its time limit) from `start` (a
         state, a distribution or "unknown"; by default what it says, or where its first resets lead, if to one state).
@@ -100,10 +101,9 @@ def explore(
     if asked.until_eps is None:
         check_reward_matters(kind, reward)
     end = until(world, 0, asked, reward)
-    part = part_of_problem(world, kind)
-    model = to_device((part or world).model)
-    first = to_numpy(_begin(kind, model, asked.budget, is_recorded=part is None))
-    run = Run(world, kind, int(seed), first, {}, is_simulated, end, part=part)
+    _suggest_part(world)
+    first = to_numpy(_begin(kind, to_device(world.model), asked.budget))
+    run = Run(world, ExplorerSpec.of(kind), int(seed), first.evidence, first.state, {}, is_simulated, end)
     engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
     if out is not None:
         run = create(run, out)
@@ -168,6 +168,19 @@ def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
             f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels gives"
         )
     return known
+
+
+def _suggest_part(problem: Problem) -> None:
+    """A note where most states are out of reach."""
+    missing = num_out_of_reach(problem)
+    if missing:
+        warnings.warn(
+            PartWarning(
+                f"{missing:,} of {problem.num_states:,} states cannot be reached within {problem.horizon:,} steps: "
+                "explore(problem.reachable_part()), or --reachable at the shell, is faster and gives the same plans"
+            ),
+            stacklevel=4,
+        )
 
 
 def _check_callback(callback: Any) -> None:

@@ -22,21 +22,23 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._inputs import finite_rewards, numbers, shown
-from horizonfree._x64 import to_numpy
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import rounded_up
-from horizonfree.mdp.allowed import named_allowed
+from horizonfree.mdp.allowed import check_allowed
 from horizonfree.mdp.lift import Lift, lifted, payments, separated, separated_everywhere
 from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.rewards import Reward, as_table
+from horizonfree.mdp.rewards import Reward, as_table, resolve
+from horizonfree.models import certify
 from horizonfree.models.misspecification import declared
+from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.kept import in_numpy
-from horizonfree.runs.plan import Plan
+from horizonfree.runs.plan import Plan, plan_of
+
+MISSING = "too few episodes for payments that depend on the next state"
 
 
-class More(NamedTuple):
-    """What a reward is beside its table."""
+class RewardSpec(NamedTuple):
+    """What a reward pays beside its table: see the arguments of `Run.plan`."""
 
     discount: Any = None
     final: Any = None
@@ -47,11 +49,6 @@ class More(NamedTuple):
         """Whether something is paid for the state after the last step."""
         return self.final is not None or self.transition is not None
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether it is more than a table."""
-        return self.is_longer or self.discount is not None
-
 
 class Extended(NamedTuple):
     """The problem, a step longer where the end is paid for, and the reward as a table of it, or of lifted states."""
@@ -61,7 +58,7 @@ class Extended(NamedTuple):
     lift: Lift | None = None
 
 
-def answer(run: Any, reward: Any, policy: Any, more: More, *, within: Any = 0.0, **how: Any) -> Plan:
+def answer(run: Any, reward: Any, policy: Any, more: RewardSpec, *, within: Any = 0.0, **how: Any) -> Plan:
     """`run.plan` where policy is None, else `run.evaluate`, of such a reward."""
     if declared(within) is not None:
         raise OptionError(
@@ -102,26 +99,21 @@ def _in_lift(
     model: str = "likelihood",
 ) -> Plan:
     """A reward of lifted states. What was paid on the way is no reason to act otherwise: policies are of states."""
-    if model != "likelihood" or there.part is not None:
+    if model != "likelihood":
         raise OptionError(
-            "transition= is not of the form g(s, a) + f(s'); that is planned in the estimate of maximum likelihood, "
-            "where all states are computed with: leave model= out, or pay what is expected"
+            "transition= is not of the form g(s, a) + f(s'); that is planned in the estimate of maximum "
+            "likelihood: leave model= out, or pay what is expected"
         )
-    here = there.answers(delta)
-    with np.errstate(all="ignore"):
-        world = to_numpy(there.problem.model.world(there.confidence(delta))).lifted(lift)
-    said = replace(here.said, missing=lambda: "too few episodes for payments that depend on the next state")
-    known = in_numpy(world, lift.kernel(here.kernel), lift.kernel(here.centre), said)
-    checked = known.resolve(table, scale)
-    policies = [policy]
-    if policy is None:  # as `Answers.plan` chooses
-        solved = (known.solve(x, checked.table).policy[:, lift.first] for x in (known.kernel, known.centre))
-        policies = [named_allowed(here.space, x) for x in solved]
-    plans = [(known.evaluate(checked, x[:, lift.origin]), x) for x in policies]
-    found, policy = min(plans, key=lambda pair: pair[0].gap)
-    return replace(
-        found, policy=policy, kernel=here.kernel, start=np.asarray(here.space.initial), layout=here.layout
-    )
+    learner, confidence = there.problem.model, there.confidence(delta)
+    checked = resolve(lift.space, table, scale=scale)
+    if policy is None:
+        policy, bounds = certify.planned(learner, confidence, checked.table, lift)
+    else:
+        check_allowed(learner.space, policy)
+        bounds = certify.bounds(confidence.lifted(lift), checked.table, policy[:, lift.origin])
+    values = policy_values(lift.kernel(confidence.kernel), checked.table, policy[:, lift.origin])
+    value = float(lift.space.at_start(values[0]))
+    return plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING)
 
 
 def extended(

@@ -70,7 +70,8 @@ def from_log(
         States and actions are numbers, or names where the problem has some. A column `terminated` (0 or 1, true or
         false) says which steps ended their episode; without it no step did, and episodes that stop early were not
         seen further. `truncated` is not an ending.
-    problem: the class of dynamics that the log belongs to; without it, an unknown table.
+    problem: the class of dynamics that the log belongs to; without it, an unknown table. Of a part of a problem
+        (`reachable_part`) the log has the state numbers of the whole problem.
     num_states, num_actions, horizon: of the unknown table. What is not given is taken from the log: that nothing else
         exists is then your assumption. terminal: states in which every episode ends, or "unknown" (`Tabular`).
     start: a state, a distribution over states, or "unknown" (`Tabular`); by default the one state in which all begin.
@@ -90,7 +91,10 @@ def from_log(
         if given or np.size(terminal):
             named = ", ".join([*given, *(["terminal"] if np.size(terminal) else [])])
             raise OptionError(f"{named}: a problem has its own; give one or the other")
-        return from_episodes(problem, _episodes(log), ended=log.ended(), budget=budget)
+        episodes = _episodes(log)
+        if problem.space.state_ids is not None:
+            episodes = problem.restrict(episodes)
+        return from_episodes(problem, episodes, ended=log.ended(), budget=budget)
     first = log.state[np.cumsum(log.lengths) - log.lengths]
     if start is None and (first != first[0]).any():
         raise OptionError(
@@ -122,9 +126,10 @@ def _names(columns: Any) -> dict[str, str]:
 def _numbers_of(problem: Problem | None) -> dict[str, dict[str, int]]:
     """For each column whose entries may be names, the number of each name."""
     layout: Mapping[str, Any] = {} if problem is None else problem.layout
-    states, actions = (
-        {str(x): i for i, x in enumerate(layout.get(key) or ())} for key in ("states", "actions")
-    )
+    actions = {str(x): i for i, x in enumerate(layout.get("actions") or ())}
+    names = layout.get("states") or ()
+    ids = problem.state_ids.tolist() if problem is not None and names else ()
+    states = dict(zip(map(str, names), ids))
     found = {"state": states, "action": actions, "next_state": states}
     return {column: numbers for column, numbers in found.items() if numbers}
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
@@ -13,25 +12,22 @@ from horizonfree._inputs import count, integers, real, shown
 from horizonfree._jit import jit
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
-from horizonfree.explorers.loop import Progress
 from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.duplicates import num_repeated
-from horizonfree.runs.part import has_all, part_of_problem, trajectory_inside
 from horizonfree.runs.run import Run
 
 
 @jit
-def _nothing(model: Model, budget: int | None, *, is_recorded: bool) -> Evidence:
-    """Before the first episode, as one program; is_recorded: with what `misspecification` reads."""
-    nothing = model.nothing(ladder(budget, model.burn_in))
-    return model.recorded(nothing) if is_recorded else nothing
+def _nothing(model: Model, budget: int | None) -> Evidence:
+    """Before the first episode, as one program, with what `misspecification` reads."""
+    return model.recorded(model.nothing(ladder(budget, model.burn_in)))
 
 
 @x64
@@ -59,15 +55,10 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     _warn_of_copies(*rows)
     trajectories = _with_ends(problem, _trajectories(problem.space, *rows), rows[2], is_ended)
     budget = None if budget is None else count(budget, "budget")
-    part = part_of_problem(problem)
-    if part is not None and not has_all(part.space, np.asarray(trajectories.s), problem.num_states):
-        part = None
-    trajectories = trajectory_inside((part or problem).space, trajectories, problem.num_states)
-    model = to_device((part or problem).model)
-    nothing = _nothing(model, budget, is_recorded=part is None)
+    model = to_device(problem.model)
+    nothing = _nothing(model, budget)
     after = _replay(model, nothing, to_device(trajectories))
-    progress = Progress(jnp.asarray(after.episodes), None, after)
-    return Run(problem, None, 0, to_numpy(progress), {}, is_simulated=False, part=part, log=trajectories)
+    return Run(problem, None, 0, to_numpy(after), None, {}, is_simulated=False, log=trajectories)
 
 
 def certify(

@@ -1,4 +1,4 @@
-"""The plan and the estimate of an explorer itself, instead of those of the maximum-likelihood model."""
+"""The plan and the estimate of an explorer itself, instead of those of the maximum-likelihood model; compiled."""
 
 from typing import Any
 
@@ -11,16 +11,15 @@ from horizonfree.explorers.interface import Explorer, Planned
 from horizonfree.explorers.loop import Progress
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.models.interface import Model
-from horizonfree.planning.backward import Solution, optimal_jax
+from horizonfree.planning.induction import Solution
+from horizonfree.planning.traced import optimal_jax
 
 
 @x64
-def own_plan(
-    explorer: Explorer | None, model: Model, progress: Progress, table: Float[np.ndarray, "H S A"]
-) -> Solution:
-    """As the explorer would plan; logged episodes have the estimate of the evidence."""
-    world = to_device((model, progress, np.asarray(table)))
-    return Solution(*(np.asarray(x) for x in _plan(explorer, *world)))
+def own_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
+    """As the explorer of a run would plan; logged episodes have the estimate of the evidence."""
+    arguments = to_device((run.problem.model, run.progress, np.asarray(table)))
+    return Solution(*(np.asarray(x) for x in _plan(run.explorer, *arguments)))
 
 
 @jit
@@ -33,9 +32,11 @@ def _plan(
 
 
 @x64
-def own_estimate(explorer: PlugIn, model: Model, progress: Progress) -> Float[np.ndarray, " d"]:
-    """theta_hat of the explorer."""
-    return np.asarray(_estimate(explorer, *to_device((model, progress))))
+def own_estimate(run: Any) -> Float[np.ndarray, " d"]:
+    """theta_hat of the explorer of a run; the predictor of the evidence where the explorer has none of its own."""
+    if not isinstance(run.explorer, PlugIn):
+        return np.asarray(run.evidence.theta)
+    return np.asarray(_estimate(run.explorer, *to_device((run.problem.model, run.progress))))
 
 
 @jit

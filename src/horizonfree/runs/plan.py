@@ -1,19 +1,23 @@
 """What a run answers: a plan for one reward, and which of two policies is better."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from horizonfree._inputs import whole
-from horizonfree._shapes import Float, Int
 from horizonfree._shown import Card, Shown
 from horizonfree.errors import ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.names import name_of
+from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
+from horizonfree.models import certify
+from horizonfree.models.confidence import Bounds, Confidence
+from horizonfree.planning.induction import policy_values
 from horizonfree.runs.frames import of_plan
 
 if TYPE_CHECKING:
@@ -78,6 +82,31 @@ class Plan(Shown):
         state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
         chosen = self.policy[h, state]
         return int(chosen if chosen.ndim == 0 else chosen.argmax())
+
+
+def plan_of(
+    run: Any,
+    checked: Reward,
+    confidence: Confidence,
+    policy: np.ndarray,
+    bounds: Bounds,
+    *,
+    value: float | None = None,
+    missing: str | None = None,
+) -> Plan:
+    """A policy of a `Run` with what is certified of it, in the units of the reward.
+
+    value: None for that in the estimate. missing: as for `certify.certified`.
+    """
+    space, kernel = run.problem.space, confidence.kernel
+    bounds, certificate = certify.certified(run.problem.model, confidence, bounds, checked.factor, missing)
+    if run._where:
+        certificate = replace(certificate, words=f"{certificate.words}, {run._where}")
+    if value is None:
+        value = float(space.at_start(policy_values(kernel, checked.table, policy)[0]))
+    value, low, high = (checked.factor * float(x) + checked.offset for x in (value, bounds.low, bounds.high))
+    gap = checked.factor * certificate.eps
+    return Plan(policy, value, low, high, gap, certificate, kernel, start_of(space), run.problem.layout)
 
 
 def start_of(space: Space) -> Float[np.ndarray, " S"]:

@@ -1,42 +1,42 @@
 """A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import hint, share, shown
+from horizonfree._inputs import hint, shown
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.loop import Progress
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.part import outside, resolve_inside, start_inside
-from horizonfree.mdp.rewards import Reward
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.allowed import check_allowed, is_allowed, named_allowed
+from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.rewards import Reward, resolve
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
-from horizonfree.planning.induction import Solution, best_plan, policy_values
+from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import extended
-from horizonfree.runs.answers import Answers, whole_of
 from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
-from horizonfree.runs.own_plan import own_estimate, own_plan
-from horizonfree.runs.part import check_exact
-from horizonfree.runs.plan import Comparison, Plan
+from horizonfree.runs.plan import Comparison, Plan, plan_of
 from horizonfree.runs.robustness import Robustness, robustness
+from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import Until
+
+if TYPE_CHECKING:
+    from horizonfree.explorers.interface import Explorer
+    from horizonfree.explorers.loop import Progress
 
 MODELS = ("likelihood", "explorer")  # that a plan can be made in
 
@@ -46,20 +46,19 @@ class Run(Printed):
     """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
 
     `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
-    when a real environment was stepped. `log` holds the episodes of a run made of logged ones; it is not stored.
-    `part` is the part of the problem that episodes come to, where that is much less than all of it (part.py):
-    `progress`, `evidence`, `log` and `confidence()` are then about it, all else is not.
+    when a real environment was stepped. `state` is that of the explorer, a pytree of NumPy arrays, or as it is stored
+    (runs/state.py). `log` holds the episodes of a run made of logged ones; it is not stored.
     """
 
     problem: Problem
-    explorer: Explorer | None
+    explorer_spec: ExplorerSpec | None
     seed: int
-    progress: Progress
+    evidence: Evidence
+    state: Any
     records: Mapping[str, np.ndarray]
     is_simulated: bool = True
     until: Until | None = None
     folder: Path | None = None
-    part: Problem | None = None
     log: Trajectory | None = field(default=None, repr=False)
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
@@ -67,27 +66,25 @@ class Run(Printed):
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def core(self) -> Problem:
-        """What is computed with: the problem, or its part."""
-        return self.problem if self.part is None else self.part
-
-    @property
     def episodes(self) -> int:
         """How many episodes were gathered."""
-        return int(self.progress.episode)
+        return int(self.evidence.episodes)
 
-    @property
-    def evidence(self) -> Evidence:
-        """Counts and bets."""
-        return self.progress.evidence
+    @cached_property
+    def explorer(self) -> "Explorer | None":
+        """The algorithm that explored, None for logged episodes; imports JAX."""
+        return None if self.explorer_spec is None else self.explorer_spec.build()
+
+    @cached_property
+    def progress(self) -> "Progress":
+        """What further episodes start from: their number, the explorer's state, the evidence; imports JAX."""
+        return progress_of(self)
 
     @property
     def visits(self) -> Int[np.ndarray, "S A"]:
         """How often each action was taken in each state."""
-        visits = np.asarray(self.evidence.visits) * is_allowed(
-            self.core.space
-        )  # tables count other names, too
-        return outside(self.core.space, visits, self.problem.num_states)
+        # tables count other names, too
+        return np.asarray(self.evidence.visits) * is_allowed(self.problem.space)
 
     @property
     def has_parameter(self) -> bool:
@@ -99,14 +96,15 @@ class Run(Printed):
         """The explorer's own estimate; certified plans are made in the maximum-likelihood one."""
         if not self.has_parameter:
             raise OptionError("this class of models has no theta: its kernel is `run.confidence().kernel`")
-        if not isinstance(self.explorer, PlugIn):
+        if self.explorer_spec is None:
             return np.asarray(self.evidence.theta)
-        return own_estimate(self.explorer, self.core.model, self.progress)
+        from horizonfree.runs.own_plan import own_estimate
+
+        return own_estimate(self)
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
-        check_exact(self.part, declared(misspecification))
-        return self._confidences.of(self.core, self.evidence, delta, misspecification)
+        return self._confidences.of(self.problem, self.evidence, delta, misspecification)
 
     @property
     def weights(self) -> Float[np.ndarray, " d"]:
@@ -120,7 +118,7 @@ class Run(Printed):
         return np.stack([found.low, found.high], axis=1)
 
     def _intervals(self) -> Intervals:
-        found = self.core.model.intervals(self.confidence())
+        found = self.problem.model.intervals(self.confidence())
         if found is None:
             raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
         return found
@@ -134,7 +132,7 @@ class Run(Printed):
         The last two need the episodes, of a run made of logged ones. by: a label for each logged episode, known before
         it began; then groups with parameters of their own bet.
         """
-        return check(self.core, (self.evidence, self.confidence(delta)), self.log, by, alternatives)
+        return check(self.problem, (self.evidence, self.confidence(delta)), self.log, by, alternatives)
 
     def certificate(
         self,
@@ -164,7 +162,7 @@ class Run(Printed):
                 )
             found = self.certificate(delta, method=method, rewards=rewards, progress=progress)
             return judged(found, self.check(alternatives=alternatives, delta=delta))
-        model = self.core.model
+        model = self.problem.model
         if rewards is not None:
             return of_family(self, rewards, self.confidence(delta, misspecification), progress)
         if declared(misspecification) is not None or self.problem.sampling is not None:
@@ -207,22 +205,27 @@ class Run(Printed):
         paid for a step from s by a to s' as well, [S, A, S] or a function (s, a, s') -> number.
         """
         how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
-        more, at = extended.More(discount, final, transition), {"start": start, "horizon": horizon}
-        if more.is_asked:
-            return extended.answer(self, reward, None, more, within=misspecification, **how, **at)
-        if start is not None or horizon is not None:
-            return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
-        checked, delta = self.resolved(reward, scale), share(delta, "delta")
-        return self.answers(delta, misspecification).plan(checked, self.solver(model))
-
-    def solver(self, model: Any) -> Callable[[Float[np.ndarray, "H S A"]], Solution] | None:
-        """How to plan in a `model`, as `plan` takes it; None for its estimate of maximum likelihood."""
         if not isinstance(model, str) or model not in MODELS:
             raise OptionError(
                 f"model is {shown(model)}; it must be 'likelihood' or 'explorer'{hint(model, MODELS)}"
             )
-        own = partial(own_plan, self.explorer, self.core.model, self.progress)
-        return own if model == "explorer" else None
+        if not (discount is None and final is None and transition is None):
+            more, at = extended.RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
+            return extended.answer(self, reward, None, more, within=misspecification, **how, **at)
+        if start is not None or horizon is not None:
+            return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
+        checked = self.resolved(reward, scale)
+        confidence = self.confidence(delta, misspecification)
+        if model == "explorer":
+            space = self.problem.space
+            from horizonfree.runs.own_plan import own_plan
+
+            own = own_plan(self, checked.table)
+            policy = named_allowed(space, np.array(own.policy, np.int32))
+            bounds = certify.bounds(confidence, checked.table, policy)
+            return plan_of(self, checked, confidence, policy, bounds, value=float(space.at_start(own.V[0])))
+        policy, bounds = certify.planned(self.problem.model, confidence, checked.table)
+        return plan_of(self, checked, confidence, policy, bounds)
 
     def evaluate(
         self,
@@ -241,14 +244,15 @@ class Run(Printed):
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
         """
-        more = extended.More(discount, final, transition)
-        if more.is_asked:
+        if not (discount is None and final is None and transition is None):
+            more = extended.RewardSpec(discount, final, transition)
             how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
             return extended.answer(self, reward, policy, more, **how)
         if start is not None or horizon is not None:
             return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
-        checked, delta = self.resolved(reward, scale), share(delta, "delta")
-        return self.answers(delta).evaluate(checked, policy)
+        checked, confidence = self.resolved(reward, scale), self.confidence(delta)
+        table = self._policy(policy)
+        return plan_of(self, checked, confidence, table, certify.bounds(confidence, checked.table, table))
 
     def compare(
         self,
@@ -265,29 +269,22 @@ class Run(Printed):
         if start is not None or horizon is not None:
             there = self.seen_from(start, horizon)
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
-        checked, delta = self.resolved(reward, scale), share(delta, "delta")
-        return self.answers(delta).compare(checked, policy_a, policy_b)
+        checked, confidence = self.resolved(reward, scale), self.confidence(delta)
+        policies = self._policy(policy_a), self._policy(policy_b)
+        ends = certify.difference(self.problem.model, confidence, checked.table, policies)
+        space, kernel, factor = self.problem.space, confidence.kernel, checked.factor
+        a, b = (float(space.at_start(policy_values(kernel, checked.table, x)[0])) for x in policies)
+        return Comparison(factor * (a - b), factor * ends[0], factor * ends[1], float(confidence.delta))
 
-    def answers(self, delta: float = 0.05, misspecification: Any = 0.0) -> Answers:
-        """What the run answers at confidence 1 - delta, ready to be asked."""
-        model, confidence = self.core.model, self.confidence(delta, misspecification)
-        return Answers(
-            self.core.space,
-            confidence.kernel,
-            confidence.centre,
-            certify.said(model, confidence),
-            best_plan,
-            policy_values,
-            partial(certify.bounds, model, confidence),
-            partial(certify.raw_difference, model, confidence),
-            where=self._where,
-            whole=None if self.part is None else whole_of(self.problem, confidence),
-            layout=self.problem.layout,
-        )
+    def _policy(self, policy: Any) -> np.ndarray:
+        """A policy, checked."""
+        table = policy_table(policy, *self.problem.space.sizes)
+        check_allowed(self.problem.space, table)
+        return table
 
     def resolved(self, reward: Any, scale: str = "total") -> Reward:
-        """A reward on the states of the core, checked."""
-        return resolve_inside(self.problem.space, self.core.space, reward, scale=scale)
+        """A reward of any form, checked."""
+        return resolve(self.problem.space, reward, scale=scale)
 
     def seen_from(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Run":
         """The same evidence for episodes from elsewhere, or of other length; kept, as its confidence takes time."""
@@ -295,9 +292,7 @@ class Run(Printed):
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
         if key not in self._views:
             words = "" if is_paid_after else f"from {problem.first_state()}, in {problem.horizon} steps"
-            inner = None if self.part is None else start_inside(self.part.space, start)
-            part = self.part and self.part.moved(inner, horizon, is_paid_after=is_paid_after)
-            self._views[key] = replace(self, problem=problem, part=part, _where=words)
+            self._views[key] = replace(self, problem=problem, _where=words)
         return self._views[key]
 
     def robustness(
@@ -309,7 +304,6 @@ class Run(Printed):
         misspecification that the data do not refute, and the gap as a function of it, which hold for all at once.
         shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
         """
-        check_exact(self.part, shape)
         how: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
         within = partial(self._confidences.within, self.problem.model, self.evidence)
         return robustness(self.problem, self.evidence, within, **how)
@@ -325,6 +319,6 @@ class Run(Printed):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the run into a new folder, from which `load` reads it back."""
-        from horizonfree.runs.store import create
+        from horizonfree.runs.storage import create
 
         create(self, path)

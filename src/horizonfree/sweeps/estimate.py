@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 from horizonfree.sweeps import grid
 from horizonfree.sweeps.engines import Outcome
 from horizonfree.sweeps.file import read
@@ -49,7 +49,7 @@ class Estimate(NamedTuple):
 
 def estimate(what: Any, out: Any, workers: int) -> Estimate:
     """Of a sweep, as `sweep` would run it into this folder with so many workers of this machine."""
-    path = sealed.place(out)
+    path = files.resolve_path(out)
     has_begun = (path / SETTINGS).exists()
     spec = spec_in(path) if what is None else read(what)
     grid.check(spec)

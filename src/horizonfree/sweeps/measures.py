@@ -63,5 +63,5 @@ class OnRuns:
 
 def _claim(run: Run, delta: float) -> float:
     """The gap that the explorer itself claims; nan where it claims none, or at another confidence."""
-    claim = None if run.explorer is None else run.explorer.claim(run.core.model, run.progress.state)
+    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
     return np.nan if claim is None or claim.delta > delta else claim.eps

@@ -11,7 +11,7 @@ from horizonfree.errors import UnknownNameError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import absorb, begin
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
+from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.problem import Problem
 
 

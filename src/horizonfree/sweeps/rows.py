@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 
 ROWS = "rows.jsonl"
 Line = dict[str, Any]
@@ -42,7 +42,7 @@ class Writer:
         body = json.dumps(_plain(line), allow_nan=False).encode()[1:]
         seal = hashlib.sha256(body).hexdigest().encode()
         data = _HEAD + seal + _MIDDLE + body + b"\n"
-        if not sealed.extend(self.path, self.size, data):
+        if not files.append(self.path, self.size, data):
             raise RunError(f"{self.path} became shorter while it was written; somebody changed it")
         self.size += len(data)
         self.lines[line["task"]] = json.loads(b"{" + body)  # as it will be read
@@ -51,7 +51,7 @@ class Writer:
 def read_lines(folder: Path) -> Iterator[tuple[Line, int]]:
     """The whole lines of a folder, each with the place where it ends; a damaged one is refused."""
     path = folder / ROWS
-    data = sealed.read(path) if path.exists() else b""
+    data = files.read(path) if path.exists() else b""
     start = number = 0
     while (end := data.find(b"\n", start)) >= 0:
         number += 1

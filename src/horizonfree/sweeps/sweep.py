@@ -2,7 +2,7 @@
 
 The folder of a sweep holds
 
-    sweep.json      what is swept (sealed)
+    sweep.json      what is swept (with a checksum)
     rows.jsonl      the rows, a line per task (rows.py)
     workers.log     what workers printed
     lock            held while the sweep runs
@@ -18,7 +18,7 @@ from typing import Any
 
 from horizonfree._inputs import flag
 from horizonfree.errors import RunError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 from horizonfree.sweeps import grid
 from horizonfree.sweeps.engines import Engine, Outcome
 from horizonfree.sweeps.file import Spec, read
@@ -52,14 +52,14 @@ def sweep(
     progress: show it on standard error; by default when that is a terminal.
     """
     flag(progress, "progress")
-    path = sealed.place(out)
+    path = files.resolve_path(out)
     spec = spec_in(path) if what is None else read(what)
     grid.check(spec)
-    with sealed.told(path):
+    with files.os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        if not sealed.is_blank(path) and not (path / SETTINGS).exists():
+        if not files.is_blank(path) and not (path / SETTINGS).exists():
             raise RunError(f"{path} holds no sweep and is not empty; choose another folder")
-    with sealed.locked(path):
+    with files.locked(path):
         tasks, writer = tasks_of(spec), Writer(path)
         _begin(path, spec, tasks, writer)
         done = [key for key, line in writer.lines.items() if key in tasks and "error" not in line]
@@ -87,7 +87,7 @@ def _begin(path: Path, spec: Spec, tasks: dict[str, Task], writer: Writer) -> No
                 f"{path} was begun with other {', '.join(changed)}, and {len(lost)} of its {len(writer.lines)} tasks "
                 "would be lost; choose another folder, or only add to the sweep"
             )
-    sealed.write_json(path / SETTINGS, said)
+    files.write_json(path / SETTINGS, said)
 
 
 def _drive(engine: Engine, writer: Writer, tally: Tally, show: Show) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from horizonfree._inputs import closest, shown
 from horizonfree.errors import HorizonfreeError, RunError, UnknownNameError
-from horizonfree.runs import sealed
+from horizonfree.runs import files
 from horizonfree.runs.frames import frame
 from horizonfree.sweeps import file, rows
 from horizonfree.sweeps.file import Spec
@@ -62,8 +62,8 @@ class Sweep:
 
 def load_sweep(folder: str | PathLike[str]) -> Sweep:
     """The sweep in a folder, whether it is finished or not."""
-    path = sealed.place(folder)
-    with sealed.told(path):
+    path = files.resolve_path(folder)
+    with files.os_errors(path):
         if not (path / SETTINGS).exists():
             raise RunError(f"{path} holds no sweep")
     spec = spec_in(path)
@@ -72,7 +72,7 @@ def load_sweep(folder: str | PathLike[str]) -> Sweep:
 
 def spec_in(path: Path) -> Spec:
     """What the folder of a sweep is about."""
-    found, _ = sealed.read_json(path / SETTINGS)
+    found, _ = files.read_json(path / SETTINGS)
     if found.get("format") != FORMAT:
         raise RunError(f"{path} has format {shown(found.get('format'))}; this version reads format {FORMAT}")
     try:

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._x64 import leaf
+from horizonfree._arrays import leaf
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import simulate_kernel, true_gap
+from horizonfree.problems.truth import true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
 from horizonfree.report.headline import name_of, of_goals
 from horizonfree.report.history import goal_states
@@ -77,7 +77,7 @@ class Session:
         told = {
             "reachable": np.flatnonzero(self.run.problem.space.reachable).tolist(),
             "episodes": self.run.episodes,
-            "is_logged": self.run.explorer is None,
+            "is_logged": self.run.explorer_spec is None,
             "explorer": explorer,
             "saw_reward": saw_reward(options),
             "confidence": confidence_of(self.delta),
@@ -174,6 +174,8 @@ class Session:
         problem = self.run.problem
         kernel = plan.kernel if problem.truth is None else problem.kernel()
         space = _beginning(problem.space, start)
+        from horizonfree.problems.simulate import simulate_kernel  # compiled: loads JAX
+
         return np.asarray(simulate_kernel(kernel, space, plan.policy, seed=seed).s[0])
 
     def occupancy(self, plan: Plan, start: int) -> Float[np.ndarray, " S"]:
@@ -228,6 +230,7 @@ class Session:
 def drawing(problem: Problem) -> dict[str, Any]:
     """Sizes, places and names of a problem."""
     cells, names = problem.layout.get("cells"), problem.layout.get("states")
+    has_names = names is not None or (cells is None and problem.space.state_ids is not None)
     return {
         "name": problem.name,
         "states": problem.num_states,
@@ -236,7 +239,7 @@ def drawing(problem: Problem) -> dict[str, Any]:
         "starts": ringed(problem),
         "num_starts": num_starts(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
-        "names": None if names is None else [problem.state_name(s) for s in range(problem.num_states)],
+        "names": [problem.state_name(s) for s in range(problem.num_states)] if has_names else None,
         "cells": None if cells is None else np.asarray(cells).tolist(),
     }
 

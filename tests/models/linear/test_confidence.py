@@ -13,7 +13,7 @@ from horizonfree._x64 import leaf, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rewards import resolve
-from horizonfree.mdp.rollout import UNSEEN, Trajectory
+from horizonfree.mdp.trajectory import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import features
 from tests.models.linear.worlds import tiny
@@ -78,12 +78,11 @@ def test_what_no_episode_comes_to_is_no_part_of_a_declared_reward(problem, run):
     reward = np.random.default_rng(0).standard_normal((5, 18, 2))
     rescaled = hf.rescale(problem, reward)
     model = problem.declaring([rescaled]).model
-    model.check()
-    world = model.world(run.confidence())
-    assert bool(world._is_declared(rescaled.table))
+    confidence = model.confidence(run.evidence, 0.05)
+    assert confidence.is_declared(rescaled.table)
     changed = rescaled.table.copy()
     changed[4, 3, 0] += 1e-12
-    assert not bool(world._is_declared(changed))
+    assert not confidence.is_declared(changed)
 
 
 def test_other_classes_refuse_declared_rewards():
@@ -107,11 +106,12 @@ def test_data_that_do_not_go_as_the_features_say_refute_the_class(problem):
 def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
     """lo > up: widths a thousand times too small beside an estimate that is off."""
     confidence = run.confidence()
-    prob = np.roll(np.asarray(confidence.kernel.prob), 1, axis=1)
-    forged = eqx.tree_at(
-        lambda x: (x.X, x.e, x.kernel.prob, x.beta_all),
+    prob = np.roll(confidence.kernel.prob, 1, axis=1)
+    forged = dataclasses.replace(
         confidence,
-        (leaf(np.asarray(confidence.X) * 1e-3), leaf(np.zeros((18, 2))), leaf(prob), leaf(np.asarray(-1e4))),
+        kernel=problem.space.kernel(prob),
+        fit=dataclasses.replace(confidence.fit, prob=prob, X=confidence.fit.X * 1e-3, e=np.zeros((18, 2))),
+        beta_all=-1e4,
     )
     _, certificate = certify.for_reward(
         problem.model, forged, hf.goal(problem, 5), np.zeros((5, 18), np.int32)

@@ -2,13 +2,10 @@
 
 import itertools
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._x64 import to_numpy, x64
-from horizonfree.models.linear import features, tangent, widths
+from horizonfree.models.linear import bounds, features, widths
 
 TINY = {"blocks": 3, "per_block": 6, "actions": 2, "horizon": 5}
 
@@ -27,27 +24,23 @@ def sums(episodes, times):
     return times * x.T @ x, times * x.T @ np.eye(4)[s[:, 1:].ravel()]
 
 
-@x64
 def fitted(phi=PHI, V0=None, V1=None, C1=None, ratio=15.0):
     """The estimate of instance T, in coordinates in which the ridge is the unit matrix; or of other sums."""
     white = features.whitening(phi)
     if V0 is None:
         V0, (V1, C1) = sums([0, 1], 100)[0], sums([2, 3, 4], 1000)
         white = np.eye(2) / np.sqrt(8)
-    given = (phi, white, V0, V1, C1, 0.0, ratio)
-    return to_numpy(jax.jit(widths.fit)(*map(jnp.asarray, given)))
+    return widths.fit(widths.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0, ratio)
 
 
-@x64
 def passed(fit, reward, policy, L, L_all):
     """The values that the pass for one reward leaves in the first step."""
-    kind = jnp.int32 if np.ndim(policy) == 2 else jnp.float64
-    radii = fit.beta(jnp.asarray(L)), fit.beta(jnp.asarray(L_all))
-    return to_numpy(jax.jit(tangent.values)(fit, jnp.asarray(reward), jnp.asarray(policy, kind), *radii))
+    kind = np.int32 if np.ndim(policy) == 2 else np.float64
+    return bounds.values(fit, reward, np.asarray(policy, kind), fit.beta(L), fit.beta(L_all))
 
 
 def norms(fit):
-    """n, on the host."""
+    """n of every pair."""
     return np.linalg.norm(fit.X, axis=-1)
 
 

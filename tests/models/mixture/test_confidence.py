@@ -8,7 +8,7 @@ from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.planning.induction import best_plan

@@ -10,9 +10,9 @@ from scipy.stats import binom
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.rewards import goal
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
 from horizonfree.planning.induction import best_plan, policy_values
+from horizonfree.planning.rollout import Sampler
 from tests.reference import small
 
 DELTA, SEEDS, EPISODES = 0.5, 1000, 60
@@ -47,7 +47,7 @@ def certified(problem, rewards, evidence):
     for reward in rewards:
         plan = best_plan(confidence.kernel, reward).policy
         value = space.at_start(policy_values(kernel, reward, plan)[0])
-        bounds = certify.bounds(model, confidence, reward, plan)
+        bounds = certify.bounds(confidence, reward, plan)
         is_inside = bounds.low <= value + 1e-9 and value <= bounds.high + 1e-9
         best = space.at_start(best_plan(kernel, reward).V[0])
         found.append((best - value, min(*bounds.gaps.values(), 1.0), is_inside))

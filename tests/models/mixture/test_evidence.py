@@ -13,14 +13,15 @@ from horizonfree import Mixture, simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.bets import Bets, ladder
-from horizonfree.mdp.rollout import Trajectory
+from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.predictor import predict
+from horizonfree.models.mixture import learner
+from horizonfree.models.mixture.learner import predict
 from tests.reference import small
 from tests.reference.episodes import sampler_of
 from tests.reference.jitted import jitted
 
-learn = eqx.filter_jit(ev.learn)
+learn = eqx.filter_jit(learner.update)
 
 
 def uniform_policy(problem):
@@ -32,7 +33,7 @@ def bets(starts, weights):
 
 
 def nothing(valid, starts, weights):
-    return jitted(lambda valid: ev.nothing(valid, bets(starts, weights)), valid)
+    return jitted(lambda valid: learner.init_evidence(valid, bets(starts, weights)), valid)
 
 
 def replay(valid, trajectories, starts, weights, step=learn):
@@ -76,7 +77,7 @@ def test_the_predictions_of_all_possible_data_sum_to_one(name):
         first = nothing(valid_, [0, 1], [0.5, 0.5])
 
         def both(trajectories):
-            last = jax.lax.scan(lambda e, t: (ev.learn(valid_, e, t), None), first, trajectories)[0]
+            last = jax.lax.scan(lambda e, t: (learner.update(valid_, e, t), None), first, trajectories)[0]
             return last.loss, last.table_loss
 
         losses, table = jitted(jax.vmap(both), to_device(Trajectory(s, a, j)))
@@ -126,10 +127,10 @@ def test_with_many_rows_the_mixture_bets_far_better_than_half_a_count_per_row():
 
 def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch):
     """Every episode at first, then whenever there are 2 % more episodes."""
-    monkeypatch.setattr(ev, "LARGE", 0)
+    monkeypatch.setattr(learner, "LARGE", 0)
     problem = small.dense()
     data = simulate(problem, uniform_policy(problem), episodes=160, seed=0)
-    step = jax.jit(lambda *given: ev.learn(*given))  # traced anew
+    step = jax.jit(lambda *given: learner.update(*given))  # traced anew
     history = replay(problem.model.valid, data, [0], [1.0], step=step)
     is_new = np.array([not np.array_equal(x.thetas, y.thetas) for x, y in pairwise(history)])
     assert is_new[:40].all()
@@ -163,10 +164,10 @@ def test_of_many_rows_an_episode_looks_at_its_own_alone_and_learns_the_same(monk
     is_odd = np.arange(data.j.size).reshape(data.j.shape) == data.j.shape[1] + 2
     data = Trajectory(data.s, data.a, np.where(is_odd, -1, data.j).astype(np.int32))
     last = replay(problem.model.valid, data, [0, 2, 9], [0.5, 0.25, 0.25])[-1]
-    monkeypatch.setattr(ev, "MANY", 0)
+    monkeypatch.setattr(learner, "MANY", 0)
     with jax.enable_x64(True):
         valid = to_device(problem.model.valid)
-        step = eqx.filter_jit(lambda *given: ev.learn(*given))  # traced anew
+        step = eqx.filter_jit(lambda *given: learner.update(*given))  # traced anew
         now = nothing(valid, [0, 2, 9], [0.5, 0.25, 0.25])
         for k in range(4):
             now = step(valid, now, to_device(small.pick(data, k)))
@@ -242,11 +243,11 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
         valid, space = to_device((problem.model.valid, problem.space))
         sampler, truth = sampler_of(to_device(problem.kernel())), jnp.asarray(problem.truth)
         policy = jnp.asarray(uniform_policy(problem))
-        first = to_device(jitted(lambda valid: ev.nothing(valid, ladder(EPISODES)), valid))
+        first = to_device(jitted(lambda valid: learner.init_evidence(valid, ladder(EPISODES)), valid))
 
         def leaves(key):
             def step(evidence, key):
-                evidence = ev.learn(valid, evidence, sampler.episode(key, policy, space))
+                evidence = learner.update(valid, evidence, sampler.episode(key, policy, space))
                 return evidence, (ev.excess(valid, evidence, truth, DELTA) > 0).any()
 
             return jax.lax.scan(step, first, jax.random.split(key, EPISODES))[1].any()
@@ -278,7 +279,7 @@ def test_excess_is_the_log_loss_against_the_bets():
 def test_bets_that_are_none_are_refused():
     valid = small.dense().model.valid
     with jax.enable_x64(True), pytest.raises(OptionError, match="they must be positive and sum to at most 1"):
-        ev.nothing(valid, bets([0, 5], [0.6, 0.6]))
+        learner.init_evidence(valid, bets([0, 5], [0.6, 0.6]))
 
 
 def test_the_model_learns_as_its_evidence_does():

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from horizonfree.models.mixture.direct import CLOSE, _matters
 from horizonfree.models.mixture.hinge import Hinge, by_divergence, gaps, hinge
+from horizonfree.models.mixture.hinge import _compiled as compiled_programme
+from horizonfree.native import library
 from tests.models.mixture.test_direct import PROBLEMS, Case, by_kappa, make
 from tests.reference import certificates as ref
 from tests.reference import hinge as literal
@@ -241,3 +243,15 @@ def test_no_plan_and_no_rival_beat_the_hinge_for_any_end_of_U():
                 worst = max(worst, loss / eps)
                 assert loss <= eps + 1e-7
     assert worst > 0.4
+
+
+@pytest.mark.skipif(not library.is_built(), reason="there was no compiler")
+@settings(deadline=None, max_examples=40)
+@given(SEEDS, st.sampled_from([0.1, 1.0, 30.0]))
+def test_the_compiled_programme_is_the_definition(seed, scale):
+    """Also where a transition shifts values by less than a point, or by more than the whole grid."""
+    rng = np.random.default_rng(seed)
+    made = random_hinge(rng)
+    logs = np.append(rng.normal(size=len(made.Z)) * scale * rng.choice([1e-3, 0.1, 1.0]), 0.0)
+    compiled = compiled_programme()
+    np.testing.assert_allclose(compiled(made, logs), made.programme(logs), rtol=1e-12, atol=1e-12)

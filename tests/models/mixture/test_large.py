@@ -7,7 +7,7 @@ from horizonfree import explore, make
 from horizonfree._x64 import scope, to_device
 from horizonfree.guarantees.choice import _two_largest, least_loss
 from horizonfree.guarantees.trajectories import Steps, bad_sets, divergence, gap, largest_hit, largest_sum
-from horizonfree.models.mixture import confidence, predictor, rows
+from horizonfree.models.mixture import confidence, learner
 from horizonfree.models.mixture.steps import hellinger
 from tests.reference import cases, small
 from tests.reference.jitted import jitted
@@ -23,18 +23,17 @@ def test_certificates_and_predictors_have_the_same_numbers(monkeypatch):
     counts, thetas = np.asarray(run.evidence.row_counts), np.asarray(run.evidence.thetas)
     with scope():
         fitted = to_device((model.valid, 3 * counts, thetas))
-        predicted = jitted(predictor.predict, *fitted)
+        predicted = jitted(learner.predict, *fitted)
 
     monkeypatch.setattr(confidence, "LARGE", 0)
-    for module in (rows, predictor):
-        monkeypatch.setattr(module, "MANY", 0)
+    monkeypatch.setattr(learner, "MANY", 0)
     found = model.confidence(run.evidence, 0.05)
     assert found.bet == usual.bet
     for name in ("eps", "theta", "slacks"):
         np.testing.assert_allclose(getattr(found, name), getattr(usual, name), rtol=1e-9)
     np.testing.assert_allclose(found.divergence.kappa, usual.divergence.kappa, rtol=1e-9)
     with scope():
-        again = jitted(lambda *given: predictor.predict(*given), *fitted)
+        again = jitted(lambda *given: learner.predict(*given), *fitted)
     np.testing.assert_allclose(again, predicted, rtol=1e-12)
 
 

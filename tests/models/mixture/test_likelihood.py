@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.models.mixture import likelihood, predictor
+from horizonfree.models.mixture import learner, likelihood
 from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, pseudo_counts
 from tests.reference import small
 from tests.reference.jitted import jitted
 
 VALID = {name: make().model.valid for name, make in small.PROBLEMS.items()}
-_predict = jax.jit(predictor.predict)
+_predict = jax.jit(learner.predict)
 
 
 def fit(valid, counts, start=None):
@@ -174,7 +174,7 @@ def test_predictions_settle_where_the_regularised_likelihood_is_stationary(name)
 def test_the_second_predictor_adds_as_many_pseudo_counts_as_half_of_the_unknowns(x64):
     valid = VALID["dense"]
     first, second = pseudo_counts(valid)
-    np.testing.assert_allclose(predictor.pseudo_counts(to_device(valid)), (first, second), rtol=1e-12)
+    np.testing.assert_allclose(learner.pseudo_counts(to_device(valid)), (first, second), rtol=1e-12)
     assert first == 0.5
     assert second * valid.free.sum() == pytest.approx(valid.num_free / 2)
 
@@ -187,12 +187,12 @@ def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones():
 @pytest.mark.parametrize("least", [2.0, 0.9, 0.6, 0.2, 0.05])
 def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(monkeypatch, least):
     """f(t) = - c_1 log(1 + 0.9 t) - c_2 log(1 - 0.9 t) is least at t = (c_1 - c_2) / 0.9 (c_1 + c_2)."""
-    monkeypatch.setattr(predictor, "MANY", 0)
+    monkeypatch.setattr(learner, "MANY", 0)
     c, x = np.array([1 + 0.9 * least, 1 - 0.9 * min(least, 1.0)]), np.array([0.9, -0.9])
     t = 0.5 ** np.arange(8.0)
     change = [-(c * np.log1p(step * x)).sum() for step in t]
     with jax.enable_x64(True):
-        traced = to_numpy(predictor._best_step(*map(jnp.asarray, (c, x, t))))
+        traced = to_numpy(learner._best_step(*map(jnp.asarray, (c, x, t))))
     for found in (traced, likelihood._best_step(c, x, t)):
         assert (
             found[0]
@@ -210,7 +210,7 @@ def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of
         c, x = rng.gamma(0.3, size=size), rng.uniform(-1, rng.choice([0.3, 1, 30]), size)
         x[rng.uniform(size=size) < 0.3] = -1.0
         x *= (c * x).sum() / (c * x**2).sum()
-        if predictor.QUARTER >= -x.min() > 0:
+        if learner.QUARTER >= -x.min() > 0:
             change = [-(c * np.log1p(t * x)).sum() for t in (0.5, 1.0)]
             assert change[1] <= change[0] < 0
             gains.append((change[0] - change[1]) / (c * x**2).sum())
@@ -225,6 +225,6 @@ def test_with_many_rows_steps_are_the_same(monkeypatch, x64, name):
         start = jnp.tile(valid.center, (2, 1))
         found = []
         for many in (0, 10**9):
-            monkeypatch.setattr(predictor, "MANY", many)
-            found.append(np.asarray(jitted(predictor.predict, valid, counts, start)))
+            monkeypatch.setattr(learner, "MANY", many)
+            found.append(np.asarray(jitted(learner.predict, valid, counts, start)))
         np.testing.assert_allclose(*found, rtol=0, atol=1e-13)

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._x64 import scope, to_numpy
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards, family
 from horizonfree.models import certify
 from horizonfree.models.mixture import states
 from horizonfree.models.mixture.tangent import SECOND_ORDER
-from horizonfree.models.said import given
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 
@@ -19,15 +17,13 @@ NUMBERS = ("value", "low", "high")
 
 def check(model, confidence, kind):
     """Each of the family, one by one and together; the plan alone is for all states and steps."""
-    with scope():
-        world = to_numpy(model.world(confidence))
     _, rewards = family(model, kind)
     assert isinstance(rewards, StateRewards)
-    together = list(states.bounds_of_states(world, rewards))
+    together = list(states.bounds_of_states(confidence, rewards))
     assert len(together) == len(rewards)
     for reward, found in zip(rewards, together):
         plan = named_allowed(model.space, best_plan(confidence.kernel, reward.table).policy)
-        alone = certify.bounds(model, confidence, *given(reward.table, plan))
+        alone = certify.bounds(confidence, reward.table, plan)
         assert found.gaps.keys() == alone.gaps.keys()
         for name, x in alone.gaps.items():
             assert float(found.gaps[name]) == pytest.approx(float(x), abs=1e-9, nan_ok=True)
@@ -77,15 +73,13 @@ def test_forbidden_actions_are_not_taken():
 
 def test_who_has_had_enough_is_not_kept(run, monkeypatch):
     """Passes that were not begun are not made."""
-    with scope():
-        world = to_numpy(run.problem.model.world(run.confidence()))
     monkeypatch.setattr(states, "TOGETHER", 1)
     made = []
     together = states._together
     monkeypatch.setattr(states, "_together", lambda *args: made.append(1) or together(*args))
-    monkeypatch.setattr("numba.get_num_threads", lambda: 1)
+    monkeypatch.setattr(states, "threads", lambda: 1)
     _, rewards = family(run.problem, "goals")
-    found = states.bounds_of_states(world, rewards)
+    found = states.bounds_of_states(run.confidence(), rewards)
     next(found)
     found.close()
     assert len(made) < len(rewards)

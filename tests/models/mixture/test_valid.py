@@ -1,8 +1,6 @@
 """The valid parameters: free directions, centre, refusals."""
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -336,10 +334,3 @@ def test_a_point_that_is_seen_to_be_the_farthest_inside_is_the_one_of_the_progra
     unbound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0]])
     for rows, sums in (skewed, unbound):
         assert programmes._even(rows, sums) is None
-
-
-def test_grids_are_made_without_what_takes_long_to_load():
-    words = "import sys, horizonfree as hf; hf.make('zoned-grid', size=4); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
-    heavy = {"scipy.optimize", "scipy.sparse", "scipy.special", "numba", "gymnasium"}
-    assert not heavy & set(done.stdout.split())

@@ -1,6 +1,7 @@
 """Coverage of the balls and of the gaps over a thousand tables; words; shorter lists."""
 
-import equinox as eqx
+from dataclasses import fields, replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,16 +10,15 @@ import pytest
 from horizonfree._x64 import scope as x64_scope
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
-from horizonfree.models.tabular.evidence import _rounded
-from horizonfree.planning.backward import evaluate_jax, optimal_jax
-from horizonfree.planning.induction import best_plan
+from horizonfree.models.tabular import radius
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.planning.induction import best_plan, policy_values
+from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
-from tests.reference.jitted import jitted
 
-S, A, M, H, DELTA, SEEDS = 4, 2, 3, 6, 0.5, 1000
+S, A, M, H, DELTA, SEEDS, FEW = 4, 2, 3, 6, 0.5, 1000, 100
 TIMES = (4, 15, 60, 300)  # episodes
 
 
@@ -43,31 +43,41 @@ def simulate(model, tables, policy):
     return to_numpy(every(tables, jax.random.split(jax.random.key(0), len(tables))))
 
 
-@x64
-def judge(model, evidence, tables, rewards):
-    """Per table and time: excess of the truth, KL less eps, loss less each gap, how far its value is outside."""
-    model, delta = to_device(model), jnp.asarray(DELTA)
-    confide = jax.vmap(lambda evidence: model.traced_confidence(evidence, delta))
-    every = jax.jit(lambda x: jax.lax.map(confide, x, batch_size=50))
+def member(evidence, i, t):
+    """The evidence of one table at one time."""
+    return Evidence(*(getattr(evidence, x.name)[i, t] for x in fields(evidence)))
 
-    def one(evidence, confidence, table, reward):
-        balls, truth = confidence.balls, model.kernel(table)
-        is_used = balls.prob > 0
-        ratio = jnp.where(is_used, balls.prob / jnp.where(is_used, table, 1.0), 1.0)
-        kl = (balls.prob * jnp.log(ratio)).sum(-1)
-        policy, _ = optimal_jax(confidence.centre, reward)
-        bounds = model.bounds(confidence, reward, policy)
-        at = model.space.at_start
-        value = at(evaluate_jax(truth, reward, policy)[0])
-        lost = at(optimal_jax(truth, reward)[1][0]) - value
-        gaps = jnp.stack([lost - bounds.gaps[name] for name in ("uniform", "interval", "tangent")])
-        beyond = jnp.maximum(bounds.low - value, value - bounds.high)
-        outside = (kl - balls.eps).max()
-        return model.excess(evidence, table, delta), outside, gaps.max(), beyond, bounds.gaps["tangent"]
 
-    over_times = jax.vmap(one, (0, 0, None, None))
-    given = evidence, to_numpy(every(evidence)), tables, rewards
-    return to_numpy(jitted(lambda x: jax.lax.map(lambda x: over_times(*x), x, batch_size=50), given))
+def judge_rows(model, evidence, tables):
+    """Per table and time: excess of the truth, and the largest KL less eps; the rows of all of them at once."""
+    s, a = model.pairs.T
+    counts = evidence.counts[:, :, s, a].astype(float)
+    shape, n = counts.shape[:-1], counts.shape[-1]
+    N, p = counts.reshape(-1, n), np.broadcast_to(tables[:, None, s, a], counts.shape).reshape(-1, n)
+    possible = np.broadcast_to(model.space.support[s, a].sum(-1), shape).reshape(-1)
+    level, has_kt = radius.level(len(s), DELTA), model.is_support_known
+    excess = radius.excess(N, p, possible.astype(float), level, has_kt).reshape(shape).max(-1)
+    balls = radius.balls(N, possible, level, has_kt)
+    is_used = balls.centre > 0
+    ratio = np.where(is_used, balls.centre, 1.0) / np.where(is_used, p, 1.0)
+    kl = (balls.centre * np.log(ratio)).sum(-1)
+    return excess, (kl - balls.eps).reshape(shape).max(-1)
+
+
+def judge(model, evidence, table, reward):
+    """KL less eps, loss less each gap, how far its value is outside, and the tangent gap."""
+    confidence, truth = certify.confidence(model, evidence, delta=DELTA), model.kernel(table)
+    balls, at = confidence.balls, model.space.at_start
+    P = truth.dense()[np.arange(S)[:, None, None], np.arange(A)[:, None], balls.succ]
+    is_used = balls.prob > 0
+    kl = (balls.prob * np.log(np.where(is_used, balls.prob / np.where(is_used, P, 1.0), 1.0))).sum(-1)
+    policy = best_plan(confidence.centre, reward).policy
+    bounds = confidence.bounds(reward, policy)
+    value = at(policy_values(truth, reward, policy)[0])
+    lost = at(best_plan(truth, reward).V[0]) - value
+    gaps = max(lost - bounds.gaps[name] for name in ("uniform", "interval", "tangent"))
+    beyond = max(bounds.low - value, value - bounds.high)
+    return (kl - balls.eps).max(), gaps, beyond, bounds.gaps["tangent"]
 
 
 @pytest.mark.parametrize("support", ["any", "given"])
@@ -75,7 +85,7 @@ def test_a_thousand_tables_at_four_times(support):
     """Truth outside at some time: at most a share delta; inside, no KL above eps, no loss above a gap, no value beyond.
 
     1000 tables at delta = 0.5: more than 577 have the truth outside with probability below 1e-6 (binomial). The rest is
-    deterministic.
+    deterministic: of FEW tables also the bounds.
     """
     rng = np.random.default_rng(0)
     mask = random_table(rng, S, A, M) > 0
@@ -84,12 +94,18 @@ def test_a_thousand_tables_at_four_times(support):
     for _ in range(SEEDS):
         P = np.where(mask, rng.gamma(rng.choice([0.3, 1.0, 5.0]), size=mask.shape) + 1e-9, 0.0)
         tables.append(model.parameter(P / P.sum(-1, keepdims=True), "P"))
-    rewards = np.stack([random_reward(rng, H, S, A) for _ in range(SEEDS)])
-    evidence = simulate(model, np.stack(tables), np.full((H, S, A), 1 / A))
-    excess, outside, gaps, beyond, tangent = judge(model, evidence, np.stack(tables), rewards)
+    tables = np.stack(tables)
+    rewards = np.stack([random_reward(rng, H, S, A) for _ in range(FEW)])
+    evidence = simulate(model, tables, np.full((H, S, A), 1 / A))
+    excess, outside = judge_rows(model, evidence, tables)
     assert (excess > 0).any(axis=1).sum() <= 577
-    is_inside = excess <= 0
-    assert outside[is_inside].max() <= 1e-9
+    assert outside[excess <= 0].max() <= 1e-9
+    few = [[member(evidence, i, t) for t in range(len(TIMES))] for i in range(FEW)]
+    own = [[model.excess(x, table, DELTA) for x in row] for row, table in zip(few, tables)]
+    np.testing.assert_allclose(own, excess[:FEW], rtol=1e-12, atol=1e-12)
+    found = [[judge(model, x, *given) for x in row] for row, *given in zip(few, tables, rewards)]
+    outside, gaps, beyond, tangent = np.moveaxis(np.array(found), -1, 0)
+    assert outside[excess[:FEW] <= 0].max() <= 1e-9
     is_in_balls = outside <= 0
     assert gaps[is_in_balls].max() <= 1e-9
     assert beyond[is_in_balls].max() <= 1e-9
@@ -120,12 +136,23 @@ def test_forecasts_are_about_right():
     assert float(later.eps) == pytest.approx(target, rel=0.3)
 
 
+def test_forecasts_of_bounds_are_those_of_smaller_balls():
+    """Balls of which nothing is known stay as they are, and so do all bounds."""
+    reward = random_reward(np.random.default_rng(0), 4, 3, 2)
+    policy = np.zeros((4, 3), np.int32)
+    none, few = (world(0, episodes=episodes) for episodes in (0, 200))
+    assert bounds_of(none, reward, policy, none.confidence.after(1e4)[0]) == bounds_of(none, reward, policy)
+    now, later = bounds_of(few, reward, policy), bounds_of(few, reward, policy, few.confidence.after(10.0)[0])
+    for name in ("uniform", "interval", "tangent"):
+        assert later[name] < now[name]
+
+
 def test_the_class_is_refuted_by_what_it_calls_impossible():
     mask = np.ones((3, 2, 3), bool)
     mask[:, :, 0] = False
     model = Tabular(3, 2, 4, support=mask).model
     evidence = world(0, episodes=50, support="any").evidence
-    wrong = eqx.tree_at(lambda x: x.impossible, evidence, np.asarray(3, np.int32))
+    wrong = replace(evidence, impossible=np.asarray(3, np.int32))
     confidence = certify.confidence(model, wrong)
     assert bool(confidence.is_refuted)
     assert "3 transitions are impossible" in certify.uniform(model, wrong, confidence).words
@@ -165,20 +192,17 @@ def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
     assert kernel[7].sum() == 1
 
 
-def test_lengths_of_lists_are_few():
-    assert [_rounded(n) for n in range(1, 14)] == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 16]
-
-
 def test_without_a_divergence_the_episodes_seen_count_towards_those_of_the_best_design():
     """2 (n eps) X / target^2 episodes in all, 14 for n eps where nothing is known."""
     confidence = world(0, episodes=3).confidence
-    unknown = eqx.tree_at(
-        lambda x: (x.balls.eps, x.uniform.kappa, x.eps),
+    unknown = replace(
         confidence,
-        (np.full_like(confidence.balls.eps, np.inf), np.asarray(np.inf), np.asarray(1.0)),
+        balls=replace(confidence.balls, eps=np.full_like(confidence.balls.eps, np.inf)),
+        uniform=replace(confidence.uniform, kappa=np.inf),
+        eps=1.0,
     )
     in_all = 2 * 14.0 * len(confidence.pairs) / 0.5**2
     assert unknown.needed(0.5) == pytest.approx(in_all)
     assert unknown.more_episodes(0.5) == np.ceil(in_all - 3)
-    later = eqx.tree_at(lambda x: x.episodes, unknown, np.asarray(10**6))
+    later = replace(unknown, episodes=10**6)
     assert later.more_episodes(0.5) == 0

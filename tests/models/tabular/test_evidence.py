@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import gather, world
 from tests.reference.jitted import jitted

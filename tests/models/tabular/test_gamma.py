@@ -1,32 +1,24 @@
 """Sums over counts against the sums themselves, in more digits than ours."""
 
-import equinox as eqx
 import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from horizonfree.models.tabular import gamma
-from horizonfree.models.tabular.gamma import HEAD
+from horizonfree.models.tabular.gamma import HEAD, bend, slope, stirling
 
-slope, bend, stirling = map(eqx.filter_jit, (gamma.slope, gamma.bend, gamma.stirling))
 COUNTS = [0, 1, 2, 3, HEAD - 1, HEAD, HEAD + 1, HEAD + 2, 20, 1_000, 30_000]
 
 
-@pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("z", [1e-9, 1e-3, 0.1, 1.0, 10.0, 1e3, 32768.0])
 def test_slope_and_bend_are_the_sums_that_they_stand_for(z):
     wide = np.longdouble(z)
-    for N in COUNTS:
+    found = zip(*(sums(np.full(len(COUNTS), z), np.array(COUNTS, float)) for sums in (slope, bend)))
+    for N, (once, twice) in zip(COUNTS, found, strict=True):
         j = np.arange(1, max(N, 1), dtype=np.longdouble)
-        found = (
-            float(slope(np.asarray(z), np.asarray(float(N)))),
-            float(bend(np.asarray(z), np.asarray(float(N)))),
-        )
-        assert found[0] == pytest.approx(float((j / (wide + j)).sum()), rel=1e-12)
-        assert found[1] == pytest.approx(float((j * (2 * wide + j) / (wide + j) ** 2).sum()), rel=1e-12)
+        assert once == pytest.approx(float((j / (wide + j)).sum()), rel=1e-12)
+        assert twice == pytest.approx(float((j * (2 * wide + j) / (wide + j) ** 2).sum()), rel=1e-12)
 
 
-@pytest.mark.usefixtures("x64")
 def test_a_count_of_one_says_nothing():
     """Polygamma functions would give rounding errors instead of zeros."""
     z = np.logspace(-9, 6, 40)
@@ -34,9 +26,8 @@ def test_a_count_of_one_says_nothing():
     np.testing.assert_array_equal(bend(z, np.ones(40)), 0.0)
 
 
-@pytest.mark.usefixtures("x64")
 def test_stirling_is_what_the_formula_lacks():
     y = np.logspace(-6, 3, 200)
     formula = (y - 0.5) * np.log(y) - y + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(stirling(y), gammaln(y) - formula, atol=1e-12)
-    assert float(stirling(np.asarray(1e9))) == pytest.approx(1 / 12e9, rel=1e-12)
+    assert stirling(np.array([1e9]))[0] == pytest.approx(1 / 12e9, rel=1e-12)

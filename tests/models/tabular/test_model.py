@@ -7,7 +7,7 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import x64
 from horizonfree.errors import KernelError, OptionError, ShapeError
-from horizonfree.models.plain import arrays_of, rebuild, statics_of
+from horizonfree.models.serialization import arrays_of, rebuild, statics_of
 from horizonfree.models.tabular.model import TabularModel, lists
 from horizonfree.problems.tabular import Tabular
 from tests.models.tabular.worlds import random_table, world
@@ -51,24 +51,20 @@ def test_a_parameter_is_a_table_on_the_lists():
         Tabular.from_table(np.full((2, 1, 2), 0.4), horizon=2)
 
 
-def test_a_stored_model_is_the_same_and_a_changed_one_is_refused():
+def test_a_stored_model_is_the_same():
     model = world(0).problem.model
     again = rebuild(TabularModel, statics_of(model), arrays_of(model))
-    again.check()
     assert eqx.tree_equal(again, model)
-    with pytest.raises(ShapeError, match="unknown pairs"):
-        eqx.tree_at(lambda x: x.pairs, model, model.pairs[1:]).check()
 
 
 @x64
 def test_what_judges_ask():
     case = world(2, episodes=3000)
     model, evidence = case.problem.model, case.evidence
-    excess = eqx.filter_jit(type(model).excess)
     assert 0.9 < float(jitted(type(model).inefficiency, model, evidence)) < 3
-    assert float(excess(model, evidence, case.problem.truth, np.asarray(0.05))) < 0
+    assert float(model.excess(evidence, case.problem.truth, 0.05)) < 0
     wrong = np.roll(case.problem.truth, 1, axis=-1)
-    assert float(excess(model, evidence, wrong, np.asarray(0.05))) > 0
+    assert float(model.excess(evidence, wrong, 0.05)) > 0
     doubt = model.doubts(case.confidence)
     off = np.abs(case.table - case.problem.kernel().dense()).max((1, 2))
     assert (off <= doubt).all()

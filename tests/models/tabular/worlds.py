@@ -8,10 +8,11 @@ import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.rollout import Sampler
 from horizonfree.models import certify
+from horizonfree.models.tabular.confidence import confidence
+from horizonfree.models.tabular.evidence import full_lists
+from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.tabular import Tabular
-from tests.reference.jitted import jitted
 
 
 def random_table(rng, S, A, m):
@@ -59,11 +60,11 @@ class World(NamedTuple):
         """The unknown pairs, as an index."""
         return tuple(np.asarray(self.problem.model.pairs).T)
 
-    @x64
     def in_full(self, delta=0.05):
-        """What the evidence says, on the lists of all that is possible, as batches ask."""
-        model, evidence = to_device((self.problem.model, self.evidence))
-        return to_numpy(_in_full(model, evidence, jnp.asarray(delta)))
+        """What the evidence says, on the lists of all that is possible."""
+        model = self.problem.model
+        lists = full_lists(model.space, self.evidence)
+        return confidence(model.space, model.pairs, self.evidence, delta, model.is_support_known, lists)
 
     @property
     def possible(self):
@@ -103,21 +104,9 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
     return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
 
 
-@jax.jit
-def _in_full(model, evidence, delta):
-    return model.traced_confidence(evidence, delta)
-
-
-@jax.jit
-def _bounds(model, confidence, reward, policy):
-    return model.bounds(confidence, reward, policy)
-
-
-@x64
-def bounds_of(case, reward, policy, confidence=None, is_new=False):
-    """The bounds of a policy for a reward as numbers by name; is_new: not by what was compiled before."""
-    given = case.problem.model, confidence or case.confidence, reward, policy
-    found = jitted(lambda *x: _bounds.__wrapped__(*x), *given) if is_new else to_numpy(_bounds(*given))
+def bounds_of(case, reward, policy, confidence=None):
+    """The bounds of a policy for a reward as numbers by name."""
+    found = (confidence or case.confidence).bounds(reward, policy)
     numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
     return {name: float(x) for name, x in numbers.items()}
 

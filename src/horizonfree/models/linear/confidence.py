@@ -1,73 +1,100 @@
-"""What the evidence of a linear MDP says at confidence 1 - delta: the best of its bets.
+"""What the evidence of a linear MDP says at confidence 1 - delta: the best of its e-processes.
 
-On one event of probability 1 - delta, for every bet j with weight w_j and at all times, the lemma of widths.py holds
+On one event of probability 1 - delta, for every e-process j with weight w_j and at all times, the lemma of widths.py
+holds
 
     for all V at once, at L = (S-1) log 2 + log(1 / (delta' w_j)),
     and for V*_2..V*_H of each of F declared rewards, at L = log(2 (H-1) F / (delta w_j)),
 
-delta' = delta, or delta/2 where rewards were declared. The bet with the smallest uniform gap is kept.
+delta' = delta, or delta/2 where rewards were declared. The e-process with the smallest uniform gap is used.
+
+The class is refuted where frequencies of a pair contradict its row of the estimate. After N visits of a pair its
+frequencies f obey, for all pairs and at all times, with probability 1 - delta/2,
+
+    TV(f, P) <= sqrt(N + 1) / N * sqrt((log(1 + N) / 2 + (S-1) log 2 + log(2 S A / delta)) / 2),
+
+the lemma with one feature that is 1, R = 1, for every V at once. The estimate is within its own width of P, with
+probability 1 - delta/2. Where the two contradict each other, the class is wrong, but with probability delta.
 """
 
 import math
+from dataclasses import dataclass, replace
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf, leaf
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.interface import Confidence
+from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
+from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
 from horizonfree.models.linear.evidence import Evidence
-from horizonfree.models.linear.misfit import contradictions
-from horizonfree.models.linear.uniform import misjudged
-from horizonfree.models.linear.widths import Fit, fit, level_of_all, level_of_some
+from horizonfree.models.linear.widths import Fit, fit, level_of_all, level_of_some, regress
 
 DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
 
-class LinearConfidence(eqx.Module, Confidence):
-    """P~ of one bet is the kernel to plan with; what else of its `Fit` the bounds need is here.
+@dataclass(frozen=True, eq=False)
+class LinearConfidence(Confidence):
+    """The estimate of one e-process, its widths, and its radii.
 
     `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits` pairs that speak against the class.
     """
 
+    space: Space
     kernel: Kernel
-    eps: Float[Leaf, ""]
-    delta: Float[Leaf, ""]
-    is_refuted: Bool[Leaf, ""]
-    X: Float[Leaf, "S A d"]
-    e: Float[Leaf, "S A"]
-    is_bad: Bool[Leaf, "S A"]
-    logdet: Float[Leaf, ""]
-    beta_all: Float[Leaf, ""]
-    beta_declared: Float[Leaf, ""]
-    bet: Int[Leaf, ""]
-    starts: Int[Leaf, " J"]
-    misfits: Int[Leaf, ""]
-    episodes: Int[Leaf, ""]
-    impossible: Int[Leaf, ""]
-    horizon: int = eqx.field(static=True)
+    eps: float
+    delta: float
+    is_refuted: bool
+    fit: Fit
+    beta_all: float
+    beta_declared: float
+    declared: Float[np.ndarray, "F H S A"]
+    bet: int
+    starts: Int[np.ndarray, " J"]
+    misfits: int
+    episodes: int
+    impossible: int
+
+    def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
+        """By tangents and bands, by intervals, and by the gap for every reward."""
+        beta = self.beta_declared if self.is_declared(reward) else self.beta_all
+        return reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
+
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the intervals of both policies."""
+        return difference_by_intervals(self, reward, policies)
+
+    def lifted(self, lift: Lift) -> "LinearConfidence":
+        """Radii are for values of states alone."""
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'), and certificates of linear MDPs are about values of "
+            "states; pay what is expected, or for states and actions"
+        )
+
+    def is_declared(self, reward: Float[np.ndarray, "H S A"]) -> bool:
+        """Whether the reward is one of those, bit by bit, after the first step: the first value meets no transition."""
+        if self.declared.shape[1:] != reward.shape:
+            return False
+        return bool((self.declared[:, 1:] == reward[1:]).all((1, 2, 3)).any())
 
     @property
     def width(self) -> Float[np.ndarray, "S A"]:
-        """How far a row of the kernel may be from the truth, in total variation; on the host."""
-        n = np.linalg.norm(np.asarray(self.X), axis=-1)
-        found = np.minimum(1.0, float(self.beta_all) * n + np.asarray(self.e))
-        return np.where(np.asarray(self.is_bad), 1.0, found)
+        """How far a row of the kernel may be from the truth, in total variation."""
+        return self.fit.width(self.beta_all)
 
     def parts(self) -> dict[str, float]:
-        """Of the bet that was chosen."""
-        S, A, d = self.X.shape
+        """Of the e-process that was chosen."""
+        S, A, d = self.fit.X.shape
         return {
             "start": float(self.starts[self.bet]),
             "episodes": float(self.episodes),
             "features": float(d),
             "pairs": float(S * A),
-            "known": float(S * A - np.asarray(self.is_bad).sum()),
+            "known": float(S * A - self.fit.is_bad.sum()),
             "width": float(self.width.max()),
             "beta": float(self.beta_all),
         }
@@ -75,15 +102,15 @@ class LinearConfidence(eqx.Module, Confidence):
     def refutation(self) -> str:
         """Pairs that do not go as their features say."""
         if self.impossible > 0:
-            return f"{int(self.impossible)} transitions are impossible for every parameter"
-        surely = f"(wrong with probability {at_most_of(float(self.delta))} at most)"
+            return f"{self.impossible} transitions are impossible for every parameter"
+        surely = f"(wrong with probability {at_most_of(self.delta)} at most)"
         if self.misfits > 0:
-            return f"{int(self.misfits)} pairs (s,a) do not go as these features allow {surely}"
+            return f"{self.misfits} pairs (s,a) do not go as these features allow {surely}"
         return f"no linear MDP with these features explains the data {surely}"
 
     def missing(self) -> str:
-        """Pairs outside of what the bet has seen, or just more episodes."""
-        bad, pairs = np.argwhere(np.asarray(self.is_bad)), self.is_bad.size
+        """Pairs outside of what the e-process has seen, or just more episodes."""
+        bad, pairs = np.argwhere(self.fit.is_bad), self.fit.is_bad.size
         enough = float(f"{self.needed(0.5):.2g}")
         wanted = f"a gap of 0.5 for every reward needs about {enough:,.0f} well-chosen episodes in all"
         if len(bad):
@@ -97,14 +124,14 @@ class LinearConfidence(eqx.Module, Confidence):
 
     def needed(self, target: float) -> float:
         """4 (.69) (S log 2 + .8 d + log(1/delta)) (H-1) d / target^2: what the best design takes, roughly."""
-        S, _, d = self.X.shape
+        S, _, d = self.fit.X.shape
         share, per_feature = DRIFT
-        level = S * math.log(2) + per_feature * d - math.log(float(self.delta))
-        return 4 * share * level * max(self.horizon - 1, 1) * d / target**2
+        level = S * math.log(2) + per_feature * d - math.log(self.delta)
+        return 4 * share * level * max(self.space.horizon - 1, 1) * d / target**2
 
     def more_episodes(self, target: float) -> float:
         """The gap falls like 1/sqrt(episodes); where it says nothing, what the best design needs, less those seen."""
-        eps, seen = float(self.eps), int(self.episodes)
+        eps, seen = self.eps, self.episodes
         if eps <= target:
             return 0.0
         if eps < 1:
@@ -114,65 +141,77 @@ class LinearConfidence(eqx.Module, Confidence):
 
     def after(self, times: float) -> tuple["LinearConfidence", float]:
         """Widths shrink like 1/sqrt(times); pairs of which nothing is known stay so, and a gap that says nothing."""
-        root, eps = math.sqrt(times), float(self.eps)
-        X, e = (leaf(np.asarray(x) / root) for x in (self.X, self.e))
-        later = leaf(np.asarray(eps / root if eps < 1 else eps))
-        shrunk = eqx.tree_at(lambda x: (x.X, x.e, x.eps), self, (X, e, later))
-        used = int(self.episodes) - int(self.starts[self.bet])
-        return shrunk, used * (times - 1)
+        root = math.sqrt(times)
+        narrower = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
+        later = replace(self, fit=narrower, eps=self.eps / root if self.eps < 1 else self.eps)
+        used = self.episodes - int(self.starts[self.bet])
+        return later, used * (times - 1)
 
 
+@np.errstate(all="ignore")  # nan where a radius could not be computed
 def confidence(
     space: Space,
-    phi: Float[Array, "S A d"],
-    white: Float[Array, "d d"],
-    num_declared: int,
+    phi: Float[np.ndarray, "S A d"],
+    white: Float[np.ndarray, "d d"],
+    declared: Float[np.ndarray, "F H S A"],
     evidence: Evidence,
-    delta: Float[Array, ""],
+    delta: float,
 ) -> LinearConfidence:
-    """The confidence of the evidence, with the bet that gives the smallest uniform gap; traceable."""
-    S = phi.shape[0]
-    part = delta / 2 if num_declared else delta
-    L_all = level_of_all(S, part * evidence.weights)
+    """The confidence of the evidence, with the e-process that gives the smallest uniform gap."""
+    S, num_declared = len(phi), len(declared)
+    delta_all = delta / 2 if num_declared else delta
+    L_all = level_of_all(S, delta_all * evidence.weights)
     L_some = level_of_some((space.horizon - 1) * num_declared, delta / 2 * evidence.weights)
-
-    def of(j: Array) -> Fit:
-        V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
-        return fit(phi, white, V0, evidence.gram - V0, evidence.cross - C0, evidence.episodes + space.horizon)
-
-    def one(j: Array) -> tuple[Array, Array]:
-        found = of(j)
-        beta = found.beta(L_all[j])
-        eps = jnp.minimum(1.0, 2 * misjudged(space, space.kernel(found.prob), found.width(beta)))
-        wide = found.beta(L_some[j] if num_declared else L_all[j]) * found.n + found.e
-        # a gap of 1 says nothing: then the bet that knows the rows best, for the declared rewards if there are any
-        return jnp.where(eps < 1, eps, 1 + jnp.where(found.is_bad, 1.0, wide / (1 + wide)).mean()), eps
-
-    scores, gaps = jax.lax.map(one, jnp.arange(len(evidence.starts)))
-    best = smallest(scores)
-    found = of(best)
-    beta = found.beta(level_of_all(S, delta / 2 * evidence.weights[best]))
-    misfits: Array = contradictions(found, beta, evidence.counts, delta).sum(dtype=jnp.int32)
+    terms = int(evidence.episodes) + space.horizon
+    # E-processes that have not started carry no data; if none has started, the earliest stands in.
+    is_started = evidence.starts < evidence.episodes
+    is_started[np.argmin(evidence.starts)] = True
+    fits: dict[int, Fit] = {}  # the best so far, by its place
+    least = eps = math.inf
+    for j in map(int, np.flatnonzero(is_started)):
+        V0 = evidence.gram_at[j]
+        V1, C1 = evidence.gram - V0, evidence.cross - evidence.cross_at[j]
+        found = fit(regress(phi, white, V1, C1), phi, white, V0, V1, terms)
+        gap = rank = uniform_loss(space, found, found.beta(L_all[j]))
+        if not gap < 1:
+            # a gap of 1 says nothing: then the one that knows the rows best, for the declared rewards if there are any
+            wide = found.beta(L_some[j] if num_declared else L_all[j]) * found.n + found.e
+            rank = 1 + float(np.where(found.is_bad, 1.0, wide / (1 + wide)).mean())
+        if not fits or rank < least:
+            fits, eps = {j: found}, gap
+            least = math.inf if math.isnan(rank) else rank
+    ((best, estimate),) = fits.items()
+    beta = estimate.beta(level_of_all(S, delta / 2 * evidence.weights[best]))
+    misfits = int(contradictions(estimate, beta, evidence.counts, delta).sum())
     return LinearConfidence(
-        kernel=space.kernel(found.prob),
-        eps=gaps[best],
+        space=space,
+        kernel=space.kernel(estimate.prob),
+        eps=eps,
         delta=delta,
-        is_refuted=(evidence.impossible > 0) | (misfits > 0),
-        X=found.X,
-        e=found.e,
-        is_bad=found.is_bad,
-        logdet=found.logdet,
-        beta_all=found.beta(L_all[best]),
-        beta_declared=found.beta(L_some[best]),
+        is_refuted=bool(evidence.impossible > 0) or misfits > 0,
+        fit=estimate,
+        beta_all=float(estimate.beta(L_all[best])),
+        beta_declared=float(estimate.beta(L_some[best])),
+        declared=declared,
         bet=best,
         starts=evidence.starts,
         misfits=misfits,
-        episodes=evidence.episodes,
-        impossible=evidence.impossible,
-        horizon=space.horizon,
+        episodes=int(evidence.episodes),
+        impossible=int(evidence.impossible),
     )
 
 
-def smallest(x: Float[Array, " n"]) -> Int[Array, ""]:
-    """Where the smallest number is; what could not be computed never is it; traceable."""
-    return jnp.argmin(jnp.where(jnp.isnan(x), jnp.inf, x))
+def contradictions(
+    estimate: Fit, beta: float, counts: Int[np.ndarray, "S A S"], delta: float
+) -> Bool[np.ndarray, "S A"]:
+    """Pairs whose frequencies the estimate cannot explain; beta: of all V at delta/2, for its e-process."""
+    S, A, _ = counts.shape
+    visits = counts.sum(-1)
+    is_seen = visits > 0
+    N = visits[is_seen].astype(np.float64)
+    apart = np.abs(counts[is_seen] / N[:, None] - estimate.prob[is_seen]).sum(-1) / 2
+    L = level_of_all(S, delta / 2) + math.log(S * A)
+    radius = np.sqrt(N + 1) / N * np.sqrt((np.log1p(N) / 2 + L) / 2)
+    found = np.zeros((S, A), bool)
+    found[is_seen] = apart > estimate.width(beta)[is_seen] + radius
+    return found

@@ -1,7 +1,8 @@
-"""How far a row of the estimate can be from the truth, for one bet.
+"""How far a row of the estimate can be from the truth, for one e-process.
 
-V0 is the Gram matrix of the episodes before the bet, V1 and C1 are the sums since. With G the mean of phi phi' over all
-pairs, R = rho ratio V0 + lam G, fixed when the bet starts, x = phi(s,a) in the span of V1, and L a level (below),
+V0 is the Gram matrix of the episodes before the e-process, V1 and C1 are the sums since. With G the mean of phi phi'
+over all pairs, R = rho ratio V0 + lam G, fixed when the e-process starts, x = phi(s,a) in the span of V1, and L a level
+(below),
 
     Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
     |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
@@ -13,58 +14,108 @@ P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that 
 `is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e). docs/linear.md has
 the proof, and that the coordinates in which V1 is inverted do not matter: they are those of `features.whitening`, in
 which G is I/(SA). So features in other units, each in its own, give the same bounds.
+
+Certificates compute all of this in NumPy. `learner.excess` traces `regress`, `fit` and `prior`: it passes xp=jax.numpy.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Number
-from horizonfree.models.linear.estimate import Fit as Fit
+from horizonfree._arrays import Array, Number
 
 RHO, LAM = 0.25, 1.0
-RATIO = 9.0  # of the episodes in a bet to those before it, as R expects them
+RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
 SPAN = 1e-9  # how far from the span of V1 a feature may be
 KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
 NOISE = 1e-13  # by which entries of short sums may err, as a share
 UNIT = 2.0**-53  # by which one more addition may
 
 
+class Regression(NamedTuple):
+    """x'Mhat of every pair, V1^+ x, and how far x is from the span of V1; 1/S and 0 where that is too far."""
+
+    raw: Float[Array, "S A S"]
+    g: Float[Array, "S A d"]
+    outside: Float[Array, "S A"]
+    is_bad: Bool[Array, "S A"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The estimate P~ of one e-process, and how sure of it we are."""
+
+    prob: Float[Array, "S A S"]
+    X: Float[Array, "S A d"]
+    e: Float[Array, "S A"]
+    is_bad: Bool[Array, "S A"]
+    logdet: Float[Array, ""]
+
+    @property
+    def n(self) -> Float[Array, "S A"]:
+        """|X|."""
+        return (self.X**2).sum(-1) ** 0.5
+
+    def beta(self, L: Number) -> Number:
+        """beta(L)."""
+        return ((self.logdet / 2 + L) / 2) ** 0.5
+
+    def width(self, beta: float) -> Float[np.ndarray, "S A"]:
+        """By how much P~ V may differ from P V, for V in [0,1]^S: the total variation of a row."""
+        return np.where(self.is_bad, 1.0, np.minimum(1.0, beta * self.n + self.e))
+
+
+def regress(
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    C1: Float[Array, "d S"],
+    xp: Any = np,
+) -> Regression:
+    """Least squares on the data since an e-process started; xp: NumPy, or jax.numpy where it is traced."""
+    x, V = phi @ white, white.T @ V1 @ white
+    size, U = xp.linalg.eigh((V + V.T) / 2)
+    is_kept = size > KEPT * xp.maximum(size[-1], 1e-300)
+    g = ((x @ U) * xp.where(is_kept, 1 / xp.where(is_kept, size, 1.0), 0.0)) @ U.T
+    outside = xp.linalg.norm(x - ((x @ U) * is_kept) @ U.T, axis=-1)
+    is_bad = outside > SPAN
+    raw = xp.where(is_bad[..., None], 1 / len(phi), g @ (white.T @ C1))
+    return Regression(raw, xp.where(is_bad[..., None], 0.0, g), outside, is_bad)
+
+
 def fit(
+    found: Regression,
     phi: Float[Array, "S A d"],
     white: Float[Array, "d d"],
     V0: Float[Array, "d d"],
     V1: Float[Array, "d d"],
-    C1: Float[Array, "d S"],
     terms: Number,
     ratio: Number = RATIO,
+    xp: Any = np,
 ) -> Fit:
-    """The estimate of the data since a bet started; `terms`: how many were added one by one; traceable."""
+    """P~ and its widths, from the regression of the same V1; `terms`: how many were added one by one."""
     S, A, _ = phi.shape
-    x, V = phi @ white, white.T @ V1 @ white
-    R, root = prior(phi, white, V0, V1, ratio)
-    size, U = jnp.linalg.eigh((V + V.T) / 2)
-    is_kept = size > KEPT * jnp.maximum(size[-1], 1e-300)
-    g = ((x @ U) * jnp.where(is_kept, 1 / jnp.where(is_kept, size, 1.0), 0.0)) @ U.T
-    outside = jnp.linalg.norm(x - ((x @ U) * is_kept) @ U.T, axis=-1)
-    is_bad = outside > SPAN
-    raw = jnp.where(is_bad[..., None], 1 / S, g @ (white.T @ C1))
-    prob = jnp.maximum(raw, 0.0)
+    raw, g, outside, is_bad = found
+    R, root = prior(phi, white, V0, V1, ratio, xp)
+    prob = xp.maximum(raw, 0.0)
     prob = prob / prob.sum(-1, keepdims=True)
-    moved = jnp.maximum(jnp.maximum(raw - prob, 0.0).sum(-1), jnp.maximum(prob - raw, 0.0).sum(-1))
+    change = raw - prob
+    change = (
+        abs(change).sum(-1) + abs(change.sum(-1))
+    ) / 2  # the larger of what is added and what is taken away
     # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
-    share = jnp.maximum(NOISE, UNIT * terms)
-    noise = share * ((jnp.abs(white).T @ jnp.sqrt(jnp.diag(V0 + V1))) ** 2).sum()
-    blur = math.sqrt(S * A) * (outside + noise * jnp.linalg.norm(g, axis=-1))
+    share = xp.maximum(NOISE, UNIT * terms)
+    noise = share * ((abs(white).T @ xp.diag(V0 + V1) ** 0.5) ** 2).sum()
+    blur = math.sqrt(S * A) * (outside + noise * xp.linalg.norm(g, axis=-1))
     return Fit(
-        raw=raw,
         prob=prob,
-        X=jnp.where(is_bad[..., None], 0.0, g @ root),
-        e=jnp.where(is_bad, 0.0, moved + blur),
+        X=g @ root,
+        e=xp.where(is_bad, 0.0, change + blur),
         is_bad=is_bad,
-        logdet=_logdet(root) - _logdet(jnp.linalg.cholesky((R + R.T) / 2)),
+        logdet=_logdet(root, xp) - _logdet(_cholesky(R, xp), xp),
     )
 
 
@@ -74,23 +125,33 @@ def prior(
     V0: Float[Array, "d d"],
     V1: Float[Array, "d d"],
     ratio: Number = RATIO,
+    xp: Any = np,
 ) -> tuple[Float[Array, "d d"], Float[Array, "d d"]]:
-    """R and the Cholesky factor of R + V1, in white coordinates; traceable."""
+    """R and the Cholesky factor of R + V1, in white coordinates."""
     S, A, d = phi.shape
-    R, V = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * jnp.eye(d), white.T @ V1 @ white
-    return R, jnp.linalg.cholesky((R + R.T + V + V.T) / 2)
+    R, V = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * xp.eye(d), white.T @ V1 @ white
+    return R, _cholesky(R + V, xp)
 
 
-def _logdet(root: Float[Array, "d d"]) -> Float[Array, ""]:
+def _cholesky(M: Float[Array, "d d"], xp: Any) -> Float[Array, "d d"]:
+    """The factor of the symmetric part; nan where rounding leaves none, as JAX has it: then nothing is certified."""
+    try:
+        factor: Array = xp.linalg.cholesky((M + M.T) / 2)
+    except np.linalg.LinAlgError:
+        return np.full(M.shape, np.nan)
+    return factor
+
+
+def _logdet(root: Float[Array, "d d"], xp: Any) -> Float[Array, ""]:
     """Of a matrix, by its Cholesky factor."""
-    return 2 * jnp.log(jnp.diagonal(root)).sum()
+    return 2 * xp.log(xp.diagonal(root)).sum()
 
 
-def level_of_all(num_states: int, delta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def level_of_all(num_states: int, delta: Number, xp: Any = np) -> Number:
     """L for every V at once."""
-    return (num_states - 1) * math.log(2) - jnp.log(delta)
+    return (num_states - 1) * math.log(2) - xp.log(delta)
 
 
-def level_of_some(number: int, delta: Float[Array, "*n"]) -> Float[Array, "*n"]:
+def level_of_some(number: int, delta: Number) -> Number:
     """L for so many functions that are fixed beforehand."""
-    return math.log(max(number, 1)) - jnp.log(delta)
+    return math.log(max(number, 1)) - np.log(delta)

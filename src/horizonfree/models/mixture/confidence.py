@@ -6,7 +6,9 @@ bounds the gap of such a plan for every reward at once. docs/certificates.md has
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,11 +16,15 @@ from jaxtyping import Float, Int
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
 from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.mdp.families import StateRewards
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.interface import Confidence
+from horizonfree.models.confidence import Bounds, Confidence, Policy
+from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
+from horizonfree.models.mixture.states import bounds_of_states
 from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
@@ -31,10 +37,12 @@ EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
 class MixtureConfidence(Confidence):
     """Everything that certificates and planning take from the evidence; one per state of the evidence."""
 
+    space: Space
     kernel: Kernel
     eps: float
     delta: float
     is_refuted: bool
+    valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
     compared: Compared
@@ -44,15 +52,16 @@ class MixtureConfidence(Confidence):
     num_seen: int
     episodes: int
     impossible: int
-    num_free: int
-    numbers: Int[np.ndarray, " S"] | None = (
-        None  # what the caller calls the states, where they are part of his
-    )
 
     @property
     def step(self) -> Steps:
         """One transition of the estimate, and how far those that the data allow can be from it."""
         return self.compared.step
+
+    @cached_property
+    def tilts(self) -> Float[np.ndarray, "S A n q"]:
+        """z on the successor lists."""
+        return tilts(self.space, self.valid, self.ball)
 
     @property
     def divergence(self) -> Divergence:
@@ -65,7 +74,7 @@ class MixtureConfidence(Confidence):
             "slack": float(self.slacks[self.bet]),
             "start": float(self.starts[self.bet]),
             "episodes": float(self.episodes),
-            "free": float(self.num_free),
+            "free": float(self.valid.num_free),
             "seen": float(self.num_seen),
             "kappa": float(self.divergence.kappa),
             "hit": float(self.divergence.hit),
@@ -83,11 +92,12 @@ class MixtureConfidence(Confidence):
 
     def missing(self) -> str:
         """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
-        if not self.num_free:
+        q = self.valid.num_free
+        if not q:
             return "nothing is unknown, and more episodes do not help"
-        missing = self.num_free - int(self.num_seen)
+        missing = q - int(self.num_seen)
         if missing:
-            return f"{missing} of {self.num_free} unknown directions have not been seen by the bet"
+            return f"{missing} of {q} unknown directions have not been seen by the bet"
         pairs = self.unsure_pairs()
         if len(pairs):
             s, a = pairs[0]
@@ -97,15 +107,15 @@ class MixtureConfidence(Confidence):
     def unsure_pairs(self) -> Int[np.ndarray, "m 2"]:
         """Pairs (s, a) of which too little is known: where the comparison with theta_hat has to stop."""
         pairs = np.argwhere(np.asarray(self.divergence.stop))
-        if self.numbers is not None:
-            pairs[:, 0] = np.asarray(self.numbers)[pairs[:, 0]]
+        if self.space.state_ids is not None:
+            pairs[:, 0] = np.asarray(self.space.state_ids)[pairs[:, 0]]
         return pairs
 
     def more_episodes(self, target: float) -> float:
         """The divergence behind eps falls like 1/episodes; infinite while some direction has not been seen at all."""
         found = self.divergence
         eps = float(self.eps)
-        if self.num_seen < self.num_free or (eps >= 1 and found.hit > target / 4):
+        if self.num_seen < self.valid.num_free or (eps >= 1 and found.hit > target / 4):
             return math.inf
         behind = float(found.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
         used = int(self.episodes) - int(self.starts[self.bet])
@@ -127,6 +137,40 @@ class MixtureConfidence(Confidence):
             eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
+
+    def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
+        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
+        return tangent.bounds(self, reward, policy)
+
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the difference of their expansions."""
+        return tangent.difference(self, reward, policies)
+
+    def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
+        """In passes that look only where something can still be earned; for successor lists."""
+        return None if self.space.is_dense else bounds_of_states(self, rewards)
+
+    def lifted(self, lift: Lift) -> "MixtureConfidence":
+        """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
+
+        `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state
+        remembers which of them was paid. Without it `bounds` uses Lemma 5 with kappa and hit.
+        """
+        step, stop = self.step, lift.of(self.divergence.stop)
+        steps = replace(
+            step, kernel=lift.kernel(step.kernel), cost=lift.of(step.cost), leak=lift.of(step.leak)
+        )
+        divergence = replace(self.divergence, stop=stop)
+        return replace(
+            self,
+            space=lift.space,
+            kernel=lift.kernel(self.kernel),
+            eps=math.inf,
+            valid=replace(self.valid, row_of=lift.of(self.valid.row_of), choices=np.ones(stop.shape, bool)),
+            compared=self.compared._replace(step=steps, divergence=divergence),
+        )
 
 
 @np.errstate(all="ignore")  # infinite divergences
@@ -158,6 +202,8 @@ def confidence(
     best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
     ball = balls[best]
     return MixtureConfidence(
+        space=space,
+        valid=valid,
         kernel=space.kernel(phi @ ball.theta),
         eps=found[best],
         delta=delta,
@@ -171,8 +217,6 @@ def confidence(
         num_seen=_num_seen(ball.z, np.asarray(evidence.since)[best]),
         episodes=episodes,
         impossible=int(evidence.impossible),
-        num_free=valid.num_free,
-        numbers=space.numbers,
     )
 
 

@@ -23,7 +23,7 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.hinge import Hinge, gaps, hinge
 from horizonfree.models.mixture.polytope import MARGIN, Polytope, Separation, cube
-from horizonfree.models.mixture.rows import at_slots
+from horizonfree.models.mixture.steps import at_slots
 from horizonfree.models.mixture.valid import ValidSet
 
 MOST_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond

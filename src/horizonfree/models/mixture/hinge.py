@@ -14,7 +14,10 @@ J is convex in y with slopes in [0, 1]: on a grid, chords between the points, J(
 after the last are bounds from above. docs/certificates.md has the proofs.
 """
 
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,6 +26,7 @@ from horizonfree.guarantees.trajectories import Steps
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
+from horizonfree.native import library
 
 POINTS = 161  # of the grid of y; odd, so that 0 is one of them
 DEVIATIONS = 4.0  # of t that the grid reaches to, about: sqrt(2 kappa) each
@@ -45,17 +49,30 @@ class Hinge:
 
     def curves(self, u: Float[np.ndarray, "m q"]) -> Float[np.ndarray, "m N"]:
         """J(y; u) at every point, from above; infinite where p_theta is not positive on a row that matters."""
-        from horizonfree.models.mixture.hinge_loop import programme  # Numba loads slowly
-
         x = u @ self.Z.T
         is_finite = (x > -1).all(1)
         logs = np.zeros((is_finite.sum(), len(self.Z) + 1))  # the last is that of padding
         logs[:, :-1] = np.log1p(x[is_finite])
-        J, found = np.full((len(u), len(self.y)), np.inf), np.empty((len(logs), len(self.y)))
-        lists = self.succ, self.prob, self.row_of, self.charge, self.stop
-        programme(*lists, self.occupied, self.initial, self.y, logs, found)
-        J[is_finite] = found
+        J = np.full((len(u), len(self.y)), np.inf)
+        compiled = _compiled()
+        J[is_finite] = [self.programme(x) if compiled is None else compiled(self, x) for x in logs]
         return J
+
+    def programme(self, logs: Float[np.ndarray, " R1"]) -> Float[np.ndarray, " N"]:
+        """J(y) for the point whose rows have log(1 + x) = logs, 0 for padding; native/hinge.c is a faster twin."""
+        y, prob = self.y, self.prob[..., None]
+        end = np.maximum(y, 0.0)
+        gap, last = y[1] - y[0], len(y) - 1
+        at = np.arange(len(y)) + ((self.charge[..., None] - logs[self.row_of]) / gap)[..., None]
+        near = np.clip(np.floor(at), 0, last - 1).astype(int)
+        part = np.clip(at, 0, last) - near
+        left, right = prob * (1 - part), prob * part
+        beyond = (prob * gap * np.maximum(at - last, 0.0)).sum(2)  # slope 1 after the last point
+        after, succ = np.tile(end, (len(self.succ), 1)), self.succ[..., None]
+        for _ in range(len(self.occupied) - 1):
+            Q = (left * after[succ, near] + right * after[succ, near + 1]).sum(2) + beyond
+            after = np.where(self.stop[..., None], end, Q).max(1)
+        return self.initial @ after
 
     def at_most(self, kappa: float) -> Float[np.ndarray, " N"]:
         """J(y; u) where only kappa(u) is known; infinite where something was left out.
@@ -63,6 +80,38 @@ class Hinge:
         Then p_u may have more than 1 in all on the rows kept, for u outside Theta.
         """
         return np.full(len(self.y), np.inf) if self.charge.any() else by_divergence(self.y, kappa)
+
+
+_ARRAYS = "succ row_of prob charge stop occupied initial y".split()
+
+
+class _Lists(ctypes.Structure):
+    """`Hinge` of native/hinge.c."""
+
+    _fields_ = [
+        *[(name, ctypes.c_int64) for name in "S A n H N".split()],
+        *[(name, ctypes.c_void_p) for name in _ARRAYS],
+    ]
+
+
+@cache
+def _compiled() -> Callable[[Hinge, Float[np.ndarray, " R1"]], Float[np.ndarray, " N"]] | None:
+    """`Hinge.programme` in C; None without a compiler."""
+    loaded = library.load()
+    if loaded is None:
+        return None
+    function, pointer = loaded[0].horizonfree_hinge, ctypes.c_void_p
+    function.argtypes, function.restype = [ctypes.POINTER(_Lists), pointer, pointer, pointer], None
+
+    def programme(x: Hinge, logs: np.ndarray) -> np.ndarray:
+        (S, A, n), N = x.succ.shape, len(x.y)
+        arrays = [np.ascontiguousarray(getattr(x, name)) for name in _ARRAYS]
+        lists = _Lists(S, A, n, len(x.occupied), N, *(array.ctypes.data for array in arrays))
+        logs, J, scratch = np.ascontiguousarray(logs), np.empty(N), np.empty(S * A * n + (2 * S + 2) * N)
+        function(lists, logs.ctypes.data, J.ctypes.data, scratch.ctypes.data)
+        return J
+
+    return programme
 
 
 def hinge(

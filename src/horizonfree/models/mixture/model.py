@@ -12,61 +12,56 @@ for small b, since judgements of rank are made on the scale of 1.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, library
+from horizonfree._arrays import Array, Leaf, leaf, library, node, static
 from horizonfree._inputs import shown
-from horizonfree._x64 import to_numpy
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of
-from horizonfree.mdp.families import StateRewards
-from horizonfree.mdp.part import part_of
-from horizonfree.mdp.rollout import Trajectory, as_taken
-from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space, values
-from horizonfree.models.interface import Bounds, Intervals, Model, Told
+from horizonfree.mdp.part import restricted_space
+from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space, values
+from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.models.interface import Intervals, Model, Told
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features, insight, richer, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
-from horizonfree.models.mixture.design import inefficiency
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.programmes import DROWNED, EPS
-from horizonfree.models.mixture.record import no_record
 from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
     by_pinsker,
+    check_support,
     confidence_within,
     least_gap,
     shown_low,
 )
-from horizonfree.models.mixture.robust.reward import RobustWorld
-from horizonfree.models.mixture.states import bounds_of_states
-from horizonfree.models.mixture.steps import tilts
-from horizonfree.models.mixture.tangent import World
-from horizonfree.models.mixture.valid import ValidSet, check_valid, part_of_valid, valid_set
+from horizonfree.models.mixture.valid import ValidSet, restricted_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
 MOST = 1e100  # features whose squares are finite
 
 
+@node
 class MixtureModel(Model):
     """Features, horizon, start and bound, and the parameters that they leave valid. Never the truth, never a reward."""
 
     space: Space
     phi: Float[Leaf, "S A n d"]
     valid: ValidSet
-    bound: float = eqx.field(static=True)
-    unit: float = eqx.field(static=True)
-    is_hull: bool = eqx.field(static=True)  # theta are weights, none negative
+    bound: float = static()
+    unit: float = static()
+    is_hull: bool = static()  # theta are weights, none negative
+    evidence_type: ClassVar[type] = Evidence
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "information"
@@ -77,24 +72,6 @@ class MixtureModel(Model):
     def dim(self) -> int:
         """d."""
         return self.phi.shape[3]
-
-    def check(self) -> None:
-        """Shapes, ranges and finite numbers; that the valid set belongs to the features is taken from the file."""
-        check_space(self.space)
-        S, A, n = self.space.succ.shape
-        phi = np.asarray(self.phi)
-        if phi.shape[:3] != (S, A, n) or phi.ndim != 4 or phi.dtype != np.float64:
-            raise ShapeError(
-                f"phi has shape {phi.shape} and type {phi.dtype}; it must be float64 [S, A, n, d]"
-            )
-        if not np.isfinite(phi).all():
-            raise FeatureError("phi of the stored features is not finite")
-        for name, number in {"bound": self.bound, "unit": self.unit}.items():
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < 1e300:
-                raise FeatureError(f"{name} is {number!r}; it must be a positive number")
-        if not isinstance(self.is_hull, bool):
-            raise FeatureError(f"is_hull is {self.is_hull!r}; it must be true or false")
-        check_valid(self.valid, phi.shape)
 
     @property
     def num_unknown(self) -> int:
@@ -149,25 +126,31 @@ class MixtureModel(Model):
         """Of the features as given."""
         return np.asarray(parameter) / self.unit
 
-    def part(self, states: Int[np.ndarray, " m"]) -> "MixtureModel":
-        """The features of these states, and the rows that they have."""
-        phi, valid = leaf(np.asarray(self.phi)[states]), part_of_valid(self.valid, states)
-        return MixtureModel(part_of(self.space, states), phi, valid, self.bound, self.unit, self.is_hull)
+    def restricted_to(
+        self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, " d"] | None
+    ) -> tuple["MixtureModel", Float[np.ndarray, " d"] | None]:
+        """The features of these states, and the same parameters."""
+        phi, valid = leaf(np.asarray(self.phi)[states]), restricted_valid(self.valid, states)
+        space = restricted_space(self.space, states)
+        return MixtureModel(space, phi, valid, self.bound, self.unit, self.is_hull), parameter
 
     def nothing(self, bets: Bets) -> Evidence:
         """No counts, and the first prediction: the centre of Theta."""
-        return ev.nothing(self.valid, bets)
+        from horizonfree.models.mixture import learner
+
+        return learner.init_evidence(self.valid, bets)
 
     def recorded(self, evidence: Evidence) -> Evidence:
         """With counts block by block."""
-        kept: Evidence = eqx.tree_at(
-            lambda x: x.record, evidence, no_record(self.valid), is_leaf=lambda x: x is None
-        )
-        return kept
+        from horizonfree.models.mixture import learner
+
+        return replace(evidence, record=learner.init_record(self.valid))
 
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts, bets and the next prediction; traced."""
-        return ev.learn(self.valid, evidence, as_taken(self.space, trajectory))
+        from horizonfree.models.mixture import learner
+
+        return learner.update(self.valid, evidence, learner.allowed_actions(self.space, trajectory))
 
     def estimate(self, evidence: Evidence) -> Kernel:
         """The kernel of the predictor; traced."""
@@ -197,30 +180,11 @@ class MixtureModel(Model):
 
     def least_gap(self, misspecification: Misspecification) -> float:
         """For the parameter in the middle of the class."""
+        check_support(self.space, misspecification)
         zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
         anywhere = misspecification.support == "anywhere"
         known = least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
         return min(known, by_pinsker(self.space, misspecification))
-
-    def world(self, confidence: MixtureConfidence | RobustConfidence) -> World | RobustWorld:
-        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
-        step, worst = confidence.step, confidence.divergence
-        most = worst.stop, *(np.asarray(x) for x in (worst.kappa, worst.hit, confidence.eps))
-        if isinstance(confidence, RobustConfidence):
-            given = confidence.tilts, step.cost, step.leak, *most
-            world = World(self.space, step.kernel.prob, *given)
-            return RobustWorld(world, confidence.is_slot, confidence.zeta, confidence.anywhere)
-        z = tilts(self.space, self.valid, confidence.ball)
-        return World(self.space, step.kernel.prob, z, step.cost, step.leak, *most)
-
-    def bounds_of_states(
-        self, confidence: MixtureConfidence | RobustConfidence, rewards: StateRewards
-    ) -> Iterator[Bounds] | None:
-        """In passes that look only where something can still be earned."""
-        world = to_numpy(self.world(confidence))
-        if self.space.is_dense or not isinstance(world, World):
-            return None
-        return bounds_of_states(world, rewards)
 
     def sharper(
         self, evidence: Evidence, confidence: MixtureConfidence, method: str
@@ -281,7 +245,9 @@ class MixtureModel(Model):
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / q of optimal design; traced."""
-        return inefficiency(self.space, self.valid, evidence)
+        from horizonfree.models.mixture import learner
+
+        return learner.inefficiency(self.space, self.valid, evidence)
 
     def earlier(self, evidence: Evidence) -> list[Evidence]:
         """At the starts of the bets."""
@@ -289,22 +255,18 @@ class MixtureModel(Model):
 
     def doubts(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
         """The largest half width of a row."""
-        return insight.doubts(self.space, self._valid_of(confidence), confidence)
+        return insight.doubts(self.space, confidence.valid, confidence)
 
     def mean_doubt(self, confidence: MixtureConfidence | RobustConfidence) -> float:
         """Over the distinct free rows."""
-        return insight.mean_doubt(self._valid_of(confidence), confidence)
+        return insight.mean_doubt(confidence.valid, confidence)
 
     def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""
         limits = np.array([0.0, self.unit] if self.is_hull else [-np.inf, np.inf])
-        found = insight.intervals(self._valid_of(confidence), confidence, self.bound, limits)
+        found = insight.intervals(confidence.valid, confidence, self.bound, limits)
         theta, low, high = (x / self.unit for x in found[:3])
         return Intervals(theta, low, high, found.is_learnable)
-
-    def _valid_of(self, confidence: MixtureConfidence | RobustConfidence) -> ValidSet:
-        """The parameters that a confidence is about."""
-        return confidence.valid if isinstance(confidence, RobustConfidence) else self.valid
 
 
 def mixture_model(

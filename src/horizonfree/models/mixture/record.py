@@ -8,13 +8,10 @@ A predictor that stands for a quarter more episodes loses about q/2 (1/4 - log(5
 that learns after every episode; over the episodes from K/5 to K that is q/10.
 """
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf
+from horizonfree._arrays import Leaf, node
 from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet
 
@@ -32,32 +29,12 @@ def _block_starts() -> Int[np.ndarray, " T"]:
 STARTS = _block_starts()  # episodes before each block
 
 
-class Record(eqx.Module):
+@node
+class Record:
     """`rows` [T, R] counts each row in each block, `visits` [T, S, A] each pair, also where it led nowhere listed."""
 
     rows: Int[Leaf, "*batch T R"]
     visits: Int[Leaf, "*batch T S A"]
-
-
-def no_record(valid: ValidSet) -> Record:
-    """Before the first episode."""
-    S, A, _ = valid.row_of.shape
-    return Record(jnp.zeros((BLOCKS, valid.rows.shape[0]), jnp.int32), jnp.zeros((BLOCKS, S, A), jnp.int32))
-
-
-def add(
-    record: Record,
-    episode: Int[Array, ""],
-    s: Int[Array, " H"],
-    a: Int[Array, " H"],
-    row: Int[Array, " H"],
-    is_seen: Bool[Array, " H"],
-) -> Record:
-    """The record after one more episode, the one after so many; traceable. row: R where the class lists none."""
-    block = (jnp.asarray(STARTS) <= episode).sum(dtype=jnp.int32) - 1
-    rows = record.rows.at[block, row].add(1, mode="drop")
-    visits = record.visits.at[block, jnp.where(is_seen, s, record.visits.shape[1]), a].add(1, mode="drop")
-    return Record(rows, visits)
 
 
 def predictors(valid: ValidSet, rows: Int[np.ndarray, "T R"]) -> Float[np.ndarray, "T d"]:

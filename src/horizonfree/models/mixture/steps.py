@@ -18,13 +18,12 @@ have there. eta is finite, and no row is left out.
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.psi import curvature, psi
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.rows import at_slots
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length, opnorm
 
@@ -66,6 +65,12 @@ def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
     kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
     nowhere = np.broadcast_to(space.reachable[:, None], space.sizes[1:])
     return Steps(kernel, np.where(nowhere, np.inf, 0.0), np.where(nowhere, 1.0, 0.0))
+
+
+def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
+    """Each slot's entry of an array over rows; zero for padding."""
+    found: np.ndarray = np.concatenate([x, np.zeros_like(x[:1])])[row_of]
+    return found
 
 
 def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A n q"]:

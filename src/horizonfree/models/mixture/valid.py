@@ -14,12 +14,11 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._x64 import Leaf, leaf
-from horizonfree.errors import FeatureError, ShapeError
+from horizonfree._arrays import Leaf, leaf, node
+from horizonfree.errors import FeatureError
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.distinct import distinct
 from horizonfree.models.mixture.programmes import DROWNED, extent_along, relative_interior_point
@@ -29,7 +28,8 @@ NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
 SOLVED = 1e-8  # to this the extent of Theta is computed by linear programmes
 
 
-class ValidSet(eqx.Module):
+@node
+class ValidSet:
     """Theta, with everything that the likelihood and the confidence sets need to know of it.
 
     `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] says which row a slot is, R for
@@ -66,32 +66,6 @@ class ValidSet(eqx.Module):
         return bool((p >= -tolerance).all() and (np.abs(total - 1) <= tolerance).all())
 
 
-def check_valid(valid: ValidSet, shape: tuple[int, ...]) -> None:
-    """Refuse what `valid_set` could not have made of features [S, A, n, d], where it comes from a file."""
-    *lists, d = shape
-    found = {x.name: np.asarray(getattr(valid, x.name)) for x in dataclasses.fields(valid)}
-    R, m = (len(found[name]) if found[name].ndim else 0 for name in ("rows", "sums"))
-    e, q = (found[name].shape[-1] if found[name].ndim else 0 for name in ("affine", "basis"))
-    shapes = [(R, d), tuple(lists), (m, d), (d, e), (d, q), (d,), (R,), (R,), (R,), (R,), tuple(lists[:2])]
-    kinds = {"row_of": np.int32, **dict.fromkeys(("free", "positive", "virtual", "choices"), np.bool_)}
-    for (name, x), wanted in zip(found.items(), shapes):
-        kind = np.dtype(kinds.get(name, np.float64))
-        if x.shape != wanted or x.dtype != kind or not 0 <= q <= e <= d or 0 in (R, m):
-            raise ShapeError(
-                f"{name} of the stored valid parameters has shape {x.shape} and type {x.dtype}; it must be {kind} "
-                f"{wanted}"
-            )
-        if not np.isfinite(x).all():
-            raise FeatureError(f"{name} of the stored valid parameters is not finite")
-    low, high = found["row_of"].min(), found["row_of"].max()
-    if low < 0 or high > R:
-        raise ShapeError(f"row_of names rows from {low} to {high}; there are {R}")
-    if not (found["sizes"] > 0).all():
-        raise FeatureError(
-            f"sizes of the stored valid parameters go down to {found['sizes'].min():g}, not above 0"
-        )
-
-
 def extent(valid: ValidSet, i: int) -> tuple[float, float]:
     """The smallest and the largest entry i of a valid parameter: two linear programmes; infinite where unbounded."""
     rows = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
@@ -116,10 +90,17 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
     return valid
 
 
-def part_of_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
-    """The same parameters and directions, with the rows of these states alone; virtual rows stay."""
+def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
+    """The same parameters and directions, with the rows of these states alone; virtual rows stay.
+
+    Where there are no more rows than slots of these states, all rows stay: they cost little, and maximum likelihood,
+    whose last barrier is divided by their number, is then the same as with all states.
+    """
     row_of, virtual = np.asarray(valid.row_of), np.asarray(valid.virtual)
-    kept = np.flatnonzero(virtual | _seen(row_of, states, len(virtual)))
+    is_kept = virtual | _seen(row_of, states, len(virtual))
+    if len(virtual) <= row_of[states].size:
+        is_kept[:] = True
+    kept = np.flatnonzero(is_kept)
     index = np.full(len(virtual) + 1, len(kept), np.int32)
     index[kept] = np.arange(len(kept), dtype=np.int32)
     found: dict[str, Any] = {

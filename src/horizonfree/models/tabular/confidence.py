@@ -1,50 +1,102 @@
 """What the evidence of a table says at confidence 1 - delta: a ball around the frequencies of every unknown pair."""
 
 import math
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array
-from horizonfree._x64 import Leaf, leaf
+from horizonfree.mdp.allowed import taken
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.interface import Confidence
+from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, difference_by_intervals
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
-from horizonfree.models.tabular.evidence import Seen
+from horizonfree.models.tabular.bounds import Expansion
+from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
 TYPICAL = 14.0  # n eps of a pair that has been seen often
 FINITE = 1e100  # a larger kappa stands for infinity
 
 
-class TabularConfidence(eqx.Module, Confidence):
+@dataclass(frozen=True, eq=False)
+class TabularConfidence(Confidence):
     """`kernel` holds the observed frequencies. Rows of pairs that were never visited are zero: nothing is earned there.
 
     The centres of the balls leave out rarely seen successors (Lemma 3). `eps` is proved for plans in the centres.
     """
 
+    space: Space
     kernel: Kernel
-    eps: Float[Leaf, ""]
-    delta: Float[Leaf, ""]
-    is_refuted: Bool[Leaf, ""]
+    eps: float
+    delta: float
+    is_refuted: bool
     balls: Balls
     uniform: Uniform
-    pairs: Int[Leaf, "X 2"]
-    visits: Int[Leaf, " X"]
-    episodes: Int[Leaf, ""]
-    impossible: Int[Leaf, ""]
+    pairs: Int[np.ndarray, "X 2"]
+    visits: Int[np.ndarray, " X"]
+    episodes: int
+    impossible: int
 
     @property
     def centre(self) -> Kernel:
         """The centres of the balls."""
         return Kernel(self.balls.succ, self.balls.prob, self.kernel.is_dense)
 
+    @np.errstate(all="ignore")  # of rows of which nothing is known
+    def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
+        """What a policy can lose for a reward: by tangents, by intervals, and by the divergence of trajectories."""
+        first = self._expansion.at_first_step(reward, policy)
+        V_star, V, up, upi, lo, D = (
+            float(self.space.at_start(x))
+            for x in (first.V_star, first.V, first.up, first.upi, first.lo, first.D)
+        )
+        gaps: dict[str, Number] = {
+            "uniform": self.uniform.gap(max(V_star - V, 0.0)),
+            "interval": up - lo,
+            "tangent": D,
+        }
+        return Bounds(V, lo, upi, gaps)
+
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the interval of each policy."""
+        return difference_by_intervals(self, reward, policies)
+
+    @np.errstate(all="ignore")
+    def lifted(self, lift: Lift) -> "TabularConfidence":
+        """The confidence of lifted states (mdp/lift.py): every pair has a ball of its own, though some are the same."""
+        own, (S, A, _) = self.balls, self.balls.succ.shape
+        visits = np.zeros((S, A), self.visits.dtype)
+        visits[*self.pairs.T] = self.visits
+        eps = own.eps[lift.origin]
+        balls = Balls(
+            lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
+        )
+        pairs = np.argwhere(eps > 0).astype(np.int32)
+        found = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps)
+        return replace(
+            self,
+            space=lift.space,
+            kernel=lift.kernel(self.kernel),
+            eps=found.gap(),
+            balls=balls,
+            uniform=found,
+            pairs=pairs,
+            visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
+        )
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        """What bounds of every reward have in common."""
+        return Expansion.of(self.space, self.balls, self.pairs)
+
     def parts(self) -> dict[str, float]:
         """kappa only where it says something."""
-        kappa = float(self.uniform.kappa)
+        kappa = self.uniform.kappa
         return {
             "episodes": float(self.episodes),
             "pairs": float(len(self.pairs)),
@@ -55,7 +107,7 @@ class TabularConfidence(eqx.Module, Confidence):
 
     def refutation(self) -> str:
         """Transitions outside the support."""
-        return f"{int(self.impossible)} transitions are impossible for every parameter"
+        return f"{self.impossible} transitions are impossible for every parameter"
 
     def missing(self) -> str:
         """Pairs of which nothing is known, or just more episodes."""
@@ -63,8 +115,9 @@ class TabularConfidence(eqx.Module, Confidence):
         if not X:
             return "nothing is unknown, and more episodes do not help"
         least = int(np.argmin(self.visits))
-        s, a = np.asarray(self.pairs)[least]
-        seen = f"the least seen of {X} unknown pairs (s,a) is ({s}, {a}), {int(self.visits[least])} times"
+        s, a = self.pairs[least]
+        pair = f"({self.space.id_of(int(s))}, {a})"
+        seen = f"the least seen of {X} unknown pairs (s,a) is {pair}, {int(self.visits[least])} times"
         enough = float(f"{self.needed(0.5):.2g}")
         wanted = f"a gap of 0.5 needs about {enough:,.0f} well-chosen episodes in all"
         unknown = int((~np.isfinite(self._radii())).sum())
@@ -78,13 +131,13 @@ class TabularConfidence(eqx.Module, Confidence):
         """2 (n eps) X / target^2: episodes of the best design for a gap, with the n eps of the pairs so far."""
         eps = self._radii()
         is_known = np.isfinite(eps)
-        n_eps = (np.asarray(self.visits)[is_known] * eps[is_known]).tolist() or [TYPICAL]
+        n_eps = (self.visits[is_known] * eps[is_known]).tolist() or [TYPICAL]
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
         """kappa falls like 1/episodes; where it says nothing, what the best design needs in all, less those seen."""
-        kappa, seen = float(self.uniform.kappa), int(self.episodes)
-        if float(self.eps) <= target:
+        kappa, seen = self.uniform.kappa, self.episodes
+        if self.eps <= target:
             return 0.0
         if kappa < FINITE:
             wanted = -math.log1p(-(target**2)) / 2
@@ -92,64 +145,68 @@ class TabularConfidence(eqx.Module, Confidence):
         return max(0.0, math.ceil(self.needed(target) - seen))
 
     def after(self, times: float) -> tuple["TabularConfidence", float]:
-        """Balls shrink like 1/times; pairs of which nothing is known stay so."""
-        kappa, pinsker = float(self.uniform.kappa) / times, float(self.uniform.pinsker) / math.sqrt(times)
-        found = [pinsker, math.sqrt(-math.expm1(-2 * kappa)), kappa]
-        shrunk = eqx.tree_at(
-            lambda x: (x.balls.eps, x.uniform, x.eps),
+        """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
+        balls = replace(self.balls, eps=self.balls.eps / times)
+        by_kappa = math.sqrt(-math.expm1(-2 * self.uniform.kappa / times))
+        later = replace(
             self,
-            (
-                leaf(np.asarray(self.balls.eps) / times),
-                Uniform(*(leaf(np.asarray(x)) for x in found)),
-                leaf(np.asarray(min(found[:2]))),
-            ),
+            eps=min(self.uniform.pinsker / math.sqrt(times), by_kappa),
+            balls=balls,
+            uniform=uniform(self.space, self.centre, balls.eps),
         )
-        return shrunk, int(self.episodes) * (times - 1)
+        return later, self.episodes * (times - 1)
 
     def _radii(self) -> Float[np.ndarray, " X"]:
         """eps of the unknown pairs."""
-        s, a = np.asarray(self.pairs).T
-        radii: np.ndarray = np.asarray(self.balls.eps)[s, a]
-        return radii
+        s, a = self.pairs.T
+        return self.balls.eps[s, a]
 
 
+@np.errstate(all="ignore")  # of rows of which nothing is known
 def confidence(
-    space: Space, pairs: Int[Array, "X 2"], seen: Seen, delta: Float[Array, ""], is_support_known: bool
+    space: Space,
+    pairs: Int[np.ndarray, "X 2"],
+    evidence: Evidence,
+    delta: float,
+    is_support_known: bool,
+    lists: Listed | None = None,
 ) -> TabularConfidence:
-    """The balls of all unknown pairs and the gap for every reward; traceable."""
+    """The balls of all unknown pairs and the gap for every reward; lists: the counts, by default on short lists."""
+    seen = short_lists(space, evidence) if lists is None else lists
     s, a = pairs.T
-    N = seen.counts[s, a]
-    possible = space.support[s, a].sum(-1)
-    ball = radius.balls(N.astype(jnp.float64), possible, radius.level(len(pairs), delta), is_support_known)
+    N = seen.counts[s, a].astype(float)
+    visits = N.sum(-1)
+    possible = np.asarray(space.support)[s, a].sum(-1)
+    ball = radius.balls(N, possible, radius.level(len(pairs), delta), is_support_known)
     even = seen.is_listed / seen.is_listed.sum(-1, keepdims=True)
-    nowhere = jnp.zeros(space.succ.shape[:2])
+    S, A, _ = even.shape
 
-    def each(x: Array) -> Array:
-        """Forbidden actions have what is done for them."""
-        return x if space.acts is None else x[jnp.arange(len(x))[:, None], space.acts]
+    def on_pairs(default: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """x on the unknown pairs; forbidden actions have what is done for them."""
+        table = default.copy()
+        table[s, a] = x
+        return taken(space.acts, table)
 
     balls = Balls(
-        succ=each(jnp.asarray(seen.succ)),
-        prob=each(
-            even.at[s, a].set(ball.centre)
-        ),  # rows with one possible successor, or out of reach, are even
-        eps=each(nowhere.at[s, a].set(ball.eps)),
-        is_open=each(jnp.zeros_like(nowhere, bool).at[s, a].set(~ball.is_complete)),
+        succ=taken(space.acts, seen.succ),
+        prob=on_pairs(even, ball.centre),  # rows with one possible successor, or out of reach, are even
+        eps=on_pairs(np.zeros((S, A)), ball.eps),
+        is_open=on_pairs(np.zeros((S, A), bool), ~ball.is_complete),
         is_anywhere=not is_support_known,
     )
-    is_full = seen.succ.shape == space.succ.shape
-    is_dense = space.is_dense and is_full
-    frequencies = each(even.at[s, a].set(N / jnp.maximum(N.sum(-1, keepdims=True), 1)))
+    is_dense = space.is_dense and seen.succ.shape == space.succ.shape
+    frequencies = on_pairs(even, N / np.maximum(visits, 1)[:, None])
     found = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
     return TabularConfidence(
+        space=space,
         kernel=Kernel(balls.succ, frequencies, is_dense),
         eps=found.gap(),
         delta=delta,
-        is_refuted=seen.impossible > 0,
+        is_refuted=bool(evidence.impossible > 0),
         balls=balls,
         uniform=found,
-        pairs=jnp.asarray(pairs),
-        visits=N.sum(-1),
-        episodes=seen.episodes,
-        impossible=seen.impossible,
+        pairs=pairs,
+        visits=visits.astype(np.int64),
+        episodes=int(evidence.episodes),
+        impossible=int(evidence.impossible),
     )

@@ -6,58 +6,43 @@ terminal state is one whose only successor is itself. Where any state may follow
 action (mdp/allowed.py) is no pair of its own: it has the counts and the ball of what is done for it.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array
+from horizonfree._arrays import Array, Leaf, leaf, node, static
 from horizonfree._inputs import numbers
-from horizonfree._x64 import Leaf, leaf
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.guarantees.alternatives import dirichlet
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import is_allowed, taken
-from horizonfree.mdp.rollout import Trajectory
-from horizonfree.mdp.space import Kernel, Space, check_kernel, check_space, make_space
-from horizonfree.models.compiled import compiled_confidence
-from horizonfree.models.interface import Confidence, Model, Told
-from horizonfree.models.tabular import evidence as ev
+from horizonfree.mdp.part import restricted_space
+from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space
+from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.models.interface import Model, Told
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
-from horizonfree.models.tabular.evidence import Evidence, Seen
-from horizonfree.models.tabular.tangent import World
-from horizonfree.planning.backward import stationary_jax
+from horizonfree.models.tabular.evidence import Evidence
 
 MOST_ENTRIES = 2**28  # of the successor lists
-HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
 EPS = float(np.finfo(np.float64).eps)
 
 
+@node
 class TabularModel(Model):
     """A space and its unknown pairs; `is_support_known` False: any state may follow an unknown pair."""
 
     space: Space
     pairs: Int[Leaf, "X 2"]
-    is_support_known: bool = eqx.field(static=True)
+    is_support_known: bool = static()
+    evidence_type: ClassVar[type] = Evidence
     methods: ClassVar[tuple[str, ...]] = ("uniform",)
     derived: ClassVar[tuple[str, ...]] = ()
     explorer: ClassVar[str] = "tabular-design"
     burn_in: ClassVar[int] = 5
     alternatives: ClassVar[tuple[str, ...]] = ("change", "memory", "age")
-
-    def check(self) -> None:
-        """The pairs must be those that the space leaves unknown."""
-        check_space(self.space)
-        if not isinstance(self.is_support_known, bool):
-            raise ShapeError(f"is_support_known is {self.is_support_known!r}; it must be true or false")
-        pairs, wanted = np.asarray(self.pairs), unknown_pairs(self.space)
-        if pairs.dtype != wanted.dtype or not np.array_equal(pairs, wanted):
-            raise ShapeError(
-                f"the stored unknown pairs are not the {len(wanted)} that the lists of successors leave"
-            )
 
     @property
     def num_unknown(self) -> int:
@@ -118,32 +103,38 @@ class TabularModel(Model):
         flat: np.ndarray = np.asarray(parameter)[np.asarray(self.space.support)]
         return flat
 
+    def restricted_to(
+        self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, "S A n"] | None
+    ) -> tuple["TabularModel", Float[np.ndarray, "m A n"] | None]:
+        """The lists of these states; where an episode can only end, the first slot stands for staying."""
+        space = restricted_space(self.space, states)
+        is_acting, is_first = np.asarray(space.reachable)[:, None, None], np.arange(space.succ.shape[2]) == 0
+        space = replace(space, support=leaf(np.where(is_acting, space.support, is_first)))
+        if parameter is not None:
+            parameter = np.where(is_acting, parameter[states], is_first.astype(np.float64))
+        return TabularModel(space, leaf(unknown_pairs(space)), self.is_support_known), parameter
+
     def nothing(self, bets: Bets) -> Evidence:
         """No counts."""
-        return ev.nothing(self.space, bets)
+        from horizonfree.models.tabular import learner
+
+        return learner.init_evidence(self.space, bets)
 
     def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts; traced."""
-        return ev.learn(self.space, evidence, trajectory)
+        from horizonfree.models.tabular import learner
+
+        return learner.update(self.space, evidence, trajectory)
 
     def estimate(self, evidence: Evidence) -> Kernel:
         """The frequencies; every possible successor alike where there are none; traced."""
-        n = evidence.visits[..., None]
-        even = self.space.support / self.space.support.sum(-1, keepdims=True)
-        return self.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
+        from horizonfree.models.tabular import learner
 
-    def confidence(self, evidence: Evidence, delta: float) -> Confidence:
+        return learner.estimate(self.space, evidence)
+
+    def confidence(self, evidence: Evidence, delta: float) -> TabularConfidence:
         """A ball for every unknown pair, from the counts of what was seen alone."""
-        return compiled_confidence(self, ev.shortest(self.space, evidence), delta)
-
-    def traced_confidence(self, evidence: Evidence | Seen, delta: Float[Array, ""]) -> TabularConfidence:
-        """The same of all counts, or of those of what was seen; traced."""
-        seen = evidence if isinstance(evidence, Seen) else ev.in_full(self.space, evidence)
-        return confidence(self.space, self.pairs, seen, delta, self.is_support_known)
-
-    def world(self, confidence: TabularConfidence) -> World:
-        """By tangents, by intervals, and by the divergence of trajectories."""
-        return World.of(self.space, confidence.balls, self.pairs)
+        return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
 
     def sharper(
         self, evidence: Evidence, confidence: TabularConfidence, method: str
@@ -176,25 +167,22 @@ class TabularModel(Model):
         return np.broadcast_to(np.arange(self.space.num_states)[:, None, None], self.space.succ.shape)
 
     def excess(
-        self, evidence: Evidence, parameter: Float[Array, "S A n"], delta: Float[Array, ""]
-    ) -> Float[Array, ""]:
-        """Of the pair that leaves the parameter out by most; traced."""
+        self, evidence: Evidence, parameter: Float[np.ndarray, "S A n"], delta: float | Float[np.ndarray, ""]
+    ) -> Float[np.ndarray, ""]:
+        """Of the pair that leaves the parameter out by most."""
         s, a = self.pairs.T
         if not len(self.pairs):
-            return -jnp.log(1 / delta)
-        m = self.space.support[s, a].sum(-1).astype(jnp.float64)
-        N = evidence.counts[s, a].astype(jnp.float64)
-        L = radius.level(len(self.pairs), delta)
-        return radius.excess(N, parameter[s, a], m, L, self.is_support_known).max()
+            return np.asarray(np.log(delta))
+        m = np.asarray(self.space.support)[s, a].sum(-1).astype(float)
+        N = np.asarray(evidence.counts)[s, a].astype(float)
+        L = radius.level(len(self.pairs), float(delta))
+        return np.asarray(radius.excess(N, parameter[s, a], m, L, self.is_support_known).max())
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
-        """K T / X, T the largest expected sum of 1/visits over an episode: optimal design; traced."""
-        if not len(self.pairs):
-            return jnp.zeros(())
-        s, a = self.pairs.T
-        promise = jnp.zeros(self.space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], HALF))
-        _, V = stationary_jax(self.estimate(evidence), promise, self.space.horizon)
-        return evidence.episodes * self.space.at_start(V) / len(self.pairs)
+        """K T / X of optimal design; traced."""
+        from horizonfree.models.tabular import learner
+
+        return learner.inefficiency(self.space, self.pairs, evidence)
 
     def earlier(self, evidence: Evidence) -> list[Evidence]:
         """Counts do not tell when."""

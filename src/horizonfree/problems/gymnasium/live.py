@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from horizonfree._arrays import leaf
 from horizonfree._inputs import shown, whole
-from horizonfree._x64 import leaf
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.rollout import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.mdp.space import Space
+from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.reachable import position
 
 if TYPE_CHECKING:
     import gymnasium
@@ -68,6 +69,20 @@ def check_env_matches(
             raise ShapeError(
                 f"the {kind} space of the environment is {own}, but the known class wants Discrete({size}){advice}"
             )
+
+
+def encode_for(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode | None) -> Encode | None:
+    """How observations are states: as asked; of a part of a problem, by the numbers of the whole problem.
+
+    One that `to_gymnasium` of the part returned has the numbers of the part.
+    """
+    from horizonfree.problems.gymnasium.to_env import ProblemEnv
+
+    is_made_here = isinstance(getattr(env, "unwrapped", env), ProblemEnv)
+    is_own = is_made_here and getattr(env.observation_space, "n", None) == problem.num_states
+    if encode is not None or problem.space.state_ids is None or is_own:
+        return encode
+    return lambda observation: position(problem, state_of(env, observation))
 
 
 def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode | None) -> Endings:
@@ -134,8 +149,9 @@ def attempt(
         first = starts[0] if has_drawn_start else _state(env, observation, encode, S)
         if first not in starts:
             j[0] = IMPOSSIBLE
+            where = _listed([space.id_of(int(s)) for s in starts])
             raise ModelError(
-                f"the environment started in state {first}; the known class starts in {_listed(starts)}; give it as "
+                f"the environment started in state {space.id_of(first)}; the known class starts in {where}; give it as "
                 "start= a distribution over all states in which episodes may start, or, for an unknown table, "
                 "start='unknown'"
             )
@@ -154,15 +170,16 @@ def attempt(
                 observation, _, is_over, is_cut, _ = env.step(first_action + does)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = _state(env, observation, encode, S)
-                _check_ending(endings, int(s[h + 1]), bool(is_over), h)
+                _check_ending(endings, space, int(s[h + 1]), bool(is_over), h)
                 if is_over:
                     s[h + 1] = endings.after[s[h + 1]]
                     end = int(s[h + 1]), h
             j[h] = _slot(space, int(s[h]), int(a[h]), int(s[h + 1]))
             if j[h] == IMPOSSIBLE:
                 raise ModelError(
-                    f"(s={s[h]}, a={a[h]}) -> s'={s[h + 1]} was observed but its features are zero: it is impossible "
-                    "under every parameter; the known class does not describe this environment"
+                    f"(s={space.id_of(s[h])}, a={a[h]}) -> s'={space.id_of(s[h + 1])} was observed but its features "
+                    "are zero: it is impossible under every parameter; the known class does not describe the "
+                    "environment"
                 )
             if is_cut and not is_over and h + 1 < H:
                 raise OptionError(
@@ -174,16 +191,17 @@ def attempt(
     return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
 
 
-def _check_ending(endings: Endings, s: int, is_over: bool, h: int) -> None:
+def _check_ending(endings: Endings, space: Space, s: int, is_over: bool, h: int) -> None:
     """Raise an error where the environment ends, or goes on, against what the class says of state s."""
+    name = f"state {space.id_of(s)}"
     if is_over and endings.after[s] == NEVER:
         raise ModelError(
-            f"the environment ended an episode in state {s} after {h + 1} steps, but in the known class no episode "
-            f"ends there; make state {s} absorbing in the class, or give ended episodes states of their own"
+            f"the environment ended an episode in {name} after {h + 1} steps, but in the known class no episode "
+            f"ends there; make {name} absorbing in the class, or give ended episodes states of their own"
         )
     if not is_over and endings.always[s]:
         raise ModelError(
-            f"the environment entered state {s} after {h + 1} steps and went on, but in the known class every "
+            f"the environment entered {name} after {h + 1} steps and went on, but in the known class every "
             "episode ends there; declare fewer terminal states, sample simulators more often, or add one that goes "
             "on there"
         )
@@ -206,7 +224,7 @@ def contradicted(
     for step in np.flatnonzero(leaves):
         if int(s[step]) in ended:
             words, h = (
-                f"went on from state {s[step]} at step {step + 1}, but an earlier episode ended there",
+                f"went on from state {space.id_of(s[step])} at step {step + 1}, but an earlier episode ended there",
                 int(step),
             )
             break
@@ -215,9 +233,8 @@ def contradicted(
         left = (np.asarray(counts[final]) * (np.asarray(space.succ[final]) != final)).sum()
         left += (leaves & (s[:-1] == final)).sum()
         if left:
-            words = (
-                f"ended in state {final} after {h + 1} steps, but {left} times earlier it went on from there"
-            )
+            name = f"state {space.id_of(final)}"
+            words = f"ended in {name} after {h + 1} steps, but {left} times earlier it went on from there"
     if not words:
         return attempted
     error = ModelError(
@@ -236,6 +253,8 @@ def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | No
     name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
     try:
         found = encode(observation)
+    except ModelError:
+        raise
     except Exception as error:  # whatever somebody's function does
         raise OptionError(
             f"{name} fails: {type(error).__name__}: {error}; it takes an observation and gives {meaning}"
@@ -263,6 +282,6 @@ def _slot(space: Space, s: int, a: int, s_next: int) -> int:
     return int(slot[0]) if slot.size else IMPOSSIBLE
 
 
-def _listed(states: Int[np.ndarray, " m"]) -> str:
+def _listed(states: list[int]) -> str:
     """Some states, in words."""
     return f"one of {len(states)} states" if len(states) > 4 else " or ".join(map(str, states))

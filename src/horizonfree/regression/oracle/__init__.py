@@ -6,6 +6,7 @@ from horizonfree.regression.oracle.box import BoxMax, box_max
 from horizonfree.regression.oracle.exhaustive import exhaustive
 from horizonfree.regression.oracle.objective import Prepared, evaluate, prepare
 from horizonfree.regression.oracle.result import OracleResult, Point
+from horizonfree.regression.oracle.search import search
 from horizonfree.regression.oracle.variance import total_variance_bound
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "next_search_radius",
     "prepare",
     "relaxed",
+    "search",
     "total_variance_bound",
     "upper_bound",
 ]

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.planning.backward import nearly_best
+from horizonfree.planning.traced import nearly_best
 from horizonfree.regression.oracle.bounds import relaxed
 from horizonfree.regression.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
 from horizonfree.regression.oracle.result import OracleResult, Point, conclude

@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.models.mixture.rows import norm
-from horizonfree.planning.backward import nearly_best
+from horizonfree.planning.traced import nearly_best
+from horizonfree.regression.norm import norm
 from horizonfree.regression.oracle.box import ENUMERATE, coordinate_bound, subset_sums
 from horizonfree.regression.oracle.objective import Prepared
 from horizonfree.regression.pseudo import STATES_LAST, optimism

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import Array
-from horizonfree.models.mixture.rows import norm
-from horizonfree.planning.backward import nearly_best, significant
+from horizonfree.planning.traced import nearly_best, significant
+from horizonfree.regression.norm import norm
 
 ENUMERATE = 8  # the largest n whose 2^n vertices are tried for all pairs at once
 ONE_BY_ONE = 12  # the largest n whose 2^n vertices are tried at all

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.backward import TIE
+from horizonfree.planning.traced import TIE
 from horizonfree.regression.oracle.exhaustive import MAX_PAIRS
 from horizonfree.regression.oracle.objective import Prepared, evaluate
 from horizonfree.regression.oracle.result import Point

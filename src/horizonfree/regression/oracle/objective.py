@@ -28,8 +28,8 @@ from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.models.mixture.rows import norm
-from horizonfree.planning.backward import nearly_best, significant
+from horizonfree.planning.traced import nearly_best, significant
+from horizonfree.regression.norm import norm
 from horizonfree.regression.oracle.box import box_max
 from horizonfree.regression.pseudo import STATES_LAST, Tables, cap, pseudo_step
 
@@ -212,11 +212,11 @@ def adjoint(prepared: Prepared, path: Path, beta: Number, leak: float) -> Weight
         return (total[:, 0], total[:, 1]), carry
 
     k_raw = jnp.where(path.raw < 1, 1.0, leak).at[0].set(1.0)  # the value itself is not capped
-    first = (jnp.zeros(S), _initial(prepared.space))
+    first = (jnp.zeros(S), initial_distribution(prepared.space))
     return Weights(*jax.lax.scan(step, first, (path.policy, path.V[1:], path.V_hat[1:], k_raw))[1])
 
 
-def _initial(space: Space) -> Float[Array, " S"]:
+def initial_distribution(space: Space) -> Float[Array, " S"]:
     """Where episodes start, as a distribution; traceable."""
     return jnp.zeros(space.num_states).at[space.start].set(1.0) if space.initial is None else space.initial
 

@@ -9,7 +9,7 @@ x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 
     g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f||_tilde - mu Var_p(f),
     g_nu(s,a) = max_{f in [0,w]^n} 2 beta ||phi_f||_hat - nu Var_p(f).
 
-The inner maxima are bounded from above by branch and bound (penalised_loop.py). Proofs in docs/oracle.md.
+The inner maxima are bounded from above by branch and bound (penalised.py). Proofs in docs/oracle.md.
 """
 
 import jax
@@ -22,6 +22,7 @@ from horizonfree.planning import optimal
 from horizonfree.regression.oracle.bounds import upper_bound
 from horizonfree.regression.oracle.box import ENUMERATE
 from horizonfree.regression.oracle.objective import Prepared
+from horizonfree.regression.oracle.penalised import branch_and_bound
 
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
@@ -86,8 +87,6 @@ def penalised_max(
     m, n, A, S = F.shape
     if n > ENUMERATE:
         return np.asarray(box)
-    from horizonfree.regression.oracle.penalised_loop import branch_and_bound
-
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
     G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)

@@ -42,7 +42,7 @@ def counted(problem, name, zeta, runs, judged):
         mine = [small.pick(x, i) for x in history[::-4]][::-1]
         left = [
             adv.leaves_bets(known, mine[-1], predicted[i], zeta, DELTA),
-            adv.leaves_rows(known, mine, zeta, DELTA),
+            adv.leaves_rows(known, adv.intervals_of_rows(known, mine, zeta, DELTA), zeta),
             adv.leaves_spaces(known, mine[-1], predicted[i], zeta, DELTA),
         ]
         out += left
@@ -93,11 +93,6 @@ def check(found):
     assert found.exceeded == 0
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return small.dense()
-
-
 @pytest.mark.parametrize("name", ["flip", "tilt", "push"])
 def test_theta_star_is_in_the_sets_whatever_the_adversary(problem, name):
     """And without the price the same data exclude it, so that the test has teeth.
@@ -134,9 +129,8 @@ def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
         if i >= 4:
             continue
         left = adv.leaves_bets(known, mine, predicted[i], 0.1, DELTA)
-        left |= adv.leaves_rows(known, [mine], 0.1, DELTA) | adv.leaves_spaces(
-            known, mine, predicted[i], 0.1, DELTA
-        )
+        left |= adv.leaves_rows(known, adv.intervals_of_rows(known, [mine], 0.1, DELTA), 0.1)
+        left |= adv.leaves_spaces(known, mine, predicted[i], 0.1, DELTA)
         found = certify.within(problem.model, mine, delta=DELTA, declared=hf.Misspecification(tv=0.1))
         if not left:
             assert is_inside(found.ball, known.p)

@@ -16,16 +16,6 @@ DELTA = 0.05
 LOG_2 = math.log(2)
 
 
-@pytest.fixture(scope="module")
-def problem():
-    return small.dense()
-
-
-@pytest.fixture(scope="module")
-def evidence(problem):
-    return small.pick(small.gather_outside(problem, [problem.kernel().dense()], 200, [0]), 0)
-
-
 def shared_of(problem, evidence, delta=DELTA, weights=(0.5, 0.5)):
     evidence = eqx.tree_at(lambda x: x.weights, evidence, np.asarray(weights))
     with scope():
@@ -196,7 +186,7 @@ def test_values_of_one_policy_are_off_by_h_minus_1_worst_laws(horizon):
     found = problem.model.within(evidence, DELTA)(hf.Misspecification(tv=0.02))
     reward = np.zeros((horizon, 2, 1))
     reward[-1, 1] = 1.0
-    bounds = problem.model.world(found).bounds(reward, np.zeros((horizon, 2), np.int32))
+    bounds = found.bounds(reward, np.zeros((horizon, 2), np.int32))
     low, high = (1 - (0.7 - x) ** (horizon - 1) for x in (-0.02, 0.02))
     assert float(bounds.low) == pytest.approx(low, abs=1e-9)
     assert float(bounds.high) == pytest.approx(high, abs=1e-9)

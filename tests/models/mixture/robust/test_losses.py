@@ -7,13 +7,12 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
-from horizonfree.explorers.loop import Progress
 from horizonfree.models import certify
+from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.robust.confidence import _loss_by_theta, least_gap
 from horizonfree.models.mixture.robust.reward import _error
 from horizonfree.models.mixture.robust.steps import steps_within
-from horizonfree.models.mixture.tangent import Values
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import robust as ref
@@ -22,17 +21,11 @@ ZETA = 0.02
 
 
 @pytest.fixture(scope="module")
-def problem():
-    return small.dense()
-
-
-@pytest.fixture(scope="module")
 def run(problem):
     """Explored in a system that is within ZETA of the truth, and not in the class."""
     Q = ref.tilted(problem.kernel().dense(), ZETA)
     evidence = small.pick(small.gather_outside(problem, [Q], 1000, [3]), 0)
-    progress = Progress(np.asarray(1000, np.int32), None, evidence)
-    return hf.Run(problem, None, 0, progress, {}, is_simulated=False)
+    return hf.Run(problem, None, 0, evidence, None, {}, is_simulated=False)
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +83,20 @@ def test_a_step_agrees_with_its_literal_sum_where_theta_is_known(problem, confid
         assert step.cost[s, a] == pytest.approx(literal, rel=1e-9)
 
 
-def tangents(world, values, is_last, reward, policy):
+def tangents(confidence, values, is_last, reward, policy):
     """Advantages at one step, and values one step earlier."""
-    advantages = world.advantages(values, world.sums(values), reward, policy)[1]
-    return advantages, world.back(values, (is_last, reward, policy))[0]
+    sums = tangent.sums(confidence, values)
+    advantages = tangent.advantages(confidence, values, sums, reward, policy)[1]
+    return advantages, tangent.back(confidence, values, reward, policy, is_last=is_last)[0]
 
 
 def literal_losses(problem, confidence, reward, policy):
     """Theorem R6 step by step, with the tangent pass of the library."""
     H, S, A = reward.shape
     adv, V, err = np.zeros((H, S, A)), np.zeros((H, S)), np.zeros((H, S))
-    q = confidence.ball.z.shape[1]
-    world, o = problem.model.world(confidence).world, np.zeros(S)
-    values = Values(*[o] * 9, np.zeros((S, q)), np.zeros((S, q, q)))
+    values = tangent.at_end(confidence)
     for h in reversed(range(H)):
-        adv[h], values = tangents(world, values, np.asarray(h == H - 1), reward[h], policy[h])
+        adv[h], values = tangents(confidence, values, h == H - 1, reward[h], policy[h])
         V[h], err[h] = values.V, _error(values)
     z = confidence.tilts  # dense: slots are states
     return ref.losses(confidence.step.kernel.dense(), z, reward, policy, confidence.zeta, adv, V, err), V, err

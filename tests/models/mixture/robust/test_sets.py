@@ -10,7 +10,6 @@ from scipy.optimize import linprog
 
 import horizonfree as hf
 from horizonfree._x64 import scope
-from horizonfree.explorers.loop import Progress
 from horizonfree.models.mixture.record import STARTS
 from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
 from tests.reference import robust as ref
@@ -24,16 +23,6 @@ def sets_of(problem, evidence, zeta, delta=DELTA, **given):
     with scope():
         shared = common.common(problem.model.valid, evidence, evidence.record, delta)
         return sets.confidence_sets(shared, radii, **{"anywhere": False} | given)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    return small.dense()
-
-
-@pytest.fixture(scope="module")
-def evidence(problem):
-    return small.pick(small.gather_outside(problem, [problem.kernel().dense()], 200, [0]), 0)
 
 
 def test_a_record_counts_every_transition_in_its_block(problem, evidence):
@@ -263,7 +252,6 @@ def test_row_frequencies_do_not_depend_on_the_radii_but_for_the_radii(problem, m
 
 
 def test_a_run_that_was_asked_can_be_sent_elsewhere(problem, evidence):
-    progress = Progress(np.asarray(200, np.int32), None, evidence)
-    run = hf.Run(problem, None, 0, progress, {}, is_simulated=False)
+    run = hf.Run(problem, None, 0, evidence, None, {}, is_simulated=False)
     found = run.robustness(0.4)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(run)).robustness(0.4).gaps, found.gaps)

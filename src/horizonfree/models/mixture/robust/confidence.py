@@ -13,17 +13,19 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import leaf
-from horizonfree.errors import RewardError, RunError
+from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
-from horizonfree.models.interface import Confidence
+from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.record import Record
 from horizonfree.models.mixture.robust.common import Common, common
+from horizonfree.models.mixture.robust.reward import robust_bounds
 from horizonfree.models.mixture.robust.sets import confidence_sets
 from horizonfree.models.mixture.robust.steps import compare_within, successors
 from horizonfree.models.mixture.steps import compare, tilts
@@ -38,6 +40,7 @@ class RobustConfidence(Confidence):
     belong to it, and it may be smaller than the model's own.
     """
 
+    space: Space
     kernel: Kernel
     eps: float
     delta: float
@@ -142,6 +145,23 @@ class RobustConfidence(Confidence):
         """Not foreseen."""
         return self, math.inf
 
+    def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
+        """By Theorem R6."""
+        return robust_bounds(self, reward, policy)
+
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the interval of each policy."""
+        return difference_by_intervals(self, reward, policies)
+
+    def lifted(self, lift: Lift) -> "RobustConfidence":
+        """Laws that depend on the whole past may lead from one state to others with any payment."""
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'), and this class is a little wrong, by samples or by "
+            "misspecification=; pay what is expected, or for states and actions"
+        )
+
 
 def shown_low(zeta: float) -> str:
     """A lower bound on a radius, for people."""
@@ -170,9 +190,21 @@ def confidence_within(
 
     @np.errstate(all="ignore")  # infinite divergences and slacks
     def within(declared: Misspecification) -> RobustConfidence:
-        return _confidence(*given(declared.support == "anywhere"), phi, evidence, delta, declared)
+        check_support(space, declared)
+        among, shared = given(declared.support == "anywhere")
+        found = _confidence(among, shared, phi, evidence, delta, declared)
+        return replace(found, space=space)  # bounds are about episodes of the class's own space
 
     return within
+
+
+def check_support(space: Space, declared: Misspecification) -> None:
+    """Refuse laws that may lead anywhere in a part of a problem: they may lead to the states that it leaves out."""
+    if space.state_ids is not None and declared.support == "anywhere":
+        raise OptionError(
+            "with support='anywhere' transitions may lead to states that this part of a problem leaves out; ask the "
+            "whole problem, or declare support='successors'"
+        )
 
 
 def _confidence(
@@ -198,6 +230,7 @@ def _confidence(
         eps = float(np.fmin(eps, divergence.eps))
     is_impossible = bool(evidence.impossible > 0) and not anywhere
     return RobustConfidence(
+        space=space,
         kernel=space.kernel(leaf(phi @ theta)),
         eps=eps,
         delta=delta,

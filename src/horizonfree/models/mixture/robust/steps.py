@@ -17,8 +17,7 @@ from horizonfree.guarantees.psi import curvature
 from horizonfree.guarantees.trajectories import Divergence, Steps, divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.rows import at_slots
-from horizonfree.models.mixture.steps import ALL_OUT, THRESHOLDS
+from horizonfree.models.mixture.steps import ALL_OUT, THRESHOLDS, at_slots
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length, opnorm
 

@@ -1,0 +1,213 @@
+"""What a plan can lose: for every reward, also one that is chosen after the data, and for one; and what it is worth.
+
+For every reward:
+
+    U_H = 0,      U_h(s) = max_a min(1, b(s,a) + [P~ U_{h+1}](s,a)),      b = min(1, beta n + e), of all V at once
+
+bounds |V^pi - V~^pi| for every policy and reward, V~ the values in the estimate: their difference is a sum over steps
+of E_{P~} (P - P~) V^pi. So the best plan in the estimate loses at most 2 U_1, any policy 2 U_1 more than it does there.
+
+For one reward, in one backward pass. With Vh the values of the policy in the estimate, c_h the range of V*_{h+1}, and
+g_h = (mu - Mhat) V*_{h+1}, |g_h| <= beta c_h in the coordinates of X (widths.py), the best value is
+
+    V*_h = Vh_h + sum_h' J_hh'.g_h' + eta_h + rho_h,      |eta| <= E,  rho >= 0
+
+where J_h = sum_a pi psi(s,a), psi(s,a) = P~ J_{h+1} and X(s,a) at h; E likewise of Ea = c e + P~ E; and
+rho_h = A_h + sum_a pi P~ rho_{h+1}, A_h = max_a Q* - sum_a pi Q* what the policy loses in step h. Then for every action
+
+    Q* - sum_a pi Q* <= Q - Vh + beta sum_h' c_h' |psi_h' - J_h'| + [Ea of both] + (1 - pi) P~ rho        by tangents
+                     <= the same of r + P~ V*, V* in [lo, up], and of X, e at h alone                     by bands
+                     <= (1 - pi) Qup - sum over the other actions of pi Qlo                               by intervals
+
+A is at most the largest of the least (`top`), and D_h = top + sum_a pi [P~ D + b range(D)] bounds the regret, b for all
+V at once. [lo, up] holds V*: by P~ lo - w and P~ up + w, w = c (beta n + e), and Vh -+ (beta sum c|J| + E), plus rho.
+
+The policy's own value is V^pi = Vh + J.g^pi + eta^pi, g^pi of V^pi, which no one fixed beforehand: with beta of all V.
+A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy may take one has J = 0, E = 1, rho = 0.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from horizonfree.mdp.space import Space
+from horizonfree.models.confidence import Bounds, Policy, probabilities
+from horizonfree.models.linear.widths import Fit
+from horizonfree.models.norms import length
+from horizonfree.planning.induction import largest_totals
+
+MOST_WORK = 2**34  # products in the gradients of all steps; with more, only intervals and bands remain
+ROUNDING = 1e-9  # by which lo may exceed up
+
+
+def uniform_loss(space: Space, fit: Fit, beta: float) -> float:
+    """2 U_1, at most 1: what the best plan in the estimate can lose for any reward. beta: of all V."""
+    if space.horizon == 1:
+        return 0.0  # the last transition touches no reward
+    U = largest_totals(space.kernel(fit.prob), fit.width(beta), space.horizon - 1, cap=1.0).max(-1)
+    return float(np.minimum(1.0, 2 * space.at_start(U)))  # nan stays nan
+
+
+class Numbers(NamedTuple):
+    """Numbers that are carried back for each state [S], or their means P~ of the next ones for each pair [S, A]."""
+
+    V_star: np.ndarray  # the best value in the estimate
+    V: np.ndarray  # of the policy in the estimate
+    up: np.ndarray  # the best value lies in [lo, up],
+    lo: np.ndarray
+    up_pi: np.ndarray  # that of the policy in [lo_pi, up_pi]
+    lo_pi: np.ndarray
+    D: np.ndarray  # the regret of the policy
+    rho: np.ndarray
+    E: np.ndarray
+    E_pi: np.ndarray
+
+
+class Carried(NamedTuple):
+    """Everything that is carried from one step back to the one before it; h are the steps from this one on."""
+
+    at: Numbers
+    J: Float[np.ndarray, "S h d"]
+    c: Float[np.ndarray, " h"]  # ranges of the best value, and of the policy's own, after each step
+    c_pi: Float[np.ndarray, " h"]
+    is_refuted: Bool[np.ndarray, " S"]  # lo > up from here on: the event has failed
+
+
+class Pass(NamedTuple):
+    """The estimate, its radii for this reward (`beta`) and for all V, and the widths `b`, `b_all` by them."""
+
+    fit: Fit
+    n: Float[np.ndarray, "S A"]
+    beta: float
+    beta_all: float
+    b: Float[np.ndarray, "S A"]
+    b_all: Float[np.ndarray, "S A"]
+    has_gradients: bool
+
+    def means(self, after: Carried) -> tuple[Numbers, Float[np.ndarray, "S A h d"]]:
+        """P~ of the numbers of the next step, and psi: all of them by one product of matrices."""
+        (S, A), (_, later, d) = self.n.shape, after.J.shape
+        table = np.concatenate([after.J.reshape(S, later * d), np.stack(after.at, axis=1)], axis=1)
+        found = (self.fit.prob.reshape(S * A, S) @ table).reshape(S, A, -1)
+        psi = np.zeros((S, A, 0, d))
+        if self.has_gradients:
+            psi = np.concatenate(
+                [self.fit.X[:, :, None], found[..., : later * d].reshape(S, A, later, d)], axis=2
+            )
+            psi[self.fit.is_bad] = 0.0
+        return Numbers(*np.moveaxis(found[..., later * d :], -1, 0)), psi
+
+    def blur(self, c: float, beta: float, P_E: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
+        """Ea; where there are no gradients, what would be in them is blur."""
+        own = self.fit.e if self.has_gradients else beta * self.n + self.fit.e
+        return np.where(self.fit.is_bad, 1.0, c * own + P_E)
+
+    def step(self, after: Carried, r: Float[np.ndarray, "S A"], pi: Float[np.ndarray, "S A"]) -> Carried:
+        """One step back."""
+        fit, is_bad, then = self.fit, self.fit.is_bad, after.at
+        P, psi = self.means(after)
+        mean = partial(np.einsum, "sa,sa...->s...", pi)  # over the actions of the policy
+        is_taken = is_bad & (pi > 0)
+        is_lost = is_taken.any(-1)  # the policy may take a pair of which nothing is known
+        is_open = is_bad | is_lost[:, None]
+        c, c_pi = then.up.max() - then.lo.min(), then.up_pi.max() - then.lo_pi.min()
+        cs, cs_pi = after.c, after.c_pi
+        if self.has_gradients:
+            cs, cs_pi = np.append(c, cs), np.append(c_pi, cs_pi)
+
+        # The best value by intervals, and its expansion: within `half` of V, up to rho.
+        Q_up, Q_lo = np.minimum(1.0, r + P.up + c * self.b), np.maximum(0.0, r + P.lo - c * self.b)
+        Q = r + P.V
+        V, J = mean(Q), np.where(is_lost[:, None, None], 0.0, mean(psi))
+        Ea = self.blur(c, self.beta, P.E)
+        E = np.where(is_lost, 1.0, mean(Ea))
+        half = self.beta * (length(J) @ cs) + E
+
+        # What an action can gain on the policy: by tangents, by bands, by intervals; top and rho from that.
+        # What an action shares with the policy counts for neither: E_both = (1 - pi) Ea + sum over the others of pi Ea.
+        E_both, e_both = ((1 - 2 * pi) * x + mean(x)[:, None] for x in (Ea, fit.e))
+        tangent = Q - V[:, None] + self.beta * (length(psi - J[:, None]) @ cs) + E_both + P.rho
+        difference = fit.prob - mean(fit.prob)[:, None]
+        most = difference @ then.lo + np.maximum(difference, 0.0) @ (then.up - then.lo)
+        turned = self.beta * length(fit.X - mean(fit.X)[:, None]) + e_both
+        bands = r - mean(r)[:, None] + most + np.where(is_open, 2 * c, np.minimum(2 * c, c * turned))
+        intervals = (1 - pi) * Q_up - mean(Q_lo)[:, None] + pi * Q_lo
+        gain = np.minimum(np.minimum(np.where(is_open, 1.0, tangent - pi * P.rho), bands), intervals)
+        top = np.maximum(0.0, np.where(pi == 1, 0.0, gain).max(-1))
+        highest = Q_up - V[:, None] + half[:, None]
+        rho = np.maximum(0.0, np.where(is_bad, highest, tangent).max(-1))
+        rho = np.minimum(np.minimum(rho, np.maximum(0.0, highest.max(-1))), top + mean(P.rho))
+        rho = np.where(is_lost, 0.0, rho)
+
+        up = np.minimum(np.minimum(1.0, Q_up.max(-1)), V + half + rho)
+        lo = np.maximum(Q_lo.max(-1), V - half)
+        spread = then.D.max() - then.D.min()
+        D = top + mean(np.minimum(then.D.max(), P.D + self.b_all * spread))
+
+        # The value of the policy itself.
+        E_pi = np.where(is_lost, 1.0, mean(self.blur(c_pi, self.beta_all, P.E_pi)))
+        half_pi, w_pi = self.beta_all * (length(J) @ cs_pi) + E_pi, c_pi * self.b_all
+        up_pi = np.minimum(mean(np.minimum(1.0, r + P.up_pi + w_pi)), V + half_pi)
+        lo_pi = np.maximum(mean(np.maximum(0.0, r + P.lo_pi - w_pi)), V - half_pi)
+
+        at = Numbers(
+            V_star=(r + P.V_star).max(-1),
+            V=V,
+            up=up,
+            lo=np.minimum(up, lo),
+            up_pi=up_pi,
+            lo_pi=np.minimum(lo_pi, up_pi),
+            D=np.minimum(np.minimum(1.0, up), D),
+            rho=rho,
+            E=E,
+            E_pi=E_pi,
+        )
+        is_refuted = (lo > up + ROUNDING) | (lo_pi > up_pi + ROUNDING) | after.is_refuted.any()
+        return Carried(at, J, cs, cs_pi, is_refuted)
+
+
+def values(
+    fit: Fit, reward: Float[np.ndarray, "H S A"], policy: Policy, beta: float, beta_all: float
+) -> Carried:
+    """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
+    H, S, A = reward.shape
+    d = fit.X.shape[-1]
+    has_gradients = S * A * S * H * d * H <= MOST_WORK
+    widths = fit.width(beta), fit.width(beta_all)
+    backward = Pass(fit, fit.n, beta, beta_all, *widths, has_gradients)
+    zeros, none = np.zeros(S), np.zeros(0)
+    end = Numbers(*[zeros] * len(Numbers._fields))
+    carried = Carried(end, np.zeros((S, 0, d)), none, none, np.zeros(S, bool))
+    pi = probabilities(policy, A)
+    for h in reversed(range(H)):
+        carried = backward.step(carried, reward[h], pi[h])
+    return carried
+
+
+@np.errstate(all="ignore")  # nan where a radius could not be computed
+def reward_bounds(
+    space: Space,
+    fit: Fit,
+    reward: Float[np.ndarray, "H S A"],
+    policy: Policy,
+    beta: float,
+    beta_all: float,
+    eps: float,
+) -> Bounds:
+    """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward."""
+    return bounds_at_start(space, values(fit, reward, policy, beta, beta_all), eps)
+
+
+def bounds_at_start(space: Space, first: Carried, eps: float) -> Bounds:
+    """The same, of what a pass has found for the first step."""
+    at = Numbers(*(space.at_start(x) for x in first.at))
+    is_refuted = space.at_start(first.is_refuted.astype(float)) > 0
+    low = np.maximum(at.lo_pi, at.lo - at.D)
+    gaps = {
+        "uniform": eps + np.maximum(at.V_star - at.V, 0.0),
+        "interval": at.up - low,
+        "tangent": at.D,
+    }
+    return Bounds(at.V, low, np.minimum(at.up_pi, at.up), gaps, is_refuted)

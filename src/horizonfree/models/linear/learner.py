@@ -1,0 +1,127 @@
+"""The traced part of the class: the sums after each episode, a cheap estimate, optimal design, and membership.
+
+`estimate` is the ridge estimate phi (gram + lam I)^-1 cross without what is negative, made to sum to one.
+
+`inefficiency` is K T / d of optimal design: T is the largest expected sum of ||x||^2 in (gram + lam I)^-1 over an
+episode, and no design of K episodes has T < d/K (Kiefer and Wolfowitz 1960, "The equivalence of two extremum
+problems").
+
+`excess` tests membership in the confidence set, with the formulas of widths.py.
+"""
+
+from itertools import product
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jaxtyping import Float
+
+from horizonfree._arrays import Array
+from horizonfree.guarantees.bets import Bets, check_bets
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.models.linear.evidence import Evidence
+from horizonfree.models.linear.widths import fit, level_of_all, prior, regress
+from horizonfree.planning.rollout import allowed_actions
+from horizonfree.planning.traced import stationary_jax
+
+RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
+VERTICES = 12  # states up to which `excess` looks at all 2^(S-1) functions of them
+
+
+def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> Evidence:
+    """No episodes yet."""
+    check_bets(bets)
+    S, A, d = phi.shape
+    J = len(bets.starts)
+    return Evidence(
+        gram=jnp.zeros((d, d)),
+        cross=jnp.zeros((d, S)),
+        gram_at=jnp.zeros((J, d, d)),
+        cross_at=jnp.zeros((J, d, S)),
+        counts=jnp.zeros((S, A, S), jnp.int32),
+        starts=jnp.asarray(bets.starts, jnp.int32),
+        weights=jnp.asarray(bets.weights, jnp.float64),
+        episodes=jnp.int32(0),
+        impossible=jnp.int32(0),
+    )
+
+
+def update(space: Space, phi: Float[Array, "S A d"], evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    """Evidence after one more episode. Steps that were not seen count for nothing."""
+    S, trajectory = len(phi), allowed_actions(space, trajectory)
+    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
+    is_counted = (j >= 0) & (j < S)
+    x = jnp.where(is_counted[:, None], phi[s, a], 0.0)
+    after = jnp.where(is_counted, j, S)
+    gram = evidence.gram + x.T @ x
+    cross = evidence.cross.at[:, after].add(x.T, mode="drop")
+    is_on = (evidence.episodes >= evidence.starts)[:, None, None]
+    return Evidence(
+        gram=gram,
+        cross=cross,
+        gram_at=jnp.where(is_on, evidence.gram_at, gram),
+        cross_at=jnp.where(is_on, evidence.cross_at, cross),
+        counts=evidence.counts.at[s, a, after].add(1, mode="drop"),
+        starts=evidence.starts,
+        weights=evidence.weights,
+        episodes=evidence.episodes + 1,
+        impossible=evidence.impossible + (~is_counted & (j != UNSEEN)).sum(dtype=jnp.int32),
+    )
+
+
+def estimate(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -> Kernel:
+    """The kernel that the evidence suggests, cheap enough for every episode."""
+    raw = phi @ jsl.cho_solve((_ridge_root(evidence), True), evidence.cross)
+    prob = jnp.maximum(raw, 0.0)
+    total = prob.sum(-1, keepdims=True)
+    is_seen = total > 0
+    return space.kernel(jnp.where(is_seen, prob / jnp.where(is_seen, total, 1.0), 1 / space.num_states))
+
+
+def inefficiency(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -> Float[Array, ""]:
+    """K T / d: 1 for the best design, 2 for one that needs twice the episodes."""
+    S, A, d = phi.shape
+    x = jsl.solve_triangular(_ridge_root(evidence), phi.reshape(-1, d).T, lower=True)
+    promise = (x**2).sum(0).reshape(S, A)
+    _, V = stationary_jax(estimate(space, phi, evidence), promise, space.horizon)
+    return evidence.episodes * space.at_start(V) / d
+
+
+def _ridge_root(evidence: Evidence) -> Float[Array, "d d"]:
+    """The Cholesky factor of gram + lam I."""
+    return jnp.linalg.cholesky(evidence.gram + RIDGE * jnp.eye(evidence.gram.shape[-1]))
+
+
+def excess(
+    space: Space,
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    evidence: Evidence,
+    mu: Float[Array, "d S"],
+    delta: Float[Array, ""],
+) -> Float[Array, ""]:
+    """The largest ||(C1 - V1 mu) V|| in the inverse of R + V1, less beta, over functions V and e-processes.
+
+    Over the vertices V of the cube for few states. For more the rows are compared with their widths in total variation
+    instead: a parameter outside of them is outside the set, but not every one inside is in it. delta: of all V.
+    """
+    S, true = space.num_states, phi @ mu
+    L = level_of_all(S, delta * evidence.weights, jnp)
+    vertices = None
+    if S <= VERTICES:  # V and V + c are the same here, so the first entry is 0
+        vertices = jnp.asarray(list(product((0.0, 1.0), repeat=S - 1))).reshape(2 ** (S - 1), S - 1)
+
+    def of(j: int) -> Array:
+        V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
+        V1, C1 = evidence.gram - V0, evidence.cross - C0
+        found = regress(phi, white, V1, C1, jnp)
+        row = fit(found, phi, white, V0, V1, evidence.episodes + space.horizon, xp=jnp)
+        if vertices is not None:
+            _, root = prior(phi, white, V0, V1, xp=jnp)
+            sums = (white.T @ (C1 - V1 @ mu))[:, 1:] @ vertices.T
+            norms = jnp.linalg.norm(jsl.solve_triangular(root, sums, lower=True), axis=0)
+            return norms.max() - row.beta(L[j])
+        beyond = jnp.abs(found.raw - true).sum(-1) / 2 - row.beta(L[j]) * row.n - row.e
+        return jnp.where(row.is_bad, -1.0, beyond).max()
+
+    return jnp.stack([of(j) for j in range(len(evidence.starts))]).max()

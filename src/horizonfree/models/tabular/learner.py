@@ -1,0 +1,75 @@
+"""What is traced of tables: counts of transitions, their frequencies, and how well the data were gathered."""
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._arrays import Array, taken
+from horizonfree.guarantees.bets import Bets, check_bets
+from horizonfree.mdp.space import Kernel, Space
+from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.planning.traced import stationary_jax
+
+HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
+
+
+def init_evidence(space: Space, bets: Bets) -> Evidence:
+    """No episodes yet."""
+    check_bets(bets)
+    return Evidence(
+        counts=jnp.zeros(space.succ.shape, jnp.int32),
+        starts=jnp.asarray(bets.starts, jnp.int32),
+        weights=jnp.asarray(bets.weights, jnp.float64),
+        episodes=jnp.int32(0),
+        impossible=jnp.int32(0),
+    )
+
+
+def update(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    """Evidence after one more episode. Steps that were not seen count for nothing.
+
+    Actions that are one and the same (mdp/allowed.py) all have the counts.
+    """
+    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
+    is_counted = is_possible(space, trajectory)
+    wrong: Array = (~is_counted & (j != UNSEEN)).sum(dtype=jnp.int32)
+    slot = jnp.where(is_counted, j, space.succ.shape[2])
+    if space.acts is None:
+        counts = evidence.counts.at[s, a, slot].add(1, mode="drop")
+    else:
+        acts, every = jnp.asarray(space.acts)[s], jnp.arange(space.num_actions)
+        is_same = acts == jnp.take_along_axis(acts, a[:, None], axis=1)
+        counts = evidence.counts.at[s[:, None], every, slot[:, None]].add(
+            is_same.astype(jnp.int32), mode="drop"
+        )
+    return Evidence(
+        counts=counts,
+        starts=evidence.starts,
+        weights=evidence.weights,
+        episodes=evidence.episodes + 1,
+        impossible=evidence.impossible + wrong,
+    )
+
+
+def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
+    """Which steps were seen, and are possible."""
+    s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
+    is_slot = (j >= 0) & (j < space.succ.shape[2])
+    return is_slot & taken(space.support, (s, a, jnp.where(is_slot, j, 0)))
+
+
+def estimate(space: Space, evidence: Evidence) -> Kernel:
+    """The frequencies; every possible successor alike where there are none."""
+    n = evidence.visits[..., None]
+    even = space.support / space.support.sum(-1, keepdims=True)
+    return space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
+
+
+def inefficiency(space: Space, pairs: Int[Array, "X 2"], evidence: Evidence) -> Float[Array, ""]:
+    """K T / X, T the largest expected sum of 1/visits over an episode: optimal design."""
+    if not len(pairs):
+        return jnp.zeros(())
+    s, a = pairs.T
+    promise = jnp.zeros(space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], HALF))
+    _, V = stationary_jax(estimate(space, evidence), promise, space.horizon)
+    return evidence.episodes * space.at_start(V) / len(pairs)

@@ -1,0 +1,91 @@
+"""Bounds of one reward: the literal recursion, kernels on the boundary of the balls, and every kernel inside."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from horizonfree.models.tabular import bounds
+from horizonfree.planning import evaluate
+from horizonfree.planning.induction import best_plan
+from tests.models.tabular.worlds import (
+    as_weights,
+    bounds_of,
+    kernels_on_the_boundary,
+    loss,
+    random_policy,
+    random_reward,
+    world,
+)
+from tests.reference import tabular as ref
+
+CASES = {
+    "any support": {"support": "any"},
+    "known support": {"support": "given"},
+    "little data": {"support": "any", "episodes": 4},
+    "little data, known": {"support": "given", "episodes": 4},
+    "terminal": {"support": "any", "terminal": (2,)},
+    "one successor": {"support": "any", "m": 1},
+    "much data": {"support": "given", "episodes": 20_000},
+}
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def case(request):
+    return world(7, **CASES[request.param])
+
+
+def literal(case):
+    balls = case.confidence.balls
+    return ref.Tangent(case.table, np.asarray(balls.eps), np.asarray(balls.is_open), case.possible)
+
+
+def test_the_bounds_agree_with_the_literal_recursion(case):
+    rng = np.random.default_rng(1)
+    H, S, A = case.problem.space.sizes
+    slow, both = literal(case), (case.confidence, case.in_full())
+    for i in range(3):
+        reward = random_reward(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i == 0 else random_policy(rng, H, S, A)
+        found = slow.bounds(reward, as_weights(policy, A), 0)
+        for confidence in both:
+            quick = bounds_of(case, reward, policy, confidence)
+            assert {name: quick[name] for name in found} == pytest.approx(found, rel=1e-9, abs=1e-9)
+
+
+def functions(case, rng, reward, policy):
+    """Values of the plan at every step, of each state alone, and at random: what an adversary may aim at."""
+    H, S, _A = reward.shape
+    V = evaluate(case.confidence.centre, reward, policy)
+    return [*V[1:H], *np.eye(S), *rng.random((4, S))]
+
+
+def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
+    """Mass on successors that were never seen included; the bounds are for one reward each."""
+    rng = np.random.default_rng(2)
+    H, S, A = case.problem.space.sizes
+    largest = 0.0
+    for i in range(4):
+        reward = random_reward(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i < 3 else random_policy(rng, H, S, A)
+        found = bounds_of(case, reward, policy)
+        for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
+            lost, value = loss(P, reward, policy)
+            for name in ("uniform", "interval", "tangent"):
+                assert lost <= found[name] + 1e-9, name
+            assert found["low"] - 1e-9 <= value <= found["high"] + 1e-9
+            largest = max(largest, lost / max(found["tangent"], 1e-12))
+    assert largest > 0.1  # the adversary is not a weak one
+
+
+def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):
+    """Where gradients would take too much memory, intervals alone remain."""
+    rng = np.random.default_rng(3)
+    reward = random_reward(rng, *case.problem.space.sizes)
+    policy = best_plan(case.confidence.centre, reward).policy
+    with_blocks = bounds_of(case, reward, policy)
+    monkeypatch.setattr(bounds, "MOST_NUMBERS", 0)
+    without = bounds_of(case, reward, policy, replace(case.confidence))
+    assert without["tangent"] >= with_blocks["tangent"] - 1e-9
+    for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
+        assert loss(P, reward, policy)[0] <= without["tangent"] + 1e-9

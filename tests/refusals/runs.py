@@ -1,0 +1,99 @@
+"""Rewards, logs, runs and what they are asked."""
+
+import numpy as np
+
+import horizonfree as hf
+from horizonfree._inputs import shown
+from tests.refusals.rows import (
+    ACTIONS,
+    EPISODES_ROWS,
+    FUNCTION_ROWS,
+    HUGE_ROWS,
+    INF,
+    MASKED,
+    NAN,
+    POLICY,
+    PROBLEM,
+    PROBLEM_ROWS,
+    PROGRESS_ROWS,
+    REWARD,
+    SCALE_ROWS,
+    STATES,
+    STATES_ROWS,
+    Function,
+    masked,
+    run,
+)
+
+TABLE: dict[str, Function] = {
+    "goal": Function(
+        hf.goal,
+        {"problem": PROBLEM, "states": 0},
+        [
+            *PROBLEM_ROWS,
+            *STATES_ROWS,
+            *(
+                ({"step": x}, f"step is {x!r}; it must be a step, 0 to 2")
+                for x in (-1, 3, 1.5, True, "0", [0], NAN)
+            ),
+            *(({"step": x}, f"step is {shown(x)}; it must be a step") for x in HUGE_ROWS),
+        ],
+    ),
+    "occupancy": Function(hf.occupancy, {"problem": PROBLEM, "states": 0}, [*PROBLEM_ROWS, *STATES_ROWS]),
+    "rescale": Function(hf.rescale, {"problem": PROBLEM, "reward": REWARD}, [*PROBLEM_ROWS, *FUNCTION_ROWS]),
+    "true_gap": Function(
+        hf.true_gap,
+        {"problem": PROBLEM, "reward": REWARD, "policy": POLICY},
+        [*PROBLEM_ROWS, *SCALE_ROWS],
+    ),
+    "simulate": Function(
+        hf.simulate,
+        {"problem": PROBLEM, "policy": POLICY},
+        [*PROBLEM_ROWS, ({"policy": masked(POLICY)}, f"policy {MASKED}")],
+    ),
+    "from_episodes": Function(
+        hf.from_episodes,
+        {"problem": PROBLEM, "episodes": (STATES, ACTIONS)},
+        [*PROBLEM_ROWS, *EPISODES_ROWS],
+    ),
+    "certify": Function(hf.certify, {"problem": PROBLEM, "episodes": (STATES, ACTIONS)}, EPISODES_ROWS),
+    "run.plan": Function(
+        lambda **given: run().plan(**given),
+        {"reward": REWARD},
+        [
+            *SCALE_ROWS,
+            *FUNCTION_ROWS,
+            ({"reward": masked([0.0, 0.0, 0.1])}, f"the reward {MASKED}"),
+            *(
+                ({"reward": lambda h, s, a, x=x: x}, "reward[0, 0, 0] is … rewards must be finite")
+                for x in (None, NAN, INF)
+            ),
+            *(
+                ({"model": x}, f"model is {shown(x)}; it must be 'likelihood'")
+                for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"))
+            ),
+        ],
+    ),
+    "run.certificate": Function(
+        lambda **given: run().certificate(**given),
+        {},
+        [
+            *(
+                ({"method": x}, f"method is {shown(x)}; it must be one of 'uniform'")
+                for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"), *HUGE_ROWS)
+            ),
+            *(({"delta": x}, f"delta is {shown(x)}") for x in HUGE_ROWS),
+        ],
+    ),
+    "run.resume": Function(lambda **given: run().resume(**given), {"episodes": 1}, PROGRESS_ROWS),
+    "to_gymnasium": Function(PROBLEM.to_gymnasium, {"reward": REWARD}, FUNCTION_ROWS),
+    "make": Function(
+        lambda name, **given: hf.make(name, **given),
+        {"name": "river-swim"},
+        [
+            *(({"states": x}, f"states is {shown(x)}") for x in HUGE_ROWS),
+            *(({"name": x}, shown(x)) for x in HUGE_ROWS),
+        ],
+    ),
+    "load": Function(hf.load, {}, [({"path": x}, f"{shown(x)} cannot be a folder") for x in HUGE_ROWS]),
+}

@@ -1,0 +1,55 @@
+"""Bad arguments of public functions: every error names the argument, shows the value and says what it must be.
+
+The tables have one entry for each function: valid arguments, and changes to them with the words of the error.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree._inputs import shown
+from horizonfree.errors import HorizonfreeError
+from tests.refusals import explorations, problems, runs, theory
+from tests.refusals.rows import ACTIONS, PROBLEM, STATES, Function
+
+TABLE: dict[str, Function] = runs.TABLE | explorations.TABLE | problems.TABLE | theory.TABLE
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_bad_arguments_are_refused(name: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
+    call, valid, rows = TABLE[name]
+    for changes, words, *error in rows:
+        if "progress" in changes and "explore" in name:
+            changes = changes | {"out": tmp_path / "a"}  # must not be created
+        with subtests.test(", ".join(f"{key}={shown(x)}" for key, x in changes.items())):
+            with pytest.raises(HorizonfreeError) as caught:
+                call(**valid | changes)
+            message = str(caught.value)
+            assert len(message) < 600
+            place = 0
+            for part in words.split(" … "):
+                assert part in message[place:]
+                place = message.index(part, place) + len(part)
+            assert isinstance(caught.value, tuple(error) or HorizonfreeError)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_arguments_that_bad_ones_replace_are_valid(subtests: pytest.Subtests) -> None:
+    """Otherwise a row might be refused for another reason."""
+    for name, (call, valid, _) in TABLE.items():
+        if name != "load":  # needs a folder: tests/runs
+            with subtests.test(name):
+                call(**valid | ({"explorer": "uniform"} if name == "explore_many" else {}))
+    for budget in (None, 1, 7.0, np.int64(9), 2**40, 2**63 - 1):
+        with subtests.test("budget", budget=budget):
+            assert 0 < hf.certify(PROBLEM, (STATES, ACTIONS), budget=budget).eps <= 1
+    with subtests.test("checkpoints and curves may be any collection"):
+        settings = {"episodes": 1, "seeds": 1, "progress": False}
+        batch = hf.explore_many(
+            PROBLEM, "uniform", checkpoints={1}, curves=(x for x in ("eps", "gap")), **settings
+        )
+        assert batch.checkpoints.tolist() == [1]
+        assert list(batch.curves) == ["eps", "gap"]
+        assert hf.explore_many(PROBLEM, "uniform", checkpoints={}, **settings).curves == {}
