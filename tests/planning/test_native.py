@@ -185,7 +185,7 @@ kernel = Kernel(np.zeros((1, 2, 1), np.int32), np.ones((1, 2, 1)), False)
 policy = planning.optimal(kernel, np.ones((3, 1, 2))).policy
 assert planning.evaluate(kernel, np.ones((3, 1, 2)), policy)[0, 0] == 3
 assert planning.visits(kernel, policy, 0).sum() == 3
-print({"jax", "numba", "jaxtyping"} & set(sys.modules))
+print({"jax", "numba"} & set(sys.modules))
 """
 
 
