@@ -1,8 +1,8 @@
-"""The rooms of the library and the imports between them, read from the source; draws images/architecture.svg.
+"""The packages of the library and the imports between them, read from the source; draws images/architecture.svg.
 
     python docs/architecture.py
 
-A line from one room to another says that files of the lower import files of the upper; imports inside functions count.
+An arc between two packages says that the lower one imports the upper one; imports inside functions count.
 """
 
 import ast
@@ -12,28 +12,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src" / "horizonfree"
 
-# From the first to the last: a room imports only rooms above it.
-ROOMS = "native mdp planning guarantees models problems regression explorers runs batch sweeps report web cli".split()
-NOTES = {
-    "native": "loops in C, called from XLA or NumPy",
-    "mdp": "Space, Kernel, episodes, rewards",
-    "planning": "backward induction",
-    "guarantees": "Certificate, divergence, bets",
-    "models": "what a learner may know: mixture/",
-    "problems": "a model, its truth, its layout",
-    "regression": "ridge, HOME, radii, oracle/, theory",
-    "explorers": "interface, loop, one file each",
-    "runs": "explore, drive, run, store",
-    "batch": "many seeds at once",
-    "sweeps": "grids of explorations, on any engine",
-    "report": "one HTML file",
-    "web": "the playground",
-    "cli": "commands, tour",
-}
+# From the first to the last: a package imports only packages above it.
+PACKAGES = (
+    "native mdp planning guarantees models problems regression explorers runs batch sweeps report web cli"
+).split()
+
+
+def purpose(package: str) -> str:
+    """The first line of the package's docstring."""
+    return (ast.get_docstring(ast.parse((SOURCE / package / "__init__.py").read_text())) or "").split("\n")[0]
 
 
 def modules() -> dict[str, Path]:
-    """Every module by its name below the package; a package counts under its own name."""
+    """Every module by its name inside horizonfree; a package counts under its own name."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
@@ -72,39 +63,38 @@ def arrows() -> dict[str, set[str]]:
     return {name: imported(path, known, homes) - {name} for name, path in known.items()}
 
 
-def between_rooms() -> set[tuple[str, str]]:
-    """(lower, upper) for every pair of rooms of which one imports the other."""
+def between_packages() -> set[tuple[str, str]]:
+    """(lower, upper) for every pair of packages of which one imports the other."""
     pairs = {(a.split(".")[0], b.split(".")[0]) for a, others in arrows().items() for b in others}
-    return {(a, b) for a, b in pairs if a != b and a in ROOMS and b in ROOMS}
+    return {(a, b) for a, b in pairs if a != b and a in PACKAGES and b in PACKAGES}
 
 
 def draw() -> str:
-    """The picture: rooms from top to bottom, an arc for every import that skips a room."""
-    height, gap, left, width = 34, 10, 16, 390
-    files = {name: sum(x.split(".")[0] == name for x in modules()) for name in ROOMS}
-    top = {name: 16 + i * (height + gap) for i, name in enumerate(ROOMS)}
-    total = 16 + len(ROOMS) * (height + gap)
+    """The picture: packages from top to bottom, an arc for every import."""
+    height, gap, left, width = 34, 10, 16, 540
+    top = {name: 16 + i * (height + gap) for i, name in enumerate(PACKAGES)}
+    total = 16 + len(PACKAGES) * (height + gap)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {total}" font-family="sans-serif" font-size="13">',
-        "<title>The rooms of horizonfree, and which imports which</title>",
-        f'<rect width="680" height="{total}" fill="#fff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 830 {total}" font-family="sans-serif" font-size="13">',
+        "<title>The packages of horizonfree, and which imports which</title>",
+        f'<rect width="830" height="{total}" fill="#fff"/>',
     ]
-    for a, b in sorted(between_rooms(), key=lambda pair: (ROOMS.index(pair[0]), ROOMS.index(pair[1]))):
+    for a, b in sorted(
+        between_packages(), key=lambda pair: (PACKAGES.index(pair[0]), PACKAGES.index(pair[1]))
+    ):
         y, z = top[a] + height / 2, top[b] + height / 2
-        reach = 24 + 20 * (ROOMS.index(a) - ROOMS.index(b))
+        reach = 24 + 20 * (PACKAGES.index(a) - PACKAGES.index(b))
         x = left + width
         lines.append(
             f'<path d="M{x} {y} C{x + reach} {y} {x + reach} {z} {x} {z}" fill="none" stroke="#3b6ea5" '
             'stroke-opacity=".45" stroke-width="1.3"/>'
         )
-    for name in ROOMS:
+    for name in PACKAGES:
         y = top[name]
         lines += [
             f'<rect x="{left}" y="{y}" width="{width}" height="{height}" rx="6" fill="#eef3f8" stroke="#3b6ea5"/>',
             f'<text x="{left + 12}" y="{y + 22}" font-weight="bold" fill="#16324f">{name}/</text>',
-            f'<text x="{left + 112}" y="{y + 22}" fill="#333" font-size="11.5">{NOTES[name]}</text>',
-            f'<text x="{left + width - 8}" y="{y + 22}" text-anchor="end" fill="#777" font-size="10">'
-            f"{files[name]}</text>",
+            f'<text x="{left + 112}" y="{y + 22}" fill="#333" font-size="12">{purpose(name).replace("`", "")}</text>',
         ]
     return "\n".join([*lines, "</svg>"]) + "\n"
 

@@ -1,4 +1,4 @@
-"""The shape of the library: rooms that show the way of the data, explorers that say what they are, readable files."""
+"""The shape of the library: packages in the order of the data flow, headers of explorers, readable files."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "horizonfree"
 _spec = importlib.util.spec_from_file_location("architecture", ROOT / "docs" / "architecture.py")
 drawing = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(drawing)
-ROOMS, MODULES = drawing.ROOMS, drawing.modules()
+PACKAGES, MODULES = drawing.PACKAGES, drawing.modules()
 
 BASE = {
     "__init__",
@@ -29,8 +29,8 @@ BASE = {
     "_x64",
     "errors",
     "testing",
-}  # all that stands outside the rooms
-# Methods of an object that lead to a module made for that object: the only imports against the way of the data.
+}  # modules outside the packages
+# Methods of an object that lead to a module made for that object: the only imports against the data flow.
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
@@ -55,24 +55,24 @@ FRAME = {
 MAX_LINES = 500
 
 
-def room(name: str) -> str:
+def package(name: str) -> str:
     return name.split(".")[0]
 
 
-def test_every_module_stands_in_a_room_and_imports_rooms_above_its_own_only():
-    rank = {name: i for i, name in enumerate(ROOMS)}
-    assert {room(name) for name in MODULES} == set(ROOMS) | BASE
+def test_every_module_imports_packages_above_its_own_only():
+    rank = {name: i for i, name in enumerate(PACKAGES)}
+    assert {package(name) for name in MODULES} == set(PACKAGES) | BASE
     wrong = [
         f"{name} -> {other}"
         for name, others in drawing.arrows().items()
         for other in others
-        if room(name) in rank and room(other) in rank and rank[room(other)] > rank[room(name)]
+        if package(name) in rank and package(other) in rank and rank[package(other)] > rank[package(name)]
     ]
-    assert not wrong, f"imports against the way of the data: {wrong}"
+    assert not wrong, f"imports against the data flow: {wrong}"
 
 
 def test_no_import_leads_back_to_where_it_came_from():
-    """Also inside a room, and counting imports inside functions, but for the methods that are named above."""
+    """Also inside a package, and counting imports inside functions, except for the methods named above."""
     state: dict[str, str] = {}
 
     def visit(name: str, way: list[str]) -> None:
@@ -99,26 +99,35 @@ def test_files_stay_readable():
     assert not long
 
 
-def test_the_tests_stand_in_the_rooms_of_what_they_test():
+def test_tests_have_the_packages_of_the_source():
     folders = {
         path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name[0] not in "._"
     }
-    assert folders == set(ROOMS) | {"adversary", "reference", "refusals"}
+    assert folders == set(PACKAGES) | {"adversary", "reference", "refusals"}
 
 
-def test_the_rooms_say_what_they_are_and_the_docs_say_the_same():
-    index = (ROOT / "docs" / "architecture.md").read_text()
-    for name in ROOMS:
-        purpose = ast.get_docstring(ast.parse((SOURCE / name / "__init__.py").read_text()))
-        assert purpose, f"{name} does not say what it is for"
-        first = " ".join(purpose.split("\n\n")[0].split())
-        assert first in " ".join(index.split()), f"docs/architecture.md does not say of {name}: {first}"
+def test_packages_say_what_they_are_for_in_one_line_of_the_picture():
+    for name in PACKAGES:
+        assert 10 < len(drawing.purpose(name)) <= 75, name
 
 
-def test_the_picture_of_the_rooms_is_that_of_the_imports():
+def test_the_picture_of_the_packages_is_that_of_the_imports():
     assert (ROOT / "docs" / "images" / "architecture.svg").read_text() == drawing.draw(), (
         "run python docs/architecture.py"
     )
+
+
+def test_the_objects_and_files_of_the_architecture_page_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`(\w+)`, (\w+(?:/\w+)*\.py)", text)
+    assert len(named) >= 10
+    for name, file in named:
+        assert re.search(rf"^class {name}\b", (SOURCE / file).read_text(), re.MULTILINE), (name, file)
+    steps = re.findall(r"^ +(\S+) {2,}(\w+(?:/\w+)*\.py)", text, re.MULTILINE)
+    assert len(steps) >= 15
+    for name, file in steps:
+        function = name.split("(")[0].split(".")[-1]
+        assert re.search(rf"^ *def {function}\b", (SOURCE / file).read_text(), re.MULTILINE), (name, file)
 
 
 def test_a_class_of_models_is_known_to_its_own_explorers_and_estimators_only():
@@ -152,8 +161,8 @@ def test_every_explorer_says_what_it_is_and_is_registered(subtests):
 def test_nothing_leads_from_an_explorer_to_the_truth():
     """Explorers see a model; only problems, and what runs them, see the truth."""
     for name, others in drawing.arrows().items():
-        if room(name) == "explorers":
-            assert not {other for other in others if room(other) == "problems"}, name
+        if package(name) == "explorers":
+            assert not {other for other in others if package(other) == "problems"}, name
 
 
 def test_explorers_do_not_import_each_other():

@@ -1,4 +1,4 @@
-"""Many explorations at once: over seeds, over problems of one shape, over one number of an explorer."""
+"""Many explorations at once: seeds, problems, options."""
 
 from horizonfree.batch.explore import Batch, explore_many
 

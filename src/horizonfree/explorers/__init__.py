@@ -1,4 +1,4 @@
-"""Algorithms that choose what to try next. `interface` says what one is, `loop` runs it, `registry` names them."""
+"""Reward-free exploration algorithms, one file each."""
 
 from horizonfree.explorers.registry import explorers
 

@@ -1,1 +1,1 @@
-"""What all classes of models share: certificates and their words, the divergence of trajectories, bets."""
+"""What all model classes share: certificates, divergences, e-processes."""

@@ -1,1 +1,1 @@
-"""Finite decision processes: the space they live in, kernels, episodes, rewards."""
+"""Finite MDPs: spaces, kernels, policies, episodes, rewards."""

@@ -1,1 +1,1 @@
-"""Loops in C for what XLA or NumPy do several times slower: one shared library, optional."""
+"""Loops in C, called from compiled programs and from NumPy; optional."""

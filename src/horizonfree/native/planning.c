@@ -99,7 +99,7 @@ int64_t horizonfree_plan_sparse(const Problem *x, int64_t first, int64_t end, in
  * with mean m, by Cauchy and Schwarz,
  *     p v = m sum(p) + (p - mean(p)) (v - m) <= m sum(p) + |p - mean(p)| |v - m|.
  * With v = V_{h+1} this bounds p V_{h+1}; with v = V_{h+1} - V_{h+2} it bounds what is added to a bound of p V_{h+2}.
- * docs/speed.md says why no rounding breaks the bounds. */
+ * benchmarks/README.md says why no rounding breaks the bounds. */
 
 /* is_next: what follows x in memory is likely to be read next, and is fetched. */
 CONSTANT_SIZE double dot(const double *x, const double *y, int64_t n, int is_next)

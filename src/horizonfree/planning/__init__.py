@@ -1,4 +1,4 @@
-"""The best policy for a reward, the value of a policy, where it goes."""
+"""Backward induction, policy evaluation, occupancy measures."""
 
 from horizonfree.planning.induction import Solution
 from horizonfree.planning.solvers import Best, evaluate, optimal, optimal_values, visits

@@ -1,4 +1,4 @@
-"""Systems to explore: named ones, one's own, and Gymnasium's."""
+"""Problems to explore: named ones, your own, and Gymnasium's."""
 
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
 from horizonfree.problems.linear import LinearMDP

@@ -1,1 +1,1 @@
-"""The estimators of the papers: ridge regressions, weights and radii, optimistic values, the oracle, the theory."""
+"""The papers' estimators: ridge regression, radii, oracle, theory."""

@@ -1,4 +1,4 @@
-"""Reports: one self-contained HTML file per run, comparisons of several, and their figures as files."""
+"""Self-contained HTML reports, comparisons, figures."""
 
 from horizonfree.report.figures import figures, write_figures
 from horizonfree.report.page import compare, write_comparison, write_report

@@ -1,1 +1,1 @@
-"""Explorations as things that last: `explore` begins one, `drive` carries it on, `run` answers, `store` keeps it."""
+"""Exploring, resuming, storing; plans and certificates of a run."""

@@ -1,1 +1,1 @@
-"""Sweeps: thousands of explorations from one file, on this machine or on a cluster."""
+"""Grids of explorations from one file, local or on a cluster."""

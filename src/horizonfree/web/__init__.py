@@ -1,4 +1,4 @@
-"""The reward playground: paint a reward in the browser, see the plan and what is proved of it."""
+"""The reward playground in the browser."""
 
 from horizonfree.web.server import app, say_where, serve
 
