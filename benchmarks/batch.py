@@ -37,17 +37,17 @@ LONGEST = 15.0  # of a whole run of BUDGET episodes, for explorers that choose n
 PEAK = {"cpu": (90e9, 128e9), "gpu": (34e12, 4.8e12)}
 PASSES = {  # backward passes an episode, and whether they go through features; a call of the oracle counts for itself
     "uniform": (0, False),
-    "information": (1, False),
+    "optimal-design": (1, False),
     "goal-cycling": (1, False),
     "ucrl-rfe": (2, True),
     "ucrl-rfe+": (2, True),
 }
 SEEDS = (1, 8, 64, 256, 1024, 8192)
 FIRST = {  # measured when nothing is asked for, most wanted first; every other explorer follows with OTHERS seeds
-    "cpu": [("information", n) for n in (64, 1, 1024, 8, 256, 8192)]
+    "cpu": [("optimal-design", n) for n in (64, 1, 1024, 8, 256, 8192)]
     + [("hf-ucrl-rfe++", n) for n in (64, 1)],
-    "gpu": [("information", 8192), ("hf-ucrl-rfe++", 1024)]
-    + [("information", n) for n in (1024, 256, 64, 8, 1)]
+    "gpu": [("optimal-design", 8192), ("hf-ucrl-rfe++", 1024)]
+    + [("optimal-design", n) for n in (1024, 256, 64, 8, 1)]
     + [("hf-ucrl-rfe++", n) for n in (64, 8192)],
 }
 OTHERS = {"cpu": 64, "gpu": 1024}

@@ -68,7 +68,7 @@ def dump(path: str, chosen: list[str]) -> None:
             jax.clear_caches()
             print(f"{name} {explorer} {time.perf_counter() - began:.1f} s", flush=True)
         if name in ("zoned-grid", "random-mixture"):
-            for explorer, options in {"information": {}, "hf-ucrl-rfe++": {"scale": 0.15}}.items():
+            for explorer, options in {"optimal-design": {}, "hf-ucrl-rfe++": {"scale": 0.15}}.items():
                 how = {"episodes": 20, "seeds": 3, "checkpoints": [5, 20], "progress": False}
                 batch = hf.explore_many(known, explorer, **how, **options)
                 found |= {f"{name}/batch {explorer}/{key}": x for key, x in batch.curves.items()}

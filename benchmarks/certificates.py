@@ -4,7 +4,7 @@
 
 Prints the time of one `confidence`, of one plan with its certificate, and of a `confidence` on a large sparse grid
 (S = 4900), each after compilation; then the medians over seeds of the uniform gap and of the gaps of all 64 goal
-rewards for K = 100, 300, 1000, 3000 episodes of the explorer `information`.
+rewards for K = 100, 300, 1000, 3000 episodes of the explorer `optimal-design`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def gaps(seeds: int, episodes: tuple[int, ...]) -> None:
         for name, budget in (("ladder", None), ("0 and K/5", K)):
             rows = []
             for seed in range(seeds):
-                run = hf.explore(problem, explorer="information", episodes=K, seed=seed, budget=budget)
+                run = hf.explore(problem, explorer="optimal-design", episodes=K, seed=seed, budget=budget)
                 certificate, plans = run.certificate(), [run.plan(goal) for goal in goals]
                 found = np.array([plan.gap for plan in plans])
                 true = max(hf.true_gap(problem, goal, plan.policy) for goal, plan in zip(goals, plans))
@@ -53,7 +53,7 @@ def gaps(seeds: int, episodes: tuple[int, ...]) -> None:
 
 def times() -> None:
     problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
-    run = hf.explore(problem, explorer="information", episodes=300, seed=0)
+    run = hf.explore(problem, explorer="optimal-design", episodes=300, seed=0)
     model, evidence, goal = problem.model, run.evidence, hf.goal(problem, 63)
     confidence = certify.confidence(model, evidence)
 

@@ -8,8 +8,8 @@ each row, printed when it is measured: the median of wall seconds after one call
 
     plan, on the device      backward induction for one reward; nothing leaves the device
     plan                     `planning.optimal`: the policy and V_1..V_{H+1} of one reward, handed out as NumPy arrays
-    information, a policy    the dynamic programme of one episode; nothing leaves the device
-    information, an episode  `explore`: a policy, an episode, what it teaches
+    optimal design, a policy    the dynamic programme of one episode; nothing leaves the device
+    optimal design, an episode  `explore`: a policy, an episode, what it teaches
 
 `limit_s` is the time in which the device could read its successors, probabilities and rewards and write the policy once
 for every step (V is taken to stay in a cache): bytes / 4.8 TB/s (H200, its data sheet).
@@ -112,14 +112,16 @@ def measure(S: int, H: int, seconds: float) -> None:
         counts = jax.numpy.ones(known.valid.rows.shape[0], jax.numpy.int32)
         policy = eqx.filter_jit(lambda x, n: design(x.space, x.valid, n, x.valid.center))
         found = timed(lambda: jax.block_until_ready(policy(there, counts)), seconds)
-        tell("information, a policy", found)
+        tell("optimal design, a policy", found)
         del there
         table = np.broadcast_to(np.asarray(reward), (H, S, A))
         tell("plan", timed(lambda: hf.planning.optimal(kernel, table), seconds))
         del kernel, reward
-    run = hf.explore(problem, "information", episodes=1, progress=False)
+    run = hf.explore(problem, "optimal-design", episodes=1, progress=False)
     number = max(1, min(200, int(seconds / max(found[0], 1e-3))))
-    tell("information, an episode", timed(lambda: run.resume(episodes=number, progress=False), 0.0), number)
+    tell(
+        "optimal design, an episode", timed(lambda: run.resume(episodes=number, progress=False), 0.0), number
+    )
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
     python benchmarks/scale.py [--quick] [--json]
 
 On random sparse mixtures, four successors for each pair, each in a process of its own. CPU seconds, first calls (with
-compilation) apart from the steady ones: the problem (`make`), an episode of `information`, a certificate, a plan with
-its gap; and the largest memory that the process ever held. The exponent is that of the steady seconds between the two
-largest values of what was varied.
+compilation) apart from the steady ones: the problem (`make`), an episode of `optimal-design`, a certificate, a plan
+with its gap; and the largest memory that the process ever held. The exponent is that of the steady seconds between the
+two largest values of what was varied.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def measure(S: int, A: int, d: int, H: int, K: int) -> dict[str, float]:
 
     weights = np.random.default_rng(1).dirichlet(np.ones(d))
     made, problem = cpu(lambda: hf.Mixture.from_kernels(kernels(S, A, d), horizon=H, weights=weights))
-    begun, run = cpu(lambda: hf.explore(problem, "information", episodes=K, progress=False))
+    begun, run = cpu(lambda: hf.explore(problem, "optimal-design", episodes=K, progress=False))
     explored, run = cpu(lambda: run.resume(episodes=K, progress=False))
     first, _ = cpu(lambda: certify.confidence(problem.model, run.evidence))
     certificate, _ = cpu(lambda: certify.confidence(problem.model, run.evidence))

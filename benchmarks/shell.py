@@ -16,7 +16,15 @@ import tempfile
 from pathlib import Path
 
 HORIZONFREE = [sys.executable, "-m", "horizonfree"]
-EXPLORERS = ("information", "hf-ucrl-rfe++", "hf-ucrl-vtr+", "ucrl-rfe", "ucrl-rfe+", "ucrl-vtr+", "uniform")
+EXPLORERS = (
+    "optimal-design",
+    "hf-ucrl-rfe++",
+    "hf-ucrl-vtr+",
+    "ucrl-rfe",
+    "ucrl-rfe+",
+    "ucrl-vtr+",
+    "uniform",
+)
 FOR_A_REWARD = ("hf-ucrl-vtr+", "ucrl-vtr+")  # explorers that want one
 
 

@@ -35,7 +35,7 @@ TINY: dict[str, Any] = {
 SECOND = TINY | {
     "checkpoints": [30_000],
     "problems": {"grid": {"name": "zoned-grid", "size": 6, "zones": 3, "horizon": 12}},
-    "explorers": {"information": {}},
+    "explorers": {"optimal-design": {}},
 }
 
 

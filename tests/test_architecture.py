@@ -21,6 +21,7 @@ BASE = {
     "__init__",
     "__main__",
     "_arrays",
+    "_deprecated",
     "_exact",
     "_inputs",
     "_jit",

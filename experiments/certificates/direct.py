@@ -88,7 +88,7 @@ def main() -> None:
     rows = []
     for k in sweep.checkpoints:
         for seed in sweep.seeds:
-            run = hf.explore(problem, "information", episodes=k, seed=seed, budget=k, progress=False)
+            run = hf.explore(problem, "optimal-design", episodes=k, seed=seed, budget=k, progress=False)
             rows.append({"episodes": k, "seed": seed} | row(run, sweep.delta, first, second))
     (HERE / "results" / "direct.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
     gaps = {"uniform_eps": ".3f", "kappa_eps": ".3f", "hinge_eps": ".3f", "hinge_attained": ".1%"}

@@ -108,14 +108,14 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
 
 
 def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
-    """A run of `information`, budget declared, in the systems of an adversary one after the other."""
+    """A run of `optimal-design`, budget declared, in the systems of an adversary one after the other."""
     seed = SEEDS[adversary]
     sees = {"tilt": tilted, "push": pushed}.get(adversary)
     starts = STARTS[STARTS < episodes] if sees else [0, episodes // 2]
     rng = np.random.default_rng(seed) if adversary == "random" else None
     fixed = moved(problem.kernel(), zeta, rng)
     with scope():
-        model, explorer = to_device(problem.model), make_explorer("information")
+        model, explorer = to_device(problem.model), make_explorer("optimal-design")
         nothing = model.recorded(model.nothing(ladder(episodes, model.burn_in)))
         progress, key = begin(explorer, model, nothing), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):

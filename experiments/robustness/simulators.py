@@ -57,13 +57,13 @@ def kernels_of(problem: hf.Problem) -> np.ndarray:
 
 
 def explored(known: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
-    """A run of `information` in the system P [S, A, S], with what is known of it."""
+    """A run of `optimal-design` in the system P [S, A, S], with what is known of it."""
     space = known.space
     S, A, n = space.succ.shape
     s, a, _ = np.indices((S, A, n))
     prob = np.where(np.asarray(space.support), P[s, a, np.asarray(space.succ)], 0.0)
     with scope():
-        model, explorer = to_device(known.model), make_explorer("information")
+        model, explorer = to_device(known.model), make_explorer("optimal-design")
         nothing = model.recorded(model.nothing(ladder(EPISODES, model.burn_in)))
         progress, sampler = begin(explorer, model, nothing), Sampler.of(to_device(space.kernel(leaf(prob))))
         for done in range(0, EPISODES, BLOCK):

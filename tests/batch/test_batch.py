@@ -29,7 +29,7 @@ from tests.reference.linear_models import random_linear
 
 K = 9
 SMALL = {"chains": 1, "sweeps": 2, "moment_orders": 2}  # of HF-UCRL-RFE++
-EXPLORERS = {"information": {}, "uniform": {}, "hf-ucrl-rfe++": SMALL}
+EXPLORERS = {"optimal-design": {}, "uniform": {}, "hf-ucrl-rfe++": SMALL}
 NEEDS = EXPLORERS | {
     "jin2020": {"budget": 60, "per_goal": 1}
 }  # an episode for each state and step, and some more

@@ -243,7 +243,7 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
     """A plan beyond its gap would have probability at most 0.05 for each of the two explorers; the seeds are fixed."""
     found = shell.json("tour --out t")
     for plans in found["plans"].values():
-        for name in ("information", "hf-ucrl-rfe++"):
+        for name in ("optimal-design", "hf-ucrl-rfe++"):
             assert plans[name]["true_loss"] <= plans[name]["gap"] + 1e-9
             assert abs(plans[name]["value"] - plans["best"]) < 0.1
             assert (
@@ -257,7 +257,7 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
         assert "more episodes" in found_by["every_reward"]["forecast"]
     assert Path(found["report"]).stat().st_size > 10_000
     assert Path(found["comparison"]).stat().st_size > 10_000
-    assert hf.load(found["runs"]["information"]).episodes == 300
+    assert hf.load(found["runs"]["optimal-design"]).episodes == 300
     code, out, _ = shell("tour --out u")
     assert code == 0
     text = " ".join(out.split())  # without the breaks of lines
@@ -292,7 +292,7 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     assert max(map(len, said.splitlines())) <= width
     assert "…" not in said
     assert "[0.40, 0.60]" in said
-    assert "   cd runs/tour\n   horizonfree explore --resume information --episodes 200\n" in said
+    assert "   cd runs/tour\n   horizonfree explore --resume optimal-design --episodes 50\n" in said
 
 
 def test_serve_tells_machines_where_it_is(shell: Shell) -> None:

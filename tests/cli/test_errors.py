@@ -20,7 +20,7 @@ BAD = {
     "explore zoned-grid --episodes 0": "episodes is 0; it must be a whole number of at least 1",
     "explore zoned-grid --episodes many": "'--episodes': 'many' is not a whole number; write it in digits",
     "explore zoned-grid --episodes 3 --seed -1": "seed is -1",
-    "explore zoned-grid --episodes 3 --explorer informaton": "did you mean 'information'",
+    "explore zoned-grid --episodes 3 --explorer optimal-desing": "did you mean 'optimal-design'",
     "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt scale=big": "scale is 'big'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt delta=0.1": "--delta",

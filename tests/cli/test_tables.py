@@ -37,6 +37,6 @@ def test_what_has_no_rules_or_no_limit_is_told_so(shell: Shell) -> None:
     assert "--known-rules is for gymnasium:ID" in shell("explore zoned-grid --known-rules --episodes 1")[2]
     assert "needs a horizon" in shell("explore gymnasium:CliffWalking-v1 --episodes 1")[2]
     assert (
-        "explorer 'information' learns a MixtureModel"
-        in (shell(f"explore {LAKE} --explorer information --episodes 1")[2])
+        "explorer 'optimal-design' learns a MixtureModel"
+        in (shell(f"explore {LAKE} --explorer optimal-design --episodes 1")[2])
     )

@@ -99,7 +99,7 @@ def test_bounds_hold_and_the_printed_one_on_R_is_the_smaller(run):
 
 
 NOT_COVERED = [
-    ({"explorer_spec": ExplorerSpec.of(make_explorer("information"))}, "another explorer"),
+    ({"explorer_spec": ExplorerSpec.of(make_explorer("optimal-design"))}, "another explorer"),
     (
         {"explorer_spec": ExplorerSpec.of(make_explorer("hf-ucrl-rfe++", oracle="relaxed", lazy=0.0))},
         "oracle is 'relaxed'",

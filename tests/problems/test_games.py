@@ -42,9 +42,9 @@ def test_taxi_is_explored_planned_and_certified(taxi, is_live, tmp_path):
     """At delta = 1e-6 the plan loses no more than was certified, but for a false alarm of that probability."""
     if is_live:
         env = gymnasium.make(TAXI)
-        run = hf.explore(env, "information", known=hf.Problem(taxi.model), episodes=40, seed=1)
+        run = hf.explore(env, "optimal-design", known=hf.Problem(taxi.model), episodes=40, seed=1)
     else:
-        run = hf.explore(taxi, "information", episodes=40, seed=1, out=tmp_path / "a")
+        run = hf.explore(taxi, "optimal-design", episodes=40, seed=1, out=tmp_path / "a")
         back = hf.load(tmp_path / "a")
         np.testing.assert_array_equal(back.evidence.counts, run.evidence.counts)
         np.testing.assert_array_equal(back.problem.start, taxi.start)
@@ -102,7 +102,7 @@ def test_blackjack_is_explored_live_and_planned(cards):
     """Nothing is rejected in 300 games, and the deck is in the confidence set: false alarms of 1e-6 each."""
     known, true = cards
     env = blackjack.Ended(gymnasium.make("Blackjack-v1"))
-    run = hf.explore(env, "information", known=known, encode=blackjack.encode, episodes=300, seed=3)
+    run = hf.explore(env, "optimal-design", known=known, encode=blackjack.encode, episodes=300, seed=3)
     assert run.evidence.impossible == 0
     assert run.evidence.counts.sum() == 300 * blackjack.HORIZON
     assert not run.certificate(1e-6).is_rejected

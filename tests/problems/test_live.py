@@ -196,7 +196,7 @@ def test_what_is_no_state_of_the_class_contradicts_it(encode):
     assert (trajectory.j[h + 1 :] == UNSEEN).all()
 
 
-@pytest.mark.parametrize("explorer", ["uniform", "information", "ucrl-rfe", "hf-ucrl-rfe++", "chen2022"])
+@pytest.mark.parametrize("explorer", ["uniform", "optimal-design", "ucrl-rfe", "hf-ucrl-rfe++", "chen2022"])
 def test_an_episode_that_breaks_off_counts_as_far_as_it_was_seen(explorer, tmp_path):
     """Whatever gathers the data, they are not chosen by what they say."""
     problem, env = two_states(), Leaky(0.1, OSError("the arm is stuck"))

@@ -29,7 +29,7 @@ def world() -> hf.Problem:
 
 
 def explored() -> hf.Run:
-    return hf.explore(world(), "information", episodes=FIRST, budget=BUDGET, seed=3, progress=False)
+    return hf.explore(world(), "optimal-design", episodes=FIRST, budget=BUDGET, seed=3, progress=False)
 
 
 def resumed(run: hf.Run) -> hf.Run:

@@ -167,14 +167,14 @@ def test_a_contest_shows_every_explorer(
     monkeypatch.setitem(EXPLORERS, name, EXPLORERS["uniform"])
     rows: list[dict[str, Any]] = [
         {"explorer": explorer, "seed": seed, "episodes": k, "gap": 1 / k, "eps": 1.0}
-        for explorer in ("information", name, "chen2022")
+        for explorer in ("optimal-design", name, "chen2022")
         for seed in (0, 1)
         for k in (1, 2)
     ]
     path = tmp_path / f"figure.{kind}"
     draw_contest(rows, path)
     if kind == "svg":
-        assert {"information", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
+        assert {"optimal-design", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
 
 
 def test_the_words_of_a_figure_are_not_changed() -> None:

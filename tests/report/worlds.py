@@ -12,7 +12,7 @@ RIVER = hf.make("river-swim", states=8, horizon=4)
 
 
 @cache
-def grid(episodes: int = 70, seed: int = 0, explorer: str = "information") -> Run:
+def grid(episodes: int = 70, seed: int = 0, explorer: str = "optimal-design") -> Run:
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=8)
     return hf.explore(problem, explorer, episodes=episodes, seed=seed, progress=False)
 

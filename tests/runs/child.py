@@ -28,7 +28,7 @@ class Child:
 
     def begin(self, folder: Path, **task: Any) -> int:
         """Hand a task to a new child; its process number."""
-        defaults = {"explorer": "information", "episodes": EPISODES, "seed": 0, "save_episodes": 1}
+        defaults = {"explorer": "optimal-design", "episodes": EPISODES, "seed": 0, "save_episodes": 1}
         text = json.dumps(defaults | {"folder": str(folder)} | task)
         self.process.stdin.write(text + "\n")  # type: ignore[union-attr]
         self.process.stdin.flush()  # type: ignore[union-attr]

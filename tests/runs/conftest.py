@@ -19,7 +19,7 @@ def problem() -> hf.Problem:
 def saved(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 9 episodes with checkpoints at 6 and 9."""
     folder = tmp_path_factory.mktemp("runs") / "a"
-    hf.explore(problem, "information", episodes=9, seed=5, out=folder, save_episodes=3, save_seconds=1e9)
+    hf.explore(problem, "optimal-design", episodes=9, seed=5, out=folder, save_episodes=3, save_seconds=1e9)
     return folder
 
 

@@ -253,7 +253,7 @@ def test_a_problem_that_has_changed_since_is_refused(folder: Path) -> None:
 
 
 def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_path: Path) -> None:
-    hf.explore(problem, "information", episodes=9, seed=6, out=tmp_path / "b")
+    hf.explore(problem, "optimal-design", episodes=9, seed=6, out=tmp_path / "b")
     shutil.copy(tmp_path / "b" / NEWEST, folder)
     with pytest.warns(storage.RunWarning, match="belongs to another run"):
         assert hf.load(folder).episodes == 6

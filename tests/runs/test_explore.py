@@ -31,22 +31,22 @@ def problem() -> hf.Problem:
 def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
     seconds: float, block: int, problem: hf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = hf.explore(problem, "information", episodes=17, seed=8)
+    whole = hf.explore(problem, "optimal-design", episodes=17, seed=8)
     monkeypatch.setattr(drive, "SECONDS", seconds)
     for module in (drive, engines):
         monkeypatch.setattr(module, "BLOCK", block)
-    assert_same(whole, hf.explore(problem, "information", episodes=17, seed=8))
+    assert_same(whole, hf.explore(problem, "optimal-design", episodes=17, seed=8))
 
 
 def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.Problem) -> None:
-    first = hf.explore(problem, "information", episodes=7, seed=8)
+    first = hf.explore(problem, "optimal-design", episodes=7, seed=8)
     more = first.resume(episodes=10)
-    assert_same(more, hf.explore(problem, "information", episodes=17, seed=8))
+    assert_same(more, hf.explore(problem, "optimal-design", episodes=17, seed=8))
     assert (first.episodes, more.episodes, len(more.records["information"])) == (7, 17, 17)
 
 
 def test_blocks_write_over_no_evidence_but_their_own(problem: hf.Problem, x64: None) -> None:
-    run = hf.explore(problem, "information", episodes=17, seed=8)
+    run = hf.explore(problem, "optimal-design", episodes=17, seed=8)
     engine, progress = engines.simulated(run, run.explorer), to_device(run.progress)
     first, again = (engine(progress, 3)[0] for _ in range(2))
     np.testing.assert_array_equal(first.evidence.counts, again.evidence.counts)
@@ -80,12 +80,12 @@ def test_looks_come_soon_enough_and_depend_on_the_episode_alone(first: int, k: i
 
 
 def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Problem) -> None:
-    run = hf.explore(problem, "information", until_eps=0.4, seed=3, delta=0.1)
+    run = hf.explore(problem, "optimal-design", until_eps=0.4, seed=3, delta=0.1)
     assert run.certificate(0.1, method="direct").eps <= 0.4
     until = run.until
     assert until is not None
     before = max(k for k in range(1, run.episodes) if until.next_look(k) == k)
-    assert drive._certified(hf.explore(problem, "information", episodes=before, seed=3), until) > 0.4
+    assert drive._certified(hf.explore(problem, "optimal-design", episodes=before, seed=3), until) > 0.4
     assert run.resume(until_eps=0.4, delta=0.1).episodes == run.episodes  # it is there already
 
 
@@ -110,7 +110,7 @@ def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem, unexp
 
 def test_a_real_environment_is_only_stepped(problem: hf.Problem) -> None:
     blind = hf.Problem(problem.model)
-    run = hf.explore(problem.to_gymnasium(), "information", known=blind, episodes=6, seed=1)
+    run = hf.explore(problem.to_gymnasium(), "optimal-design", known=blind, episodes=6, seed=1)
     assert run.evidence.counts.sum() == 6 * problem.horizon
     assert not run.is_simulated
     with pytest.raises(OptionError, match="pass it again: env="):

@@ -25,7 +25,7 @@ KILLS = 50
 def whole(seed: int) -> hf.Run:
     """The run that nobody stops."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    return hf.explore(problem, "information", episodes=EPISODES, seed=seed)
+    return hf.explore(problem, "optimal-design", episodes=EPISODES, seed=seed)
 
 
 def test_killed_at_fifty_moments_and_resumed_a_run_ends_with_the_same_bits(
@@ -73,9 +73,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    whole = hf.explore(problem, "information", episodes=4_000)
+    whole = hf.explore(problem, "optimal-design", episodes=4_000)
     with pytest.raises(RunError, match="the disk is full: free some space and resume"):
-        hf.explore(problem, "information", episodes=4_000, out=small_disk / "a", save_episodes=100)
+        hf.explore(problem, "optimal-design", episodes=4_000, out=small_disk / "a", save_episodes=100)
     run = hf.load(small_disk / "a")
     assert 0 < run.episodes < 4_000
     with pytest.raises(RunError, match="the disk is full"):
@@ -95,7 +95,7 @@ def test_a_limit_on_file_sizes_loses_nothing(child: Child, tmp_path: Path) -> No
     run = hf.load(folder)
     assert 0 < run.episodes < 1_000
     assert not (folder / ".partial").exists()
-    assert_same(run.resume(), hf.explore(run.problem, "information", episodes=1_000))
+    assert_same(run.resume(), hf.explore(run.problem, "optimal-design", episodes=1_000))
 
 
 def test_a_folder_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) 
 def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle: the folder holds every episode that was finished, and its records."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    whole = hf.explore(problem, "information", episodes=30)
+    whole = hf.explore(problem, "optimal-design", episodes=30)
     from horizonfree.runs import drive
     from horizonfree.runs import explore as exploration
 
@@ -144,7 +144,7 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(exploration, "simulated", interrupted)
     monkeypatch.setattr(drive, "BLOCK", 3)
     with pytest.raises(KeyboardInterrupt):
-        hf.explore(problem, "information", episodes=30, out=tmp_path / "a")
+        hf.explore(problem, "optimal-design", episodes=30, out=tmp_path / "a")
     monkeypatch.undo()
     run = hf.load(tmp_path / "a")
     assert 3 <= run.episodes == len(run.records["information"]) < 30

@@ -84,12 +84,12 @@ def part(problem):
 
 @pytest.fixture(scope="module")
 def whole(problem):
-    return hf.explore(problem, "information", episodes=EPISODES, seed=3, progress=False)
+    return hf.explore(problem, "optimal-design", episodes=EPISODES, seed=3, progress=False)
 
 
 @pytest.fixture(scope="module")
 def run(part):
-    return hf.explore(part, "information", episodes=EPISODES, seed=3, progress=False)
+    return hf.explore(part, "optimal-design", episodes=EPISODES, seed=3, progress=False)
 
 
 def test_a_part_has_the_visited_states_and_their_rows(problem, part):
@@ -234,7 +234,7 @@ def test_rewards_for_transitions_and_for_the_end(problem, part, run, whole):
 
 
 def test_a_stored_run_has_its_part(part, run, tmp_path):
-    on = hf.explore(part, "information", episodes=EPISODES // 2, seed=3, progress=False)
+    on = hf.explore(part, "optimal-design", episodes=EPISODES // 2, seed=3, progress=False)
     on.save(tmp_path / "run")
     again = hf.load(tmp_path / "run").resume(episodes=EPISODES // 2, progress=False)
     assert (again.problem.state_ids == part.state_ids).all()
@@ -248,7 +248,7 @@ def test_a_stored_run_has_its_part(part, run, tmp_path):
 
 def test_a_real_environment_has_the_states_of_the_whole(problem, part):
     for env in (problem.to_gymnasium(), part.to_gymnasium()):
-        seen = hf.explore(env, "information", known=part, episodes=4, progress=False)
+        seen = hf.explore(env, "optimal-design", known=part, episodes=4, progress=False)
         assert seen.visits.sum() == 24
         assert seen.visits[~np.asarray(part.space.reachable)].sum() == 0
         assert not seen.certificate().is_rejected
@@ -258,7 +258,7 @@ def test_a_real_environment_has_the_states_of_the_whole(problem, part):
             return np.int64(63), *self.env.step(action)[1:]
 
     with pytest.raises(ModelError, match="is 63, which no episode of 6 steps can come to"):
-        hf.explore(Jumping(problem.to_gymnasium()), "information", known=part, episodes=4, progress=False)
+        hf.explore(Jumping(problem.to_gymnasium()), "optimal-design", known=part, episodes=4, progress=False)
 
 
 def test_logs_are_restricted(problem, part):
@@ -282,7 +282,7 @@ def test_logs_are_restricted(problem, part):
 
 
 def test_batches_take_parts(part, run):
-    batch = hf.explore_many(part, "information", seeds=[3], episodes=EPISODES, progress=False)
+    batch = hf.explore_many(part, "optimal-design", seeds=[3], episodes=EPISODES, progress=False)
     assert batch[0].certificate().eps == pytest.approx(run.certificate().eps, abs=CLOSE)
 
 

@@ -16,7 +16,7 @@ def problem() -> hf.Problem:
 
 @pytest.fixture(scope="module")
 def run(problem: hf.Problem) -> hf.Run:
-    return hf.explore(problem, "information", episodes=60, seed=2)
+    return hf.explore(problem, "optimal-design", episodes=60, seed=2)
 
 
 def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Problem) -> None:
@@ -34,7 +34,7 @@ def test_a_plan_is_the_best_policy_of_its_model(run: hf.Run, problem: hf.Problem
 def test_no_plan_loses_more_than_was_certified(problem: hf.Problem) -> None:
     """Three runs at delta = 1e-8, nine goals each: a false alarm has probability at most 3e-8."""
     for seed in range(3):
-        run = hf.explore(problem, "information", episodes=80, seed=seed)
+        run = hf.explore(problem, "optimal-design", episodes=80, seed=seed)
         everywhere = run.certificate(1e-8).eps
         for state in range(9):
             reward = hf.goal(problem, state)

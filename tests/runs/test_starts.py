@@ -47,7 +47,7 @@ def options(name: str) -> dict[str, Any]:
 
 def test_a_value_is_the_mean_over_the_start_and_so_is_what_is_lost() -> None:
     problem, table = drawn(), reward()
-    run = hf.explore(problem, "information", episodes=40)
+    run = hf.explore(problem, "optimal-design", episodes=40)
     plan = run.plan(table)
     assert plan.value == pytest.approx(START @ evaluate(plan.kernel, table, plan.policy)[0], abs=1e-12)
     assert plan.value == pytest.approx(START @ optimal(plan.kernel, table).V[0], abs=1e-12)
@@ -87,7 +87,7 @@ def test_no_plan_loses_more_than_was_certified() -> None:
     """Three runs at delta = 1e-8, eight rewards each, and each run's own claim: false alarm 3e-8."""
     problem = drawn()
     for seed in range(3):
-        run = hf.explore(problem, "information", episodes=150, seed=seed)
+        run = hf.explore(problem, "optimal-design", episodes=150, seed=seed)
         everywhere = run.certificate(1e-8, method="direct").eps
         assert everywhere < 1
         for state in range(S):
@@ -124,7 +124,7 @@ def without_record(run: hf.Run) -> hf.Run:
 
 # the bits of two programs, or their numbers
 @pytest.mark.parametrize("is_wide", [False, True])
-@pytest.mark.parametrize("name", ["information", "uniform", "hf-ucrl-rfe++"])
+@pytest.mark.parametrize("name", ["optimal-design", "uniform", "hf-ucrl-rfe++"])
 def test_many_at_once_have_the_numbers_that_each_has_alone(
     name: str, is_wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def assert_same(a: hf.Run, b: hf.Run) -> None:
 
 OPTIONS = {
     "uniform": {},
-    "information": {},
+    "optimal-design": {},
     "hf-ucrl-rfe++": {"budget": 12, "scale": 0.5, "moment_orders": 2, "chains": 1, "sweeps": 2},
     "ucrl-vtr": {"budget": 12, "reward": np.full((4, 9, 4), 0.25)},
 }
@@ -94,7 +94,7 @@ def test_the_folder_says_what_was_explored_and_how(saved: Path) -> None:
         "name": "zoned-grid",
         "parameters": {"size": 3, "zones": 1, "horizon": 4, "seed": 0},
     }
-    assert text["explorer"] == {"name": "information", "options": {}}
+    assert text["explorer"] == {"name": "optimal-design", "options": {}}
     assert text["seed"] == 5
     assert {"python", "horizonfree", "jax", "numpy"} <= set(text["versions"])
     said = storage.settings(hf.load(saved))
@@ -118,10 +118,10 @@ def test_a_certified_goal_is_reached_after_the_same_episode_however_it_is_cut(
     problem = hf.make("zoned-grid", size=3, zones=3, horizon=5)
     reward = np.random.default_rng(0).uniform(size=(3, 5, 9, 4)) / 5
     ask = {"until_eps": 0.1, "reward": list(reward)} if is_for_some_rewards else {"until_eps": 0.6}
-    whole = hf.explore(problem, "information", seed=2, delta=0.1, **ask)
+    whole = hf.explore(problem, "optimal-design", seed=2, delta=0.1, **ask)
     assert 2 < whole.episodes < 2_000
     until = whole.until
-    cut = hf.explore(problem, "information", episodes=whole.episodes * 2 // 3, seed=2)
+    cut = hf.explore(problem, "optimal-design", episodes=whole.episodes * 2 // 3, seed=2)
     dataclasses.replace(cut, until=until).save(tmp_path / "a")
     run = hf.load(tmp_path / "a").resume()
     assert_same(whole, run)

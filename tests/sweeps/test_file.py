@@ -15,7 +15,7 @@ episodes = 100
 name = "zoned-grid"
 size = 3
 vary = { horizon = [4, 6], zones = [1, 3] }
-[explorers.information]
+[explorers.optimal-design]
 [explorers.half]
 name = "ucrl-rfe"
 scale = 0.5
@@ -32,7 +32,7 @@ def test_a_file_is_read_and_what_varies_is_multiplied(tmp_path):
         "horizon": 6,
         "zones": 3,
     }
-    assert found.explorers["information"] == {"name": "information"}
+    assert found.explorers["optimal-design"] == {"name": "optimal-design"}
     assert found.checkpoints == [12, 25, 37, 50, 62, 75, 87, 100]
     assert found.seeds == [3, 5]
     assert file.read(found.plain()) == found

@@ -30,7 +30,7 @@ from .client import Client, question
 @pytest.fixture(scope="module")
 def run() -> Run:
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=8)
-    return hf.explore(problem, "information", episodes=70, progress=False)
+    return hf.explore(problem, "optimal-design", episodes=70, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
         found = Session(some).problem()
         return found["is_logged"], found["explorer"], found["saw_reward"]
 
-    assert told(run) == (False, "information", False)
+    assert told(run) == (False, "optimal-design", False)
     guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
     assert told(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (False, "ucrl-vtr", True)
     assert (

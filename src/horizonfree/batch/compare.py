@@ -11,7 +11,7 @@ import numpy as np
 from horizonfree._inputs import count, shown
 from horizonfree.batch.explore import explore_many
 from horizonfree.errors import OptionError
-from horizonfree.explorers.registry import check_options, find, label
+from horizonfree.explorers.registry import check_options, find, marks, typed_name
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
@@ -44,7 +44,7 @@ def compare(
     included.
 
     explorers: names, or a mapping from names of your choice to options; the explorer is the one of that name, or what
-        "name" says: {"information": {}, "quick": {"name": "hf-ucrl-rfe++", "sweeps": 8}}.
+        "name" says: {"optimal-design": {}, "quick": {"name": "hf-ucrl-rfe++", "sweeps": 8}}.
     checkpoints: by default eight, evenly spaced. reward: for the explorers that need one.
     """
     chosen = entries_of(explorers)
@@ -69,7 +69,7 @@ def compare(
             **options,
         )
         seconds = time.perf_counter() - began
-        who = {"explorer": name, "algorithm": algorithm, "marks": label(algorithm, options)[len(algorithm) :]}
+        who = {"explorer": name, "algorithm": algorithm, "marks": marks(algorithm, options)}
         for i, seed in enumerate(batch.cast.seeds):
             for c, k in enumerate(batch.checkpoints):
                 found = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
@@ -137,7 +137,7 @@ def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     for name, table in listed.items():
         if not isinstance(table, Mapping):
             raise OptionError(f"explorer {shown(name)} has {shown(table)}; it must have options by name")
-        algorithm = table.get("name", name)
+        algorithm = typed_name(table.get("name", name))
         find(algorithm)
         found[str(name)] = algorithm, {str(key): x for key, x in table.items() if key != "name"}
     return found
@@ -145,8 +145,7 @@ def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
 
 def shown_as(row: Result) -> str:
     """The name of a row's explorer as tables show it; a reconstruction says so, and what was exchanged inside."""
-    algorithm = algorithm_of(row)
-    return str(row["explorer"]) + str(row.get("marks", label(algorithm)[len(algorithm) :]))
+    return str(row["explorer"]) + str(row.get("marks", marks(algorithm_of(row))))
 
 
 def algorithm_of(row: Result) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from horizonfree._deprecated import REMOVAL
 from horizonfree.cli import answers, compare, explore, lists, plan, robustness, sweep
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
@@ -87,6 +88,7 @@ def run() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)  # what dependencies say to each other
+        warnings.filterwarnings("default", f".*{REMOVAL}", DeprecationWarning)
         warnings.showwarning = _say_warning
         return _run()
 

@@ -209,6 +209,7 @@ def _begin(chosen: config.Settings) -> "Run":
     if chosen.episodes is None and chosen.until_eps is None:
         raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
+    from horizonfree.explorers.registry import typed_name
     from horizonfree.runs.until import check
 
     check(chosen.episodes, chosen.until_eps, chosen.delta, chosen.budget)
@@ -223,7 +224,7 @@ def _begin(chosen: config.Settings) -> "Run":
     problem = problem_of(chosen.problem, chosen.kernels, param)
     problem = problem.seen_as("tabular") if is_unknown else problem
     problem = problem.reachable_part() if chosen.reachable else problem
-    explorer = chosen.explorer or problem.model.explorer
+    explorer = typed_name(chosen.explorer or problem.model.explorer)
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
     folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
     about = "; an unknown table: no transition is known" if is_unknown else ""
@@ -250,9 +251,10 @@ def _begin(chosen: config.Settings) -> "Run":
 def _check_names(chosen: config.Settings) -> None:
     """Refuse a problem or an explorer that does not exist, before anything else is asked for."""
     from horizonfree.cli.lists import check_exists
+    from horizonfree.explorers.registry import current_name
 
     if chosen.explorer is not None:
-        check_exists("explorers", chosen.explorer)
+        check_exists("explorers", current_name(chosen.explorer))
     if chosen.problem is not None and ":" not in chosen.problem:
         check_exists("problems", chosen.problem)
 

@@ -61,8 +61,10 @@ def explorers(
         horizonfree explorers hf-ucrl-rfe++
     """
     from horizonfree.explorers.registry import explorers as registered
+    from horizonfree.explorers.registry import typed_name
 
     if name is not None:
+        name = typed_name(name)
         check_exists("explorers", name)
     value = {x: spec | {"options": _options(spec)} for x, spec in registered().items() if name in (None, x)}
 

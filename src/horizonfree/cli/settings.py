@@ -94,7 +94,9 @@ def explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         first, *options = text.split() or [""]
         name, equals, algorithm = first.rpartition("=")
         if not algorithm or (equals and not name):
-            raise OptionError(f"--explorer {text!r}: write it as information, or 'mine=ucrl-rfe scale=0.5'")
+            raise OptionError(
+                f"--explorer {text!r}: write it as optimal-design, or 'mine=ucrl-rfe scale=0.5'"
+            )
         label = name or text
         if label in found:
             raise OptionError(

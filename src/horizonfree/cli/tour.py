@@ -25,7 +25,7 @@ from horizonfree.runs.run import Run
 
 SIZE = 8
 EPISODES = 300
-EXPLORERS = ("information", "hf-ucrl-rfe++")
+EXPLORERS = ("optimal-design", "hf-ucrl-rfe++")
 ARROWS = np.array(["↑", "→", "↓", "←"])
 
 
@@ -53,8 +53,8 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
         "loses against the best policy (95% confidence). Both are computed without the truth. "
         "Loss: the true loss, and what the best policy gets, are the truth.",
     )
-    _draw(console, runs["information"], problem)
-    page = write_report(runs["information"], folder / "report.html")
+    _draw(console, runs["optimal-design"], problem)
+    page = write_report(runs["optimal-design"], folder / "report.html")
     beside = write_comparison(runs, folder / "comparison.html")
     _close(console, folder)
     return {
@@ -79,9 +79,9 @@ def _close(console: Console, folder: Path) -> None:
     )
     console.print(f"   cd {escape(shlex.quote(str(folder)))}", soft_wrap=True)
     for command in (
-        "explore --resume information --episodes 200",
-        "plan information --goal 35",
-        "serve information --open",
+        "explore --resume optimal-design --episodes 50",
+        "plan optimal-design --goal 35",
+        "serve optimal-design --open",
     ):
         console.print(f"   horizonfree {command}")
 

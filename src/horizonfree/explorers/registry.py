@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 
+from horizonfree._deprecated import warn_renamed
 from horizonfree._inputs import closest, shown
 from horizonfree.errors import OptionError, UnknownNameError
 
@@ -76,10 +77,10 @@ EXPLORERS: dict[str, Entry] = {
     "goal-cycling": Entry("goal_cycling.GoalCycling"),
     "hf-ucrl-rfe++": Entry("hf_ucrl_rfe.HFUCRLRFE"),
     "hf-ucrl-vtr+": Entry("hf_ucrl_vtr.HFUCRLVTR", {"is_weighted": True}),
-    "information": Entry("information.Information"),
     "jin2020": Entry("jin2020.Jin2020"),
     "linear-design": Entry("linear_design.LinearDesign"),
     "lsvi-rfe": Entry("lsvi_rfe.LSVIRFE", is_reconstruction=True),
+    "optimal-design": Entry("optimal_design.OptimalDesign"),
     "tabular-design": Entry("tabular_design.TabularDesign"),
     "rf-express": Entry("rf_express.RFExpress"),
     "rf-ucrl": Entry("rf_ucrl.RFUCRL"),
@@ -97,6 +98,21 @@ EXPLORERS: dict[str, Entry] = {
     "wang2020": Entry("wang2020.Wang2020"),
 }
 
+RENAMED = {"information": "optimal-design"}  # old name -> name; files may hold either
+
+
+def current_name(name: str) -> str:
+    """The name of an explorer that may be given by an old name, as stored runs and sweeps do."""
+    return RENAMED.get(name, name) if isinstance(name, str) else name
+
+
+def typed_name(name: str) -> str:
+    """The same for a name that a user wrote in code: an old one gives a DeprecationWarning."""
+    current = current_name(name)
+    if current != name:
+        warn_renamed(f"explorer {name!r}", repr(current))
+    return current
+
 
 def explorers() -> dict[str, dict[str, Any]]:
     """Every explorer with what it is, its options with their defaults, and what they mean."""
@@ -107,20 +123,26 @@ def explorers() -> dict[str, dict[str, Any]]:
 
 
 def find(name: str) -> Entry:
-    """The entry of a name, or an error with the closest name that exists."""
+    """The entry of a name, old ones included, or an error with the closest name that exists."""
+    name = current_name(name)
     if not isinstance(name, str) or name not in EXPLORERS:
         raise UnknownNameError(f"no explorer is called {shown(name)}; {closest(shown(name), EXPLORERS)}")
     return EXPLORERS[name]
 
 
 def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """A name as tables and pages show it: a reconstruction says so, and what was exchanged inside is named."""
-    if name not in EXPLORERS:
-        return name
-    entry = EXPLORERS[name]
-    said = ["reconstruction"] if entry.is_reconstruction else []
-    said += [f"{mark} {options.get(mark, entry.options[mark])}" for mark in entry.marks]
-    return f"{name} ({', '.join(said)})" if said else name
+    """The current name of an explorer and its marks, as tables and pages show them."""
+    return current_name(name) + marks(name, options)
+
+
+def marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """What tables show behind a name: that it is a reconstruction, and options without which they would mislead."""
+    entry = EXPLORERS.get(current_name(name))
+    if entry is None:
+        return ""
+    words = ["reconstruction"] if entry.is_reconstruction else []
+    words += [f"{mark} {options.get(mark, entry.options[mark])}" for mark in entry.marks]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def describe(explorer: "Explorer") -> tuple[str, dict[str, Any]]:

@@ -33,7 +33,8 @@ def draw_contest(rows: Sequence[Result], path: str | PathLike[str]) -> None:
         axis.set_xlabel("episodes")
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_yscale("log")
+    if any(row["gap"] > 0 for row in rows):
+        axes[0].set_yscale("log")
     axes[0].set_ylabel("loss (the best total is at most 1)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     figure.savefig(path, facecolor="white", metadata={"Date": None})

@@ -13,7 +13,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError, PartWarning
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, begin
-from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, find, make_explorer
+from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, find, make_explorer, typed_name
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp import rewards
 from horizonfree.models.interface import Model
@@ -217,6 +217,7 @@ def build_explorer(
             )
         kind = explorer
     else:
+        explorer = typed_name(explorer)
         fields = find(explorer).options
         if "reward" in fields:
             if given["reward"] is None:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from horizonfree.errors import HorizonfreeError, RunError
-from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec
+from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, current_name
 from horizonfree.models.serialization import arrays_of, rebuild, under
 from horizonfree.runs import files, recipes
 from horizonfree.runs.run import Run
@@ -233,7 +233,7 @@ def _empty_run(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], fold
     spec = None
     if header["explorer"] is not None:
         options = header["explorer"]["options"] | under(arrays, "explorer.")
-        spec = ExplorerSpec(header["explorer"]["name"], options)
+        spec = ExplorerSpec(current_name(header["explorer"]["name"]), options)
     return Run(problem, spec, header["seed"], None, None, {}, header["is_simulated"], None, folder)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.registry import find
+from horizonfree.explorers.registry import current_name, find
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
@@ -86,7 +86,9 @@ def check(spec: Spec) -> None:
         for label, explorer in spec.explorers.items():
             with within(f"explorers.{label} on problems.{place}"):
                 given = {"budget": spec.episodes, "delta": spec.delta, "reward": reward_of(made, problem)}
-                settings.append((made, build_explorer(explorer["name"], made, options_of(explorer), given)))
+                settings.append(
+                    (made, build_explorer(current_name(explorer["name"]), made, options_of(explorer), given))
+                )
     check_records(spec.records, settings)
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from horizonfree.batch.explore import Batch, explore_many
-from horizonfree.explorers.registry import find
+from horizonfree.explorers.registry import current_name, find
 from horizonfree.runs.recipes import versions
 from horizonfree.sweeps.grid import Task, options_of, problem_of, reward_of
 from horizonfree.sweeps.measures import OnRuns, curves_of, rewards_of
@@ -39,10 +39,11 @@ def _explored(task: Task) -> Batch:
     """The batch of the task, measured at its checkpoints."""
     problem, who = problem_of(task["world"]), task["who"]
     on_runs = OnRuns(problem, task["measure"], task["rewards"], task["delta"], len(task["seeds"]))
-    needs_reward = "reward" in find(who["name"]).options
+    name = current_name(who["name"])
+    needs_reward = "reward" in find(name).options
     return explore_many(
         problem,
-        who["name"],
+        name,
         episodes=task["episodes"],
         seeds=task["seeds"],
         checkpoints=task["checkpoints"],

@@ -77,9 +77,9 @@ def test_reports_and_the_playground_speak_of_it(run, tmp_path):
 
 
 def test_explorers_of_other_classes_are_refused_in_both_directions(problem):
-    words = "'information' learns a MixtureModel, but this problem has a LinearModel; .*: .*linear-design"
+    words = "'optimal-design' learns a MixtureModel, but this problem has a LinearModel; .*: .*linear-design"
     with pytest.raises(OptionError, match=words):
-        hf.explore(problem, "information", episodes=1)
+        hf.explore(problem, "optimal-design", episodes=1)
     with pytest.raises(OptionError, match="learns a LinearModel, but this problem has a MixtureModel"):
         hf.explore(hf.make("river-swim", states=3, horizon=3), "linear-design", episodes=1)
 

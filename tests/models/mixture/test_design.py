@@ -98,7 +98,7 @@ def test_runs_of_large_problems_have_the_numbers_of_the_definition(monkeypatch):
     for work in (designs.MUCH_WORK, 0):
         monkeypatch.setattr(designs, "MUCH_WORK", work)
         jax.clear_caches()
-        runs.append(hf.explore(problem, "information", episodes=40, seed=0, progress=False))
+        runs.append(hf.explore(problem, "optimal-design", episodes=40, seed=0, progress=False))
     jax.clear_caches()
     first, other = runs
     np.testing.assert_array_equal(first.progress.state.policy, other.progress.state.policy)

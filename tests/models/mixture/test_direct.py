@@ -196,7 +196,7 @@ def test_the_strongest_adversary_stays_below_the_direct_certificate(name):
 def test_the_zoned_grid_gains():
     """Four unknowns: kappa falls by more than a tenth, and a parameter of U attains the rest."""
     problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
-    run = hf.explore(problem, explorer="information", episodes=300, seed=0, budget=300)
+    run = hf.explore(problem, explorer="optimal-design", episodes=300, seed=0, budget=300)
     first, found = run.certificate(), run.certificate(method="direct")
     assert found.method == "direct"
     assert found.parts["kappa"] < 0.9 * first.parts["kappa"]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # infinite di
 def test_certificates_and_predictors_have_the_same_numbers(monkeypatch):
     """Padding, states out of reach and walls; three bets that have begun."""
     problem = make("zoned-grid", size=4, zones=2, horizon=5)
-    model, run = problem.model, explore(problem, "information", episodes=80, progress=False)
+    model, run = problem.model, explore(problem, "optimal-design", episodes=80, progress=False)
     usual = run.confidence(0.05)
     counts, thetas = np.asarray(run.evidence.row_counts), np.asarray(run.evidence.thetas)
     with scope():

@@ -125,7 +125,7 @@ def picture() -> Callable[["Page", str], None]:
 @pytest.fixture(scope="session")
 def grid() -> Iterator[Playground]:
     problem = hf.make("zoned-grid", size=8, zones=4, horizon=20)
-    yield from _served(hf.explore(problem, "information", episodes=150, progress=False))
+    yield from _served(hf.explore(problem, "optimal-design", episodes=150, progress=False))
 
 
 @pytest.fixture(scope="session")

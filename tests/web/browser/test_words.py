@@ -16,7 +16,7 @@ LEFT_OUT = "Parts of the link do not fit this run and were left out: "
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({}, "20 steps an episode, explored for 150 episodes without any reward. Explorer: information. "),
+        ({}, "20 steps an episode, explored for 150 episodes without any reward. Explorer: optimal-design. "),
         (
             {"explorer": "ucrl-vtr", "saw_reward": True, "episodes": 30},
             "explored for 30 episodes, guided by a reward. Explorer: ucrl-vtr. ",

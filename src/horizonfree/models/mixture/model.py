@@ -64,7 +64,7 @@ class MixtureModel(Model):
     evidence_type: ClassVar[type] = Evidence
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
-    explorer: ClassVar[str] = "information"
+    explorer: ClassVar[str] = "optimal-design"
     burn_in: ClassVar[int] = 5
     alternatives: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory", "age")
 

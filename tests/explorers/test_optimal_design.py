@@ -1,4 +1,4 @@
-"""The explorer `information`: its policy is the best design, and its exploration is close to the best in hindsight."""
+"""The explorer `optimal-design`: its policy is the best design, and nearly the best in hindsight."""
 
 import jax
 import numpy as np
@@ -34,11 +34,11 @@ def test_the_design_promises_as_much_as_the_best_of_all_policies():
 
 @pytest.fixture(scope="module")
 def runs():
-    """300 episodes of a grid, chosen by information and at random."""
+    """300 episodes of a grid, chosen by optimal design and at random."""
     problem = hf.make("zoned-grid", size=5, zones=4, horizon=12)
     return {
         name: hf.explore(problem, explorer=name, episodes=300, seed=0, budget=300)
-        for name in ("information", "uniform")
+        for name in ("optimal-design", "uniform")
     }
 
 
@@ -52,10 +52,10 @@ def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_ra
                 (space, valid, np.asarray(run.evidence.row_counts), np.asarray(run.evidence.theta))
             )
             found[name] = 300 * float(jitted(design, *parts)[1]) / valid.num_free
-    assert 0.8 < found["information"] < 1.3
-    assert found["uniform"] > 1.5 * found["information"]
+    assert 0.8 < found["optimal-design"] < 1.3
+    assert found["uniform"] > 1.5 * found["optimal-design"]
 
 
 def test_better_designs_give_smaller_certificates(runs):
     eps = {name: run.certificate().eps for name, run in runs.items()}
-    assert eps["information"] < eps["uniform"]
+    assert eps["optimal-design"] < eps["uniform"]

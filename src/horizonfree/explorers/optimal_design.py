@@ -30,7 +30,7 @@ class State(eqx.Module):
     promise: Float[Array, ""]
 
 
-class Information(PlugIn):
+class OptimalDesign(PlugIn):
     """Optimal experiment design: the policy that promises the most information."""
 
     def init(self, model: MixtureModel) -> State:

@@ -1,0 +1,82 @@
+"""Old public names: each still works, and its DeprecationWarning names the new one and the caller's line."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import horizonfree as hf
+from horizonfree.batch.compare import shown_as
+from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, label
+from tests.shell import Shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capsys, monkeypatch)
+
+
+def problem() -> hf.Problem:
+    return hf.make("zoned-grid", size=4, horizon=3)
+
+
+def explored(**options: object) -> hf.Run:
+    return hf.explore(problem(), episodes=2, progress=False, **options)
+
+
+OLD = {
+    "explore(explorer='information')": (
+        lambda: explored(explorer="information").explorer_spec.name,
+        "explorer 'information' is now called 'optimal-design'",
+        "optimal-design",
+    ),
+    "explore_many(explorer='information')": (
+        lambda: hf.explore_many(problem(), "information", episodes=1, seeds=1)[0].explorer_spec.name,
+        "explorer 'information' is now called 'optimal-design'",
+        "optimal-design",
+    ),
+    "compare(['information'])": (
+        lambda: hf.compare(problem(), ["information"], episodes=1, seeds=1)[0]["algorithm"],
+        "explorer 'information' is now called 'optimal-design'",
+        "optimal-design",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_an_old_name_works_and_warns(name: str) -> None:
+    call, message, expected = OLD[name]
+    with pytest.warns(DeprecationWarning, match=f"^{message}; the old name will be removed in") as caught:
+        result = call()
+    assert result == expected
+    assert {Path(warning.filename) for warning in caught} == {Path(__file__)}
+
+
+def test_new_names_do_not_warn() -> None:
+    assert explored().explorer_spec.name == "optimal-design"
+    assert hf.make("random-mixture").name == "random-mixture"
+
+
+def test_a_run_stored_under_an_old_name_is_read_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as old:
+        old.setitem(EXPLORERS, "information", EXPLORERS["optimal-design"])
+        replace(explored(), explorer_spec=ExplorerSpec("information", {})).save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["explorer"]["name"] == "information"
+    run = hf.load(tmp_path / "run").resume(episodes=3, progress=False)
+    assert (run.episodes, run.explorer_spec.name) == (5, "optimal-design")
+
+
+def test_rows_stored_under_an_old_name_are_shown_with_the_current_one() -> None:
+    assert label("information") == "optimal-design"
+    assert shown_as({"explorer": "mine", "algorithm": "information"}) == "mine"
+
+
+def test_the_command_line_takes_an_old_name_and_says_so(shell: Shell) -> None:
+    assert shell.json("explorers information") == shell.json("explorers optimal-design")
+    code, _, err = shell("explore zoned-grid --param size=4 --explorer information --episodes 2 --out a")
+    assert code == 0
+    assert "note: explorer 'information' is now called 'optimal-design'" in err
+    assert hf.load("a").explorer_spec.name == "optimal-design"
