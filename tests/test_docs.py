@@ -69,6 +69,12 @@ def test_pages_that_teach_print_what_they_say(name, capsys):
     assert capsys.readouterr().out.splitlines() == said
 
 
+def test_the_explorer_of_the_contributing_page_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    exec(example, {"__name__": "contributed"})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.+)$", example, re.MULTILINE)
+
+
 @pytest.mark.parametrize("page", ["alternatives", "noise"])
 def test_the_pages_on_noise_and_alternatives_run(page, capsys):
     text = (ROOT / "docs" / f"{page}.md").read_text()
