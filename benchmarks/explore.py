@@ -154,7 +154,7 @@ def whole_episodes(problem, episodes: int, lazy: float):
     model, truth = to_device((problem.model, problem.truth))
     sampler = Sampler.of(to_device(problem.kernel()))
     block, key = eqx.filter_jit(simulate_block), jax.random.key(0)
-    first = begin(explorer, model, model.nothing(ladder()))
+    first = begin(explorer, model, model.init_evidence(ladder()))
 
     def run():
         count = jnp.int32(episodes)

@@ -4,8 +4,8 @@
 every number that the run reports with exact values, for each of these parameters. The statement is deterministic: a
 certificate holds for every parameter of the confidence set, so a single violation is an error.
 
-Of a model it uses `kernel(parameter)`, which must be linear in the parameter, and `excess(evidence, parameter, delta)`,
-which is positive outside the confidence set. A class whose parameters are arrays of an unusual shape gives it as
+Of a model it uses `kernel(parameter)`, linear in the parameter, and `violation(evidence, parameter, delta)`, which
+is positive outside the confidence set. A class whose parameters are arrays of an unusual shape gives it as
 `parameter_shape`; negative entries are left out where `is_hull` is true. The exact values are computed in plain NumPy
 from dense kernels [N, S, A, S] (_exact.py).
 """
@@ -127,9 +127,9 @@ class Audit:
 
 @x64
 def is_inside(run: Run, parameters: Float[np.ndarray, "N *shape"], delta: float) -> Bool[np.ndarray, " N"]:
-    """Which parameters are in the confidence set of a run, by `model.excess`."""
+    """Which parameters are in the confidence set of a run, by `model.violation`."""
     model, evidence, level = run.problem.model, run.evidence, np.asarray(delta)
-    found = [float(model.excess(evidence, x, level)) for x in np.asarray(parameters, float)]
+    found = [float(model.violation(evidence, x, level)) for x in np.asarray(parameters, float)]
     return np.array(found) <= 0
 
 
@@ -246,8 +246,8 @@ def check_certificates(
 
     problem: one with a truth. rewards: of total at most 1; by default goals, occupancies and random tables.
     parameters: a function (run, delta, rng) that returns more parameters; those outside the confidence set are left
-    out. inside: another test of membership than `model.excess`, a function (run, parameters [N, *shape], delta) ->
-    bools [N]; linear MDPs need one, as their `excess` is a necessary condition only. directions: how many boundary
+    out. inside: another test of membership than `model.violation`, a function (run, parameters [N, *shape], delta) ->
+    bools [N]; linear MDPs need one, as their `violation` is a necessary condition only. directions: how many boundary
     points are looked for. raise_error: raise an AssertionError at violations.
     """
     audit = Audit()

@@ -162,7 +162,7 @@ def check_case(audit, case, seed):
 
 
 def check_membership(run, found, members, delta):
-    """The library's `excess` must agree that members are in the set."""
+    """The library's `violation` must agree that members are in the set."""
     if isinstance(found, sets.TableSet):
         succ, support = np.asarray(run.problem.space.succ), np.asarray(run.problem.space.support)
         members = np.where(

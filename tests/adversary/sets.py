@@ -92,7 +92,7 @@ class MixtureSet(LinearlyParametrised):
         super().__init__(run, delta)
         starts, weights = starts_and_weights(run)
         if run.log is None:
-            self.since = None  # the order of the episodes is not kept: membership is that of model.excess
+            self.since = None  # the order of the episodes is not kept: membership is that of model.violation
             return
         episodes = transitions(run)
         self.since = np.stack([episodes[m:].sum(0) for m in starts])

@@ -21,7 +21,7 @@ from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.guarantees.bets import Bets, ladder
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.mixture.evidence import excess
+from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.learner import design
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
@@ -200,7 +200,7 @@ def no_judge(problems):
 def promise_and_excess(valid, space, evidence, truth):
     """T of the best design, and how far the truth is outside of the confidence set at delta = 0.1."""
     promise = design(space, valid, evidence.row_counts, evidence.theta)[1]
-    return promise, excess(valid, evidence, truth, 0.1).max()
+    return promise, violation(valid, evidence, truth, 0.1).max()
 
 
 def test_curves_are_what_each_run_says_of_itself():

@@ -37,7 +37,7 @@ def literal_sums(run, x):
     R, S, A = np.zeros((2, M)), np.zeros((2, M)), np.zeros((2, M))
     G = I_2 = I_4 = total = 0.0
     device, key = to_device(model), jax.random.key(run.seed)
-    progress = begun(explorer, device, device.nothing(ladder()))
+    progress = begun(explorer, device, device.init_evidence(ladder()))
     sampler, state = sampler_of(to_device(run.problem.kernel())), progress.state
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     for k in range(K):

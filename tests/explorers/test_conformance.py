@@ -122,7 +122,7 @@ def another(explorer, model, sampler, key, now):
     key_choose, key_episode = episode_keys(key, now)
     chosen = choose(explorer, model, key_choose, now)
     trajectory = sampler.episode(key_episode, chosen.state.policy, model.space)
-    evidence = model.learn(now.evidence, trajectory)
+    evidence = model.update(now.evidence, trajectory)
     state, info = explorer.update(model, chosen.state, evidence, trajectory)
     return Progress(now.episode + 1, state, evidence), info
 

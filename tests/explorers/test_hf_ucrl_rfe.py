@@ -34,7 +34,7 @@ PROBLEMS = {
 def setting(problem, explorer, seed=0):
     """Everything a loop needs, on the device; call inside the 64-bit scope."""
     model = to_device(problem.model)
-    return model, jax.random.key(seed), begun(explorer, model, model.nothing(ladder()))
+    return model, jax.random.key(seed), begun(explorer, model, model.init_evidence(ladder()))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def seeds(problem, explorer, episodes, count):
     """
     with jax.enable_x64(True):
         model, truth = to_device((problem.model, problem.truth))
-        first, sampler = model.nothing(ladder()), Sampler.of(to_device(problem.kernel()))
+        first, sampler = model.init_evidence(ladder()), Sampler.of(to_device(problem.kernel()))
         firsts = jax.tree.map(lambda x: jnp.stack([x] * count), begun(explorer, model, first))
 
         @eqx.filter_jit

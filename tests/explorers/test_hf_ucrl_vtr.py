@@ -32,7 +32,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     phi, device = full_features(model), to_device(model)
     sampler = sampler_of(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
-    state, evidence = explorer.init(device), device.nothing(ladder())
+    state, evidence = explorer.init(device), device.init_evidence(ladder())
     for k in range(1, K + 1):
         beta = float(explorer.beta(model, k))
         state = choose(jax.random.key(0), device, state, evidence)
@@ -66,7 +66,7 @@ def test_with_the_papers_constants_values_are_optimistic(name):
     with jax.enable_x64(True):
         model, truth = to_device((problem.model, problem.truth))
         sampler = sampler_of(to_device(problem.kernel()))
-        first = begun(explorer, model, model.nothing(ladder()))
+        first = begun(explorer, model, model.init_evidence(ladder()))
 
         @eqx.filter_jit
         @eqx.filter_vmap

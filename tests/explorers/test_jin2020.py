@@ -72,7 +72,7 @@ def test_its_episodes_agree_with_the_printed_algorithm(faithful, budget, pool_st
     assert state.draws.max() < first == len(used)  # |Psi| = S H N0
     assert len(state.policies) == min(first, budget - first)
     reward = np.random.default_rng(0).random((H, S, A))
-    _, V = explorer.plan(to_device(model), to_device(after), model.nothing(ladder()), reward)
+    _, V = explorer.plan(to_device(model), to_device(after), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, value_iteration(data, reward), rtol=0, atol=1e-9)
 
 
@@ -207,7 +207,7 @@ def test_policy_gradient_loses_no_more_than_its_theorem_says(x64):
     state = explorer.init(model)
     state = type(state)(**{**vars(state), "seen": seen})
     plan = eqx.filter_jit(
-        lambda model, state, reward: explorer.plan(model, state, model.nothing(ladder()), reward)
+        lambda model, state, reward: explorer.plan(model, state, model.init_evidence(ladder()), reward)
     )
     policy, V = plan(model, state, reward)
     greedy = literal.q_of(P, reward, np.eye(3)[np.asarray(policy)])

@@ -99,7 +99,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
     theirs = [literal.rf_ucrl(counts, delta, largest=x)[0, 0].max() for x in (None, largest)]
     np.testing.assert_allclose(explorer.bounds(model, after.seen), theirs, rtol=0, atol=1e-9)
     reward = np.random.default_rng(0).random((H, S, A))
-    _, V = plan(explorer, model, to_device(after), model.nothing(ladder()), reward)
+    _, V = plan(explorer, model, to_device(after), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 
@@ -270,7 +270,7 @@ def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps
     assert after.seen.prob.shape[1] == 2
     reward = np.random.default_rng(0).random((H, S, A))
     model = to_device(problem.model)
-    _, V = plan(explorer, model, to_device(after), model.nothing(ladder()), reward)
+    _, V = plan(explorer, model, to_device(after), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 

@@ -140,7 +140,7 @@ def test_literal_constants_claim_nothing_and_say_how_many_episodes_they_need(x64
     assert f"{claim.parts['needed']:.2g} episodes with FORCE" in claim.words
     np.testing.assert_array_equal(explorer.schedule(problem.model).gamma_sq, schedule.gamma_sq)
     assert RFLIN(budget=5).claim(problem.model, state) is None
-    reward, evidence = np.full((2, 3, 2), 0.1), problem.model.nothing(hf.guarantees.bets.ladder())
+    reward, evidence = np.full((2, 3, 2), 0.1), problem.model.init_evidence(hf.guarantees.bets.ladder())
     V = jax.jit(explorer.plan)(problem.model, state, evidence, reward)[1]
     assert (np.asarray(V)[:2] == 1).all()  # the printed bonus: everything is at the cap
 

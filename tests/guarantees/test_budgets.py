@@ -23,7 +23,7 @@ from horizonfree.models.linear import confidence as linear_confidence
 from horizonfree.models.linear import widths
 from horizonfree.models.mixture import direct
 from horizonfree.models.mixture.ellipsoid import ellipsoid
-from horizonfree.models.mixture.evidence import excess
+from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.tabular import radius
 from horizonfree.problems import any_law
@@ -107,11 +107,11 @@ def test_half_a_weight_or_half_of_delta_costs_a_mixture_log_2(mixture):
 
 
 def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
-    """The same of `excess`, which tests of coverage read."""
+    """The same of `violation`, which tests of coverage read."""
     model, evidence = mixture
 
     def of(weights, delta):
-        return excess(model.valid, weighted(evidence, weights), model.valid.center, delta)
+        return violation(model.valid, weighted(evidence, weights), model.valid.center, delta)
 
     before = of([0.5, 0.5], DELTA)
     np.testing.assert_allclose(before - of([0.25, 0.5], DELTA), [LOG_2, 0], atol=1e-12)
@@ -164,7 +164,7 @@ def test_predictions_of_a_mixture_are_probabilities_fixed_before_the_episode(mix
     np.testing.assert_allclose(after(1, 0, 2, 2), 2 * once[2], atol=1e-9)
 
 
-learned = jax.jit(lambda model, evidence, trajectory: model.learn(evidence, trajectory))
+learned = jax.jit(lambda model, evidence, trajectory: model.update(evidence, trajectory))
 
 
 # Tables
@@ -188,8 +188,8 @@ def test_before_the_first_episode_a_table_is_log_of_pairs_over_delta_inside_its_
     """Every e-process starts at 1, so the mixture of them does: -log(X / delta), X = 6 pairs of three states."""
     problem, _ = table
     with scope():
-        evidence = problem.model.nothing(ladder(100))
-    assert float(problem.model.excess(evidence, problem.truth, DELTA)) == pytest.approx(
+        evidence = problem.model.init_evidence(ladder(100))
+    assert float(problem.model.violation(evidence, problem.truth, DELTA)) == pytest.approx(
         -math.log(6 / DELTA), abs=1e-12
     )
 
@@ -210,7 +210,7 @@ def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one(has_kt)
     p, counts = np.array([0.1, 0.3, 0.6]), np.array([[0.0, 0, 0], [1, 0, 4], [30, 90, 200]])
 
     def e_value(N):
-        return np.exp(radius.excess(N, np.broadcast_to(p, N.shape), np.full(len(N), 3.0), 0.0, has_kt))
+        return np.exp(radius.violation(N, np.broadcast_to(p, N.shape), np.full(len(N), 3.0), 0.0, has_kt))
 
     now = e_value(counts)
     assert now[0] == pytest.approx(1, abs=1e-12)
@@ -270,7 +270,7 @@ def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA * w)), abs=1e-9)
 
-    declared = model.declaring(np.full((3, H, S, A), 0.1))
+    declared = model.with_rewards(np.full((3, H, S, A), 0.1))
     (L_all, L_some), j = levels(declared, evidence)
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9)
@@ -283,11 +283,11 @@ def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(
     """Before the first episode its excess is -sqrt(L / 2), of the e-process with the smallest L."""
     model, _ = linear
     H, S, A = model.space.sizes
-    for given, part in ((model, DELTA), (model.declaring(np.full((1, H, S, A), 0.1)), DELTA / 2)):
+    for given, part in ((model, DELTA), (model.with_rewards(np.full((1, H, S, A), 0.1)), DELTA / 2)):
         with scope():
-            nothing = weighted(given.nothing(ladder(50, 10)), [0.25, 0.5])
+            nothing = weighted(given.init_evidence(ladder(50, 10)), [0.25, 0.5])
             at = to_device((given, nothing, np.zeros((given.dim, S)), np.array(DELTA)))
-            found = float(at[0].excess(*at[1:]))
+            found = float(at[0].violation(*at[1:]))
         assert 2 * found**2 == pytest.approx(math.log(2 ** (S - 1) / (part * 0.5)), abs=1e-9)
 
 

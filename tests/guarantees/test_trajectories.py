@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree.guarantees.trajectories import Steps, bad_sets, divergence, gap, largest_hit, largest_sum
+from horizonfree.guarantees.trajectories import (
+    RowDivergence,
+    bad_sets,
+    divergence,
+    gap,
+    largest_hit,
+    largest_sum,
+)
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 
@@ -64,7 +71,7 @@ def test_kappa_is_the_largest_expected_cost_over_all_policies(start):
 def random_steps(problem, rng):
     """Costs of all sizes, and some mass left out."""
     shape = problem.num_states, problem.num_actions
-    return Steps(problem.kernel(), 10 ** rng.uniform(-2, 1, shape), rng.choice([0, 1e-3, 0.1], shape))
+    return RowDivergence(problem.kernel(), 10 ** rng.uniform(-2, 1, shape), rng.choice([0, 1e-3, 0.1], shape))
 
 
 @pytest.mark.parametrize("seed", range(3))

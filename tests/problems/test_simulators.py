@@ -87,7 +87,9 @@ def test_certificates_pay_for_the_samples_and_hold_in_the_true_system(truth: hf.
 def test_a_quarter_of_delta_goes_to_the_samples(runs: dict) -> None:
     """Of 0.05: the radii at 0.01, the episodes at 0.04."""
     run = runs[10**4]
-    direct = run.problem.model.within(run.evidence, 0.04)(run.problem.sampling.misspecification(0.01))
+    direct = run.problem.model.robust_confidence(run.evidence, 0.04)(
+        run.problem.sampling.misspecification(0.01)
+    )
     assert run.certificate().eps == float(direct.eps)
     wider = run.certificate(misspecification=0.01)
     assert wider.eps > run.certificate().eps

@@ -108,7 +108,7 @@ def _advanced(model, keys, evidence, prob, begin, end):
         sampler = Sampler.of(model.space.kernel(prob))
 
         def step(k, evidence):
-            return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+            return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
         return jax.lax.fori_loop(begin, end, step, evidence)
 
@@ -149,7 +149,7 @@ def explored(problem, adversary, zeta, episodes, seeds, after=learned):
     bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
     with scope():
         model = to_device(problem.model)
-        first = to_numpy(model.recorded(model.nothing(ladder(episodes))))
+        first = to_numpy(model.with_history(model.init_evidence(ladder(episodes))))
         now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
         thetas = [np.tile(valid.center, (2, 1))] * len(seeds)

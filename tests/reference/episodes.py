@@ -21,7 +21,7 @@ def on_device(function):
 
 sampler_of = on_device(eqx.filter_jit(Sampler.of))
 begun = on_device(eqx.filter_jit(begin))
-nothing_of = on_device(eqx.filter_jit(lambda model, budget: model.nothing(ladder(budget))))
+nothing_of = on_device(eqx.filter_jit(lambda model, budget: model.init_evidence(ladder(budget))))
 
 
 def full_features(model):
@@ -56,7 +56,7 @@ class Setting:
         trajectory = self.sampler.episode(key_episode, chosen.state.policy, self.model.space)
         evidence = progress.evidence
         if gathers:
-            evidence = self.model.learn(evidence, trajectory)
+            evidence = self.model.update(evidence, trajectory)
         state, info = explorer.update(self.model, chosen.state, evidence, trajectory)
         numbers = info.numbers | audit(info.balls, self.truth)
         return chosen.state, trajectory, Progress(progress.episode + 1, state, evidence), numbers

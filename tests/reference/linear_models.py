@@ -15,9 +15,9 @@ from tests.reference.linear_explorers import Data, instance
 @eqx.filter_jit
 def _learned(model, trajectories):
     """As one program: step by step every operation would be one."""
-    sums, evidence = Sums.nothing(model, 3), model.nothing(ladder())
+    sums, evidence = Sums.nothing(model, 3), model.init_evidence(ladder())
     for x in trajectories:
-        sums, evidence = sums.learn(model, x), model.learn(evidence, x)
+        sums, evidence = sums.learn(model, x), model.update(evidence, x)
     return sums, evidence
 
 

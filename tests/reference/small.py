@@ -68,7 +68,7 @@ def _gathered(model, sampler, policy, first, key, episodes):
     """One program for all problems of the same sizes, however many episodes and seeds there are."""
 
     def step(k, evidence):
-        return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+        return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
     return jax.lax.fori_loop(0, episodes, step, first)
 
@@ -102,14 +102,14 @@ def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=Tru
         model = to_device(problem.model)
         policy = to_device(np.full(problem.space.sizes, 1.0 / A))
         first = nothing_of(model, budget or episodes)
-        first = model.recorded(first) if recorded else first
+        first = model.with_history(first) if recorded else first
 
         def explore(key, probs):
             def part(evidence, given):
                 sampler = Sampler.of(model.space.kernel(given[0]))
 
                 def step(evidence, key):
-                    return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+                    return model.update(evidence, sampler.episode(key, policy, model.space)), None
 
                 return jax.lax.scan(step, evidence, given[1])[0], None
 

@@ -27,7 +27,7 @@ def certified_curves(
     """
     found: dict[str, float] = {}
     if "excess" in curves:
-        found["excess"] = float(problem.model.excess(evidence, problem.truth, np.asarray(delta)))
+        found["excess"] = float(problem.model.violation(evidence, problem.truth, np.asarray(delta)))
     if "gap" in curves or "eps" in curves:
         confidence = certify.confidence(problem.model, evidence, delta=delta)
         found["eps"] = certify.uniform_eps(confidence)

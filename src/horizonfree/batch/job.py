@@ -50,7 +50,7 @@ def _prepared(
     model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
 ) -> tuple[Sampler, Evidence]:
     """What a world needs of a problem, and no evidence yet; at once, not operation by operation."""
-    return Sampler.of(kernel), model.nothing(Bets(np.array(starts, np.int32), np.array(weights)))
+    return Sampler.of(kernel), model.init_evidence(Bets(np.array(starts, np.int32), np.array(weights)))
 
 
 @jit
@@ -118,7 +118,7 @@ class Job:
 
         def first() -> Progress:
             model = to_device(self.cast.problems[who.problem].model)
-            return begin(self.cast.explorers[who.explorer], model, model.nothing(self.bets))
+            return begin(self.cast.explorers[who.explorer], model, model.init_evidence(self.bets))
 
         return self.worlds([0])[1], eqx.filter_eval_shape(first)
 

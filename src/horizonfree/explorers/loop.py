@@ -66,7 +66,7 @@ def absorb(
     explorer: Explorer, model: Model, truth: Any, progress: Progress, trajectory: Trajectory
 ) -> tuple[Progress, Records]:
     """Learn from one episode, however it was gathered; truth: the true parameter, None where nobody knows it."""
-    evidence = model.learn(progress.evidence, trajectory)
+    evidence = model.update(progress.evidence, trajectory)
     state, info = explorer.update(model, progress.state, evidence, trajectory)
     numbers = info.numbers | ({} if truth is None else audit(info.balls, truth))
     return Progress(progress.episode + 1, state, evidence), numbers

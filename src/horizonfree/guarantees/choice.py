@@ -26,7 +26,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree.guarantees.trajectories import Divergence, Steps, further_hit, further_sum, gap, largest_sums
+from horizonfree.guarantees.trajectories import (
+    Divergence,
+    RowDivergence,
+    further_hit,
+    further_sum,
+    gap,
+    largest_sums,
+)
 from horizonfree.mdp.space import Space
 from horizonfree.planning.induction import largest_totals
 
@@ -45,7 +52,7 @@ class Doubt(NamedTuple):
 
 def largest_loss(
     space: Space,
-    step: Steps,
+    step: RowDivergence,
     worst: Divergence,
     h2: Float[np.ndarray, "S A"],
     spread: Spread,
@@ -69,7 +76,7 @@ def largest_loss(
 
 def least_loss(
     space: Space,
-    step: Steps,
+    step: RowDivergence,
     worst: Divergence,
     h2: Float[np.ndarray, "S A"],
     choices: Bool[np.ndarray, "S A"],

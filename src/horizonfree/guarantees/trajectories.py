@@ -3,9 +3,9 @@
     KL(trajectories) = E_{P_hat, pi} sum_{h<H} KL(P_hat || P)(s_h, a_h)
 
 (the last transition touches no reward), so a bound c(s,a) on each KL and one dynamic programme bound it for all
-policies at once. A class of models supplies `Steps`: its estimate P_hat, the bound c, and the mass that was left out
-of P_hat to keep c small (`leak`), which costs as much in the value of a policy. Pairs (s,a) whose c is too large are a
-bad set at which the comparison stops: that costs the probability of getting there (`hit`).
+policies at once. A class of models supplies `RowDivergence`: its estimate P_hat, the bound c, and the mass that was
+left out of P_hat to keep c small (`leak`), which costs as much in the value of a policy. Pairs (s,a) whose c is too
+large are a bad set at which the comparison stops: that costs the probability of getting there (`hit`).
 """
 
 import math
@@ -22,7 +22,7 @@ STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the 
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class RowDivergence:
     """One transition: the kernel of the estimate, the KL it can cost at most, the mass left out.
 
     Without the outcomes left out, the estimate's transitions are at most kernel / (1 - leak).
@@ -62,21 +62,21 @@ def no_divergence(space: Space) -> Divergence:
 
 
 def largest_sum(
-    space: Space, step: Steps, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
+    space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
 ) -> float:
     """max over pi of E sum_{h<H} cost before the bad set, without what was left out, from above."""
     return float(space.at_start(largest_sums(space, step, cost, stop).max(-1)))
 
 
 def largest_sums(
-    space: Space, step: Steps, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
+    space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
 ) -> Float[np.ndarray, "S A"]:
     """The same from each (s,a) on."""
     on = np.where(stop, 0.0, 1 / (1 - step.leak))
     return _most(space, step.kernel, on, np.where(stop, 0.0, cost))
 
 
-def largest_hit(space: Space, step: Steps, stop: Bool[np.ndarray, "S A"]) -> float:
+def largest_hit(space: Space, step: RowDivergence, stop: Bool[np.ndarray, "S A"]) -> float:
     """max over pi of the estimate's probability of the bad set or of what was left out, from above."""
     if not (stop | (step.leak > 0)).any():
         return 0.0
@@ -95,26 +95,29 @@ def _most(
 
 
 def further_sum(
-    step: Steps, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"], mean: Float[np.ndarray, "S A"]
+    step: RowDivergence,
+    cost: Float[np.ndarray, "S A"],
+    stop: Bool[np.ndarray, "S A"],
+    mean: Float[np.ndarray, "S A"],
 ) -> Float[np.ndarray, "S A"]:
     """The sum of costs from (s,a) on, from the mean of what comes after."""
     return np.where(stop, 0.0, cost + mean / (1 - step.leak))
 
 
 def further_hit(
-    step: Steps, stop: Bool[np.ndarray, "S A"], mean: Float[np.ndarray, "S A"]
+    step: RowDivergence, stop: Bool[np.ndarray, "S A"], mean: Float[np.ndarray, "S A"]
 ) -> Float[np.ndarray, "S A"]:
     """The probability to leave the comparison from (s,a) on, from the mean of what comes after."""
     return np.where(stop, 1.0, step.leak + mean)
 
 
-def bad_sets(step: Steps) -> Bool[np.ndarray, "4 S A"]:
+def bad_sets(step: RowDivergence) -> Bool[np.ndarray, "4 S A"]:
     """Nested sets of pairs of which too little is known."""
     sets: np.ndarray = (step.cost > np.array(STOPS)[:, None, None]) | ~np.isfinite(step.cost)
     return sets
 
 
-def divergence(space: Space, step: Steps) -> Divergence:
+def divergence(space: Space, step: RowDivergence) -> Divergence:
     """The uniform gap: kappa and hit over all policies, for the best of a few bad sets, each tried once."""
     best: Divergence | None = None
     tried: Bool[np.ndarray, "S A"] | None = None

@@ -47,9 +47,11 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
     return model.confidence(evidence, share(delta, "delta"))
 
 
-def within(model: Model, evidence: Evidence, *, delta: float, declared: Misspecification) -> Confidence:
+def robust_confidence(
+    model: Model, evidence: Evidence, *, delta: float, declared: Misspecification
+) -> Confidence:
     """What the evidence says, if every law of the system is within its radius of one parameter."""
-    return model.within(evidence, share(delta, "delta"))(declared)
+    return model.robust_confidence(evidence, share(delta, "delta"))(declared)
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:

@@ -44,11 +44,14 @@ class Intervals(NamedTuple):
     is_learnable: Bool[np.ndarray, " d"]
 
 
-class Told(NamedTuple):
-    """What a report says of a class: how states share what they teach, what inefficiency counts, what was learnt."""
+class Description(NamedTuple):
+    """A class of models in the words of a report.
 
-    teaching: str
-    counted: str
+    `sharing`: how states share data; `unit`: what G-efficiency counts; `learnt`: what was learnt.
+    """
+
+    sharing: str
+    unit: str
     learnt: str
 
 
@@ -74,9 +77,8 @@ class Model(abc.ABC):
     def num_unknown(self) -> int:
         """q, how many numbers there are to learn."""
 
-    @property
     @abc.abstractmethod
-    def told(self) -> Told:
+    def describe(self) -> Description:
         """The class in the words of a report."""
 
     @property
@@ -84,7 +86,7 @@ class Model(abc.ABC):
     def assumption(self) -> str:
         """What every certificate of the class takes for granted, as a sentence without its end."""
 
-    def declaring(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
+    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
         """The same class, where rewards that are declared before the first episode have sharper certificates."""
         raise OptionError(
             "rewards= declares rewards before the first episode; the certificates of this class hold for every reward "
@@ -104,17 +106,17 @@ class Model(abc.ABC):
         """The same back in those units."""
 
     @abc.abstractmethod
-    def nothing(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets) -> Evidence:
         """The evidence before the first episode."""
 
-    def recorded(self, evidence: Evidence) -> Evidence:
+    def with_history(self, evidence: Evidence) -> Evidence:
         """The same before the first episode, with room for what `within` reads; a class that has no such need has none.
 
         Single runs keep it, batches do not.
         """
         return evidence
 
-    def within(self, evidence: Evidence, delta: float) -> Callable[[Any], Confidence]:
+    def robust_confidence(self, evidence: Evidence, delta: float) -> Callable[[Any], Confidence]:
         """What the evidence says, if the laws of the system are within a declared radius of one parameter; on the host.
 
         A function of the misspecification: what does not depend on it is computed once. Where a class has no proof of
@@ -122,7 +124,7 @@ class Model(abc.ABC):
         """
         raise OptionError(EXACT)
 
-    def least_gap(self, misspecification: Any) -> float:
+    def asymptotic_gap(self, misspecification: Any) -> float:
         """About the gap for every reward that is left however many episodes there are; on the host."""
         raise OptionError(EXACT)
 
@@ -131,7 +133,7 @@ class Model(abc.ABC):
         raise OptionError("this class of models cannot be restricted to a part of its states")
 
     @abc.abstractmethod
-    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """The evidence after one more episode; traced."""
 
     @abc.abstractmethod
@@ -161,31 +163,33 @@ class Model(abc.ABC):
 
     # What bets against the class (docs/alternatives.md).
 
-    def likeliest(self, evidence: Evidence, confidence: Any) -> float:
+    def max_log_likelihood(self, evidence: Evidence, confidence: Any) -> float:
         """Not less than the logarithm of the largest likelihood of the evidence in the class."""
         raise OptionError(
             "alternatives bet against mixtures and tables; against this class of models there are none yet"
         )
 
-    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
         """The logarithm of their likelihood, each part with a parameter of its own, averaged; or a bound below it."""
         raise OptionError("this class of models cannot bet against another; give a mixture or a table")
 
-    def changed(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
+    def changepoint_evidence(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
         """The same of two parts, before and after the start of each bet, with the bets' weights.
 
         Empty where the evidence does not tell; then the episodes themselves must.
         """
         return [], np.zeros(0)
 
-    def remembered(self) -> Int[np.ndarray, "S A n"]:
+    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
         """A number for each transition, which the next one may depend on where the class is wrong."""
         raise OptionError("this class of models has no memory to bet on")
 
     # What judges and reports ask.
 
     @abc.abstractmethod
-    def excess(self, evidence: Evidence, parameter: Any, delta: float | Float[Leaf, ""]) -> Float[Leaf, ""]:
+    def violation(
+        self, evidence: Evidence, parameter: Any, delta: float | Float[Leaf, ""]
+    ) -> Float[Leaf, ""]:
         """Above 0 where the parameter is outside the confidence set; traced.
 
         Not above 0 for every parameter inside. A class says where it tests only a condition that members must meet.
@@ -196,15 +200,15 @@ class Model(abc.ABC):
         """1 for data from the best design in hindsight, 2 for data that took twice the episodes; traced."""
 
     @abc.abstractmethod
-    def earlier(self, evidence: Evidence) -> list[Evidence]:
+    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
         """The evidence at moments in the past, as far as it tells."""
 
     @abc.abstractmethod
-    def doubts(self, confidence: Any) -> Float[np.ndarray, " S"]:
+    def row_uncertainty(self, confidence: Any) -> Float[np.ndarray, " S"]:
         """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
 
     @abc.abstractmethod
-    def mean_doubt(self, confidence: Any) -> float:
+    def mean_uncertainty(self, confidence: Any) -> float:
         """The same on average over what is unknown."""
 
     @abc.abstractmethod

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from horizonfree.guarantees.alternatives import mean_of
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture import richer
+from horizonfree.models.mixture import alternatives
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.noise import AFTER, LAWS, OUTCOMES
@@ -41,8 +41,8 @@ def log_any_law(problem: Problem, counts: Int[np.ndarray, "S A n"]) -> float | N
     laws, valid = np.asarray(problem.layout[LAWS]), cast(MixtureModel, rich.model).valid
     n = laws.shape[1]
     middle = (1 - EVEN) * laws.mean(0) + EVEN / n
-    rows = richer.on_rows(valid, seen[None])
-    found = [richer.over_weights(valid, rows, k * n * middle) for k in PSEUDO]
+    rows = alternatives.on_rows(valid, seen[None])
+    found = [alternatives.over_weights(valid, rows, k * n * middle) for k in PSEUDO]
     return mean_of(found, np.full(len(found), 1 / len(found)))
 
 

@@ -154,7 +154,7 @@ class Problem(Shown):
         Certificates of plans for these are sharper then; for classes of which that is true, linear MDPs.
         """
         _, checked = family(self, rewards)
-        model = self.model.declaring(np.stack([x.table for x in checked]))
+        model = self.model.with_rewards(np.stack([x.table for x in checked]))
         return replace(self, model=model, recipe=None)
 
     def seen_as(self, kind: str, *, support: str = "any") -> "Problem":

@@ -13,7 +13,7 @@ from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
 from horizonfree.mdp.space import occupied_states
-from horizonfree.models.interface import Intervals
+from horizonfree.models.interface import Description, Intervals
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
@@ -65,6 +65,7 @@ class Facts:
     episodes: int
     delta: float
     num_unknown: int
+    description: Description
     certificate: Certificate
     family: Certificate
     check: Check
@@ -146,6 +147,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
         episodes=run.episodes,
         delta=delta,
         num_unknown=model.num_unknown,
+        description=model.describe(),
         certificate=run.certificate(delta),
         family=of_goals(run, delta),
         check=run.check(delta=delta),
@@ -154,7 +156,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
         goals=goal_states(run),
         records={name: x for name, x in run.records.items() if name != ENDED_IN},
         visits=run.visits.sum(axis=1),
-        doubt=model.doubts(confidence),
+        doubt=model.row_uncertainty(confidence),
         intervals=model.intervals(confidence),
         truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],

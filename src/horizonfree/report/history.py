@@ -46,7 +46,7 @@ def moments(run: Run, delta: float) -> list[Moment]:
     blocks, which the past has not.
     """
     model, found = run.problem.model, []
-    past = [] if run.problem.sampling is not None else model.earlier(run.evidence)
+    past = [] if run.problem.sampling is not None else model.evidence_history(run.evidence)
     rewards = None if run.problem.truth is None else goals(run)
     for evidence in [*past, run.evidence]:
         is_now = evidence is run.evidence
@@ -54,7 +54,7 @@ def moments(run: Run, delta: float) -> list[Moment]:
         moment = Moment(
             int(evidence.episodes),
             certify.uniform(model, evidence, confidence).eps,
-            model.mean_doubt(confidence),
+            model.mean_uncertainty(confidence),
             inefficiency(model, evidence),
             float("nan") if rewards is None else _true_gap(run, confidence, rewards),
         )

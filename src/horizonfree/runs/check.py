@@ -57,7 +57,9 @@ def check(
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
         name, grouped = _groups(model, log, by)
-        return Check((Alternative(name, grouped - model.likeliest(evidence, confidence)),), delta, episodes)
+        return Check(
+            (Alternative(name, grouped - model.max_log_likelihood(evidence, confidence)),), delta, episodes
+        )
     asked, is_auto = _asked(alternatives, model)
     if problem.sampling is not None:
         if not is_auto:
@@ -66,7 +68,7 @@ def check(
             )
         return Check((), delta, episodes)
     found: list[Alternative] = []
-    likeliest = model.likeliest(evidence, confidence) if asked else 0.0
+    likeliest = model.max_log_likelihood(evidence, confidence) if asked else 0.0
     for given in asked:
         name, log_q = _bet(problem, evidence, log, given)
         if log_q is None and not is_auto:
@@ -127,7 +129,7 @@ def _why_not(problem: Problem, name: str) -> str:
         return "is for problems of from_noise with models=: here there is no richer law of a noise"
     if name == "age" and problem.horizon < 2:
         return "needs episodes of two steps or more"
-    if name == "memory" and np.unique(problem.model.remembered()).size < 2:
+    if name == "memory" and np.unique(problem.model.memory_labels()).size < 2:
         return "has nothing to remember: all transitions are of one kernel"
     return NO_LOG
 
@@ -140,13 +142,13 @@ def _richer(space: Space, counts: Int[np.ndarray, "S A n"], rich: Problem) -> fl
             f"{space.num_states} and {space.num_actions}; they must agree"
         )
     seen = carried(space, counts, rich.space)
-    return -np.inf if seen is None else rich.model.averaged(seen[None])
+    return -np.inf if seen is None else rich.model.marginal_log_likelihood(seen[None])
 
 
 def _change(model: Model, evidence: Evidence, log: Trajectory | None) -> float | None:
     """Another parameter after some episode."""
     if log is None:
-        parts, weights = model.changed(evidence)
+        parts, weights = model.changepoint_evidence(evidence)
         return mean_of(parts, weights) if parts else None
     K = len(np.asarray(log.s))
     moments = np.unique(np.ceil(GROWTH ** np.arange(200)).clip(max=2**40).astype(np.int64))
@@ -159,7 +161,7 @@ def _change(model: Model, evidence: Evidence, log: Trajectory | None) -> float |
 
 def _memory(model: Model, log: Trajectory) -> float | None:
     """Another parameter after transitions whose label is above a cut; the first step of an episode is below."""
-    label = model.remembered()
+    label = model.memory_labels()
     values = np.unique(label)
     if len(values) < 2:
         return None
@@ -208,4 +210,4 @@ def _parted(model: Model, log: Trajectory, part: Int[np.ndarray, "K H"] | Bool[n
     where = np.ravel_multi_index((s[is_seen], a[is_seen], j[is_seen]), shape)
     size = int(np.prod(shape))
     counts = np.bincount(part[is_seen] * size + where, minlength=C * size)
-    return model.averaged(counts.reshape(C, *shape))
+    return model.marginal_log_likelihood(counts.reshape(C, *shape))

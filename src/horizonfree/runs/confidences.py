@@ -55,7 +55,7 @@ class Confidences:
         key = delta, *_key(model, about)
         if key not in self._within:
             if delta not in self._around:  # of the last delta alone: it holds much
-                self._around = {delta: model.within(evidence, delta)}
+                self._around = {delta: model.robust_confidence(evidence, delta)}
             self._within[key] = self._around[delta](about)
         return self._within[key]
 

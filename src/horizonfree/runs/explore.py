@@ -31,7 +31,7 @@ from horizonfree.runs.until import MOST_EPISODES, check, until
 @jit
 def _begin(explorer: Explorer, model: Model, budget: int | None) -> Progress:
     """Before the first episode, with what `misspecification` reads."""
-    return begin(explorer, model, model.recorded(model.nothing(ladder(budget, model.burn_in))))
+    return begin(explorer, model, model.with_history(model.init_evidence(ladder(budget, model.burn_in))))
 
 
 @x64

@@ -27,7 +27,7 @@ from horizonfree.runs.run import Run
 @jit
 def _nothing(model: Model, budget: int | None) -> Evidence:
     """Before the first episode, as one program, with what `misspecification` reads."""
-    return model.recorded(model.nothing(ladder(budget, model.burn_in)))
+    return model.with_history(model.init_evidence(ladder(budget, model.burn_in)))
 
 
 @x64
@@ -97,7 +97,7 @@ def _warn_of_copies(s: np.ndarray, a: np.ndarray, length: np.ndarray) -> None:
 
 @eqx.filter_jit
 def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence:
-    return jax.lax.scan(lambda now, x: (model.learn(now, x), None), first, trajectories)[0]
+    return jax.lax.scan(lambda now, x: (model.update(now, x), None), first, trajectories)[0]
 
 
 def _rows(space: Space, episodes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -130,7 +130,7 @@ def _check_samples(problem: Problem, asked: Asked, reward: Any) -> None:
 
 def _check_floor(problem: Problem, asked: Asked, reward: Any) -> None:
     """Refuse a gap for every reward that the radii alone exceed, however long one explores."""
-    floor = problem.model.least_gap(asked.within)
+    floor = problem.model.asymptotic_gap(asked.within)
     if reward is None and asked.until_eps is not None and floor > asked.until_eps:
         raise OptionError(
             f"until_eps is {asked.until_eps:g}, but within this misspecification a gap for every reward stays at about "

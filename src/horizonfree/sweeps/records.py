@@ -21,7 +21,7 @@ def reported(problem: Problem, explorer: Explorer) -> set[str]:
     model, truth, kernel = to_device((problem.model, problem.truth, problem.kernel()))
 
     def episode() -> dict[str, jax.Array]:
-        progress = begin(explorer, model, model.nothing(ladder()))
+        progress = begin(explorer, model, model.init_evidence(ladder()))
         played = Sampler.of(kernel).episode(jax.random.key(0), progress.state.policy, model.space)
         return absorb(explorer, model, truth, progress, played)[1]
 

@@ -145,10 +145,10 @@ def test_what_is_missing_is_said(problem):
 @x64
 def test_steps_that_were_not_seen_add_nothing(problem):
     model = to_device(problem.model)
-    first = model.nothing(ladder(None))
+    first = model.init_evidence(ladder(None))
     s, a = np.array([4, 1, 2, 0, 0, 0], np.int32), np.array([0, 1, 0, 0, 0], np.int32)
     j = np.array([1, 2, UNSEEN, UNSEEN, UNSEEN], np.int32)
-    found = model.learn(first, Trajectory(*map(jnp.asarray, (s, a, j))))
+    found = model.update(first, Trajectory(*map(jnp.asarray, (s, a, j))))
     x = np.asarray(problem.model.phi)[[4, 1], [0, 1]]
     np.testing.assert_allclose(np.asarray(found.gram), x.T @ x, atol=1e-15)
     assert np.asarray(found.cross).sum() == pytest.approx(x.sum())
@@ -162,7 +162,7 @@ def test_steps_that_were_not_seen_add_nothing(problem):
 def test_the_evidence_remembers_what_it_was_when_bets_started(problem):
     run = hf.explore(problem, "uniform", episodes=100, budget=600, seed=2)
     then = hf.explore(problem, "uniform", episodes=60, budget=600, seed=2)
-    (past,) = problem.model.earlier(run.evidence)
+    (past,) = problem.model.evidence_history(run.evidence)
     for field in dataclasses.fields(then.evidence):
         if field.name != "counts":
             np.testing.assert_array_equal(getattr(past, field.name), getattr(then.evidence, field.name))

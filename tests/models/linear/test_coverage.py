@@ -25,17 +25,17 @@ def explored(model, kernel, truth):
     model, kernel, truth = to_device((model, kernel, truth))
     delta, sampler = jnp.asarray(DELTA), Sampler.of(kernel)
     H, S, A = model.space.sizes
-    first = model.nothing(ladder(EPISODES, model.burn_in))
+    first = model.init_evidence(ladder(EPISODES, model.burn_in))
 
     def explore(key, is_random):
         def step(evidence, key):
             rare = jax.nn.one_hot(evidence.visits.argmin(-1), A, dtype=jnp.float64)
             policy = jnp.broadcast_to(jnp.where(is_random, 1 / A, rare), (H, S, A))
-            return model.learn(evidence, sampler.episode(key, policy, model.space)), None
+            return model.update(evidence, sampler.episode(key, policy, model.space)), None
 
         def look(evidence, keys):
             evidence, _ = jax.lax.scan(step, evidence, keys)
-            return evidence, model.excess(evidence, truth, delta) > 0
+            return evidence, model.violation(evidence, truth, delta) > 0
 
         keys = jax.random.split(key, EPISODES).reshape(LOOKS, EPISODES // LOOKS)
         evidence, is_out = jax.lax.scan(look, first, keys)

@@ -76,7 +76,7 @@ def test_nothing_to_learn_is_certified_at_once():
 def test_no_data_certify_nothing_and_say_what_is_missing():
     model = small.slips().model
     with jax.enable_x64(True):
-        evidence = to_numpy(to_device(model).nothing(ladder()))
+        evidence = to_numpy(to_device(model).init_evidence(ladder()))
     confidence = certify.confidence(model, evidence)
     certificate = certify.uniform(model, evidence, confidence)
     assert certificate.is_vacuous
@@ -113,8 +113,8 @@ def corridor(rates, delta=5e-7):
         j[k, h] = np.flatnonzero((space.succ[here, 1] == to) & space.support[here, 1])[0]
         s[k, h + 1] = to
     with jax.enable_x64(True):
-        first = to_device(model).nothing(ladder(400))
-        replay = jax.jit(lambda m, x: jax.lax.scan(lambda e, t: (m.learn(e, t), None), first, x)[0])
+        first = to_device(model).init_evidence(ladder(400))
+        replay = jax.jit(lambda m, x: jax.lax.scan(lambda e, t: (m.update(e, t), None), first, x)[0])
         evidence = to_numpy(replay(*to_device((model, Trajectory(s, a, j)))))
     return model, evidence, certify.confidence(model, evidence, delta=delta)
 

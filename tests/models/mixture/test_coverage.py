@@ -27,11 +27,11 @@ MIXTURES = {
 def explored(model, kernel, truth, keys):
     """Of every key the evidence of its episodes, and whether the truth was outside at any time and at the end."""
     sampler, (H, S, A) = Sampler.of(kernel), model.space.sizes
-    policy, first = jnp.full((H, S, A), 1.0 / A), model.nothing(ladder(EPISODES))
+    policy, first = jnp.full((H, S, A), 1.0 / A), model.init_evidence(ladder(EPISODES))
 
     def step(evidence, key):
-        evidence = model.learn(evidence, sampler.episode(key, policy, model.space))
-        return evidence, model.excess(evidence, truth, jnp.asarray(DELTA)) > 0
+        evidence = model.update(evidence, sampler.episode(key, policy, model.space))
+        return evidence, model.violation(evidence, truth, jnp.asarray(DELTA)) > 0
 
     def one(key):
         evidence, is_out = jax.lax.scan(step, first, jax.random.split(key, EPISODES))

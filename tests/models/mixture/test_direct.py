@@ -240,7 +240,7 @@ def test_the_support_function_agrees_with_a_general_solver():
 
 
 def excess(case, theta):
-    return ev.excess(case.valid, case.evidence, theta, DELTA)
+    return ev.violation(case.valid, case.evidence, theta, DELTA)
 
 
 def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):

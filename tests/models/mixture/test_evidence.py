@@ -248,7 +248,7 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
         def leaves(key):
             def step(evidence, key):
                 evidence = learner.update(valid, evidence, sampler.episode(key, policy, space))
-                return evidence, (ev.excess(valid, evidence, truth, DELTA) > 0).any()
+                return evidence, (ev.violation(valid, evidence, truth, DELTA) > 0).any()
 
             return jax.lax.scan(step, first, jax.random.split(key, EPISODES))[1].any()
 
@@ -265,7 +265,7 @@ def test_excess_is_the_log_loss_against_the_bets():
     valid = problem.model.valid
     evidence = small.pick(small.gather(problem, 10, [0]), 0)
     with jax.enable_x64(True):
-        found = jitted(ev.excess, *to_device((valid, evidence)), jnp.asarray(problem.truth), 0.1)
+        found = jitted(ev.violation, *to_device((valid, evidence)), jnp.asarray(problem.truth), 0.1)
     p = valid.rows @ problem.truth
     for j in range(len(evidence.starts)):
         literal = (
@@ -288,8 +288,8 @@ def test_the_model_learns_as_its_evidence_does():
     expected = replay(problem.model.valid, data, [0], [1.0])[-1]
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        found = jitted(lambda model: model.nothing(bets([0], [1.0])), model)
-        learns = eqx.filter_jit(type(model).learn)
+        found = jitted(lambda model: model.init_evidence(bets([0], [1.0])), model)
+        learns = eqx.filter_jit(type(model).update)
         for k in range(3):
             found = learns(model, found, to_device(small.pick(data, k)))
         assert found.visits.sum() == 3 * problem.horizon

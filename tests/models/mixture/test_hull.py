@@ -7,7 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import KernelError, OptionError
-from horizonfree.models.mixture import insight
+from horizonfree.models.mixture import diagnostics
 from tests.reference import cases, small
 
 
@@ -136,11 +136,11 @@ def test_intervals_are_cut_where_programmes_would_cut_them(name, monkeypatch):
     case = cases.case_of(name)
     found = [case.model.intervals(x) for x in case.confidences]
     spared = [
-        insight._is_inside(case.valid, np.asarray(x.theta), np.zeros((len(x.theta), 1)))
+        diagnostics._is_inside(case.valid, np.asarray(x.theta), np.zeros((len(x.theta), 1)))
         for x in case.confidences
     ]
     assert np.all(spared)  # the estimate itself is valid
-    monkeypatch.setattr(insight, "_is_inside", lambda valid, theta, axes: np.zeros(len(theta), bool))
+    monkeypatch.setattr(diagnostics, "_is_inside", lambda valid, theta, axes: np.zeros(len(theta), bool))
     for x, confidence in zip(found, case.confidences):
         cut = case.model.intervals(confidence)
         np.testing.assert_allclose(x.low, cut.low, atol=1e-7)

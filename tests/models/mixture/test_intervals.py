@@ -20,7 +20,7 @@ DELTA = 0.05
 def evidence_of(model, theta, visits):
     """Evidence with the expected counts of a parameter, after so many visits of each pair of a reachable state."""
     with small.jax.enable_x64(True):
-        first = small.to_numpy(model.nothing(Bets((0,), (1.0,))))
+        first = small.to_numpy(model.init_evidence(Bets((0,), (1.0,))))
     prob = np.asarray(model.phi) @ theta
     counts = np.rint(visits * np.maximum(prob, 0) * np.asarray(model.space.reachable)[:, None, None]).astype(
         np.int32

@@ -6,7 +6,14 @@ import pytest
 from horizonfree import explore, make
 from horizonfree._x64 import scope, to_device
 from horizonfree.guarantees.choice import _two_largest, least_loss
-from horizonfree.guarantees.trajectories import Steps, bad_sets, divergence, gap, largest_hit, largest_sum
+from horizonfree.guarantees.trajectories import (
+    RowDivergence,
+    bad_sets,
+    divergence,
+    gap,
+    largest_hit,
+    largest_sum,
+)
 from horizonfree.models.mixture import confidence, learner
 from horizonfree.models.mixture.steps import hellinger
 from tests.reference import cases, small
@@ -50,7 +57,7 @@ def test_the_best_bad_set_is_found(case):
     mixed = costs * 10.0 ** rng.integers(0, 5, costs.shape)
     hits = []
     for cost, leak in ((costs, 0 * costs), (mixed, costs), (costs + np.inf, 1 + 0 * costs)):
-        step = Steps(kernel, cost, leak)
+        step = RowDivergence(kernel, cost, leak)
         found = divergence(case.space, step)
         each = []
         for stop in bad_sets(step):

@@ -31,13 +31,13 @@ def simulate(model, tables, policy):
         sampler = Sampler.of(model.kernel(table))
 
         def learn(k, evidence):
-            return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+            return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
         def until(evidence, between):
             evidence = jax.lax.fori_loop(*between, learn, evidence)
             return evidence, evidence
 
-        return jax.lax.scan(until, model.nothing(ladder(None)), (times[:-1], times[1:]))[1]
+        return jax.lax.scan(until, model.init_evidence(ladder(None)), (times[:-1], times[1:]))[1]
 
     every = jax.jit(jax.vmap(one))
     return to_numpy(every(tables, jax.random.split(jax.random.key(0), len(tables))))
@@ -56,7 +56,7 @@ def judge_rows(model, evidence, tables):
     N, p = counts.reshape(-1, n), np.broadcast_to(tables[:, None, s, a], counts.shape).reshape(-1, n)
     possible = np.broadcast_to(model.space.support[s, a].sum(-1), shape).reshape(-1)
     level, has_kt = radius.level(len(s), DELTA), model.is_support_known
-    excess = radius.excess(N, p, possible.astype(float), level, has_kt).reshape(shape).max(-1)
+    excess = radius.violation(N, p, possible.astype(float), level, has_kt).reshape(shape).max(-1)
     balls = radius.balls(N, possible, level, has_kt)
     is_used = balls.centre > 0
     ratio = np.where(is_used, balls.centre, 1.0) / np.where(is_used, p, 1.0)
@@ -101,7 +101,7 @@ def test_a_thousand_tables_at_four_times(support):
     assert (excess > 0).any(axis=1).sum() <= 577
     assert outside[excess <= 0].max() <= 1e-9
     few = [[member(evidence, i, t) for t in range(len(TIMES))] for i in range(FEW)]
-    own = [[model.excess(x, table, DELTA) for x in row] for row, table in zip(few, tables)]
+    own = [[model.violation(x, table, DELTA) for x in row] for row, table in zip(few, tables)]
     np.testing.assert_allclose(own, excess[:FEW], rtol=1e-12, atol=1e-12)
     found = [[judge(model, x, *given) for x in row] for row, *given in zip(few, tables, rewards)]
     outside, gaps, beyond, tangent = np.moveaxis(np.array(found), -1, 0)
@@ -184,7 +184,7 @@ def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
     possible[7, 0, [0, 5]] = True
     model = Tabular(8, 1, 4, support=possible).model
     with x64_scope():
-        nothing = model.nothing(ladder(None))
+        nothing = model.init_evidence(ladder(None))
     kernel = certify.confidence(model, to_numpy(nothing)).kernel.dense()
     for s in (0, 2, 3, 4, 5, 6):
         np.testing.assert_array_equal(kernel[s, 0], possible[s, 0])

@@ -18,7 +18,7 @@ def episode(s, a, j):
 
 def learnt(model, trajectory):
     """After one episode."""
-    return jitted(lambda model, x: model.learn(model.nothing(ladder(None)), x), model, trajectory)
+    return jitted(lambda model, x: model.update(model.init_evidence(ladder(None)), x), model, trajectory)
 
 
 def test_transitions_are_counted_where_they_happened():

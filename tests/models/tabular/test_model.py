@@ -62,14 +62,14 @@ def test_what_judges_ask():
     case = world(2, episodes=3000)
     model, evidence = case.problem.model, case.evidence
     assert 0.9 < float(jitted(type(model).inefficiency, model, evidence)) < 3
-    assert float(model.excess(evidence, case.problem.truth, 0.05)) < 0
+    assert float(model.violation(evidence, case.problem.truth, 0.05)) < 0
     wrong = np.roll(case.problem.truth, 1, axis=-1)
-    assert float(model.excess(evidence, wrong, 0.05)) > 0
-    doubt = model.doubts(case.confidence)
+    assert float(model.violation(evidence, wrong, 0.05)) > 0
+    doubt = model.row_uncertainty(case.confidence)
     off = np.abs(case.table - case.problem.kernel().dense()).max((1, 2))
     assert (off <= doubt).all()
-    assert 0 < model.mean_doubt(case.confidence) <= doubt.max()
-    assert model.earlier(evidence) == []
+    assert 0 < model.mean_uncertainty(case.confidence) <= doubt.max()
+    assert model.evidence_history(evidence) == []
     assert model.intervals(case.confidence) is None
     with pytest.raises(OptionError, match="uniform"):
         model.sharper(evidence, case.confidence, "direct")

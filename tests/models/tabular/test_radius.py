@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from horizonfree.models.tabular import radius
-from horizonfree.models.tabular.radius import at_frequencies, balls, excess, log_bet, log_kt
+from horizonfree.models.tabular.radius import at_frequencies, balls, log_bet, log_kt, violation
 from tests.reference import tabular as ref
 
 
@@ -41,7 +41,7 @@ def test_bets_agree_with_their_definition():
     m = np.full(len(N), 6)
     for has_kt in (True, False):
         slow = [ref.log_e(x, y, 6 if has_kt else None) - 2.0 for x, y in zip(N, p)]
-        np.testing.assert_allclose(excess(N, p, m.astype(float), 2.0, has_kt), slow, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(violation(N, p, m.astype(float), 2.0, has_kt), slow, rtol=1e-9, atol=1e-9)
     for kappa in radius.KAPPAS:
         p_hat = N / np.maximum(N.sum(1, keepdims=True), 1)
         safe = np.where(N > 0, p_hat, 1.0)
@@ -55,7 +55,7 @@ def test_bets_agree_with_their_definition():
 def test_a_distribution_that_excludes_what_was_seen_is_outside():
     N, p = np.array([[3.0, 1.0]]), np.array([[1.0, 0.0]])
     for has_kt in (True, False):
-        assert np.isposinf(excess(N, p, np.array([2.0]), 9.0, has_kt))
+        assert np.isposinf(violation(N, p, np.array([2.0]), 9.0, has_kt))
 
 
 def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
@@ -66,10 +66,10 @@ def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
     at = [t * ends[0] + (1 - t) * ends[1] for t in (0.0, 0.5, 1.0)]
     m = np.full(len(N), 6.0)
     for has_kt in (True, False):
-        low, middle, high = (excess(N, p, m, 0.0, has_kt) for p in at)
+        low, middle, high = (violation(N, p, m, 0.0, has_kt) for p in at)
         assert float((low + high - 2 * middle).min()) >= -1e-9
     wide, p = (np.pad(x, ((0, 0), (0, 3))) for x in (N, at[1]))
-    np.testing.assert_allclose(excess(wide, p, m, 0.0, False), middle)
+    np.testing.assert_allclose(violation(wide, p, m, 0.0, False), middle)
 
 
 @pytest.mark.parametrize("has_kt", [True, False])
@@ -135,7 +135,7 @@ def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, ha
     low, high = np.zeros(len(N)), np.full(len(N), 1 - 1e-12)
     for _ in range(50):
         middle = (low + high) / 2
-        is_inside = excess(N, at(middle), m, L, has_kt) <= 0
+        is_inside = violation(N, at(middle), m, L, has_kt) <= 0
         low, high = np.where(is_inside, middle, low), np.where(is_inside, high, middle)
     ratio = kl(centre, at(low)) / eps
     assert np.nanmax(ratio) <= 1 + 1e-7

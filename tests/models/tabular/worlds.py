@@ -88,9 +88,9 @@ def _gathered(model, kernel, seed, episodes):
     key, sampler, policy = jax.random.key(seed), Sampler.of(kernel), jnp.full((H, S, A), 1 / A)
 
     def one(k, evidence):
-        return model.learn(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
+        return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-    return jax.lax.fori_loop(0, episodes, one, model.nothing(ladder(None)))
+    return jax.lax.fori_loop(0, episodes, one, model.init_evidence(ladder(None)))
 
 
 def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), delta=0.05):

@@ -34,7 +34,7 @@ class Evidence:
         return self.counts.sum(-1)
 
 
-def earlier(evidence: Evidence) -> list[Evidence]:
+def evidence_history(evidence: Evidence) -> list[Evidence]:
     """The evidence at the starts of e-processes in the past; counts of that moment are not kept, and zero."""
     starts, now = np.asarray(evidence.starts), int(evidence.episodes)
     return [_at(evidence, int(j)) for j in np.flatnonzero((starts > 0) & (starts < now))]

@@ -6,7 +6,7 @@
 episode, and no design of K episodes has T < d/K (Kiefer and Wolfowitz 1960, "The equivalence of two extremum
 problems").
 
-`excess` tests membership in the confidence set, with the formulas of widths.py.
+`violation` tests membership in the confidence set, with the formulas of widths.py.
 """
 
 from itertools import product
@@ -25,7 +25,7 @@ from horizonfree.planning.rollout import allowed_actions
 from horizonfree.planning.traced import stationary_jax
 
 RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
-VERTICES = 12  # states up to which `excess` looks at all 2^(S-1) functions of them
+VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
 
 
 def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> Evidence:
@@ -92,7 +92,7 @@ def _ridge_root(evidence: Evidence) -> Float[Array, "d d"]:
     return jnp.linalg.cholesky(evidence.gram + RIDGE * jnp.eye(evidence.gram.shape[-1]))
 
 
-def excess(
+def violation(
     space: Space,
     phi: Float[Array, "S A d"],
     white: Float[Array, "d d"],

@@ -21,7 +21,7 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of, taken
 from horizonfree.mdp.space import Kernel, Space, make_space, occupied_states
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model, Told
+from horizonfree.models.interface import Description, Model
 from horizonfree.models.linear import evidence as ev
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
@@ -61,10 +61,9 @@ class LinearModel(Model):
         """That the truth is in the class."""
         return "a linear MDP with the given features, the same in every episode and step"
 
-    @property
-    def told(self) -> Told:
+    def describe(self) -> Description:
         """Measures that all pairs share."""
-        return Told(
+        return Description(
             "Pairs of a state and an action share what they teach by their features, so one that was never tried can "
             "still be known well.",
             f"features, {self.dim}",
@@ -72,7 +71,7 @@ class LinearModel(Model):
             "transition probabilities that follow from it is drawn above.",
         )
 
-    def declaring(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
+    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
         """The same class, with these rewards declared; what no episode comes to is left out of them."""
         kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
         return replace(self, declared=kept)
@@ -93,13 +92,13 @@ class LinearModel(Model):
         flat: np.ndarray = (np.asarray(parameter) / self.unit).ravel()
         return flat
 
-    def nothing(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets) -> Evidence:
         """No sums."""
         from horizonfree.models.linear import learner
 
         return learner.init_evidence(self.phi, bets)
 
-    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Sums and counts; traced."""
         from horizonfree.models.linear import learner
 
@@ -130,14 +129,14 @@ class LinearModel(Model):
         """In H steps sums of S products, a few of them, and rows that do not quite sum to one."""
         return self.space.horizon * (features.NEGATIVE + 16 * (self.space.num_states + 4) * EPS)
 
-    def excess(
+    def violation(
         self, evidence: Evidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
     ) -> Float[Array, ""]:
         """Over functions of the states and e-processes; traced. For many states a condition that members must meet."""
         from horizonfree.models.linear import learner
 
         delta_all = delta / 2 if len(self.declared) else delta
-        return learner.excess(self.space, self.phi, self.white, evidence, parameter, delta_all)
+        return learner.violation(self.space, self.phi, self.white, evidence, parameter, delta_all)
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / d of optimal design; traced."""
@@ -145,15 +144,15 @@ class LinearModel(Model):
 
         return learner.inefficiency(self.space, self.phi, evidence)
 
-    def earlier(self, evidence: Evidence) -> list[Evidence]:
+    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
         """At the starts of the e-processes."""
-        return ev.earlier(evidence)
+        return ev.evidence_history(evidence)
 
-    def doubts(self, confidence: LinearConfidence) -> Float[np.ndarray, " S"]:
+    def row_uncertainty(self, confidence: LinearConfidence) -> Float[np.ndarray, " S"]:
         """The width of the least known action."""
         return np.where(self.space.reachable, confidence.width.max(axis=1), np.nan)
 
-    def mean_doubt(self, confidence: LinearConfidence) -> float:
+    def mean_uncertainty(self, confidence: LinearConfidence) -> float:
         """Over all pairs."""
         return float(confidence.width.mean())
 

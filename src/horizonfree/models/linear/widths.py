@@ -15,7 +15,8 @@ P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that 
 the proof, and that the coordinates in which V1 is inverted do not matter: they are those of `features.whitening`, in
 which G is I/(SA). So features in other units, each in its own, give the same bounds.
 
-Certificates compute all of this in NumPy. `learner.excess` traces `regress`, `fit` and `prior`: it passes xp=jax.numpy.
+Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
+xp=jax.numpy.
 """
 
 import math

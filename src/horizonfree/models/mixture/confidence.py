@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
@@ -25,7 +25,7 @@ from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.states import bounds_of_states
-from horizonfree.models.mixture.steps import Compared, compare, hellinger, tilts
+from horizonfree.models.mixture.steps import DivergenceBound, compare, hellinger, tilts
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
 
@@ -45,7 +45,7 @@ class MixtureConfidence(Confidence):
     valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
-    compared: Compared
+    compared: DivergenceBound
     bet: int
     slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
     starts: Int[np.ndarray, " J"]
@@ -54,7 +54,7 @@ class MixtureConfidence(Confidence):
     impossible: int
 
     @property
-    def step(self) -> Steps:
+    def step(self) -> RowDivergence:
         """One transition of the estimate, and how far those that the data allow can be from it."""
         return self.compared.step
 
@@ -221,7 +221,7 @@ def confidence(
 
 
 def losses_in(
-    space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, Compared]
+    space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, DivergenceBound]
 ) -> dict[int, float]:
     """`largest_loss_in` of each bet; infinite where another is surely smaller, of many successors."""
     least, losses = math.inf, {}
@@ -238,7 +238,7 @@ def losses_in(
     return losses
 
 
-def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Compared) -> float:
+def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: DivergenceBound) -> float:
     """What a plan in the estimate can lose for every theta of the ellipsoid."""
     z = tilts(space, valid, ball)
 

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.trajectories import Steps, bad_sets, gap, largest_hit
+from horizonfree.guarantees.trajectories import RowDivergence, bad_sets, gap, largest_hit
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.hinge import Hinge, gaps, hinge
@@ -64,7 +64,7 @@ def direct(
     valid: ValidSet,
     counts: Int[np.ndarray, " R"],
     ball: Ellipsoid,
-    step: Steps,
+    step: RowDivergence,
     is_out: Bool[np.ndarray, " R"],
     *,
     programmes: int = PROGRAMMES,
@@ -210,7 +210,7 @@ def _kappas(
     space: Space,
     valid: ValidSet,
     ball: Ellipsoid,
-    step: Steps,
+    step: RowDivergence,
     stop: Bool[np.ndarray, "S A"],
     matters: Bool[np.ndarray, " R"],
     u: Points,
@@ -229,7 +229,7 @@ def _kappas(
 
 
 def _largest_sums(
-    space: Space, step: Steps, cost: Float[np.ndarray, "S A m"], stop: Bool[np.ndarray, "S A"]
+    space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A m"], stop: Bool[np.ndarray, "S A"]
 ) -> Float[np.ndarray, " m"]:
     """`trajectories.largest_sum` of many costs at once."""
     if space.horizon < 2:

@@ -86,7 +86,7 @@ def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
     return shares
 
 
-def excess(
+def violation(
     valid: ValidSet, evidence: Evidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
 ) -> Float[Leaf, " J"]:
     """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; NumPy in and out, or traced.

@@ -22,7 +22,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.trajectories import Steps
+from horizonfree.guarantees.trajectories import RowDivergence
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
@@ -118,7 +118,7 @@ def hinge(
     space: Space,
     valid: ValidSet,
     ball: Ellipsoid,
-    step: Steps,
+    step: RowDivergence,
     stop: Bool[np.ndarray, "S A"],
     matters: Bool[np.ndarray, " R"],
     kappa: float,

@@ -27,10 +27,10 @@ from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space, values
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Intervals, Model, Told
+from horizonfree.models.interface import Description, Intervals, Model
 from horizonfree.models.misspecification import Misspecification
+from horizonfree.models.mixture import alternatives, diagnostics, features, row_sums
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture import features, insight, richer, row_sums
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
 from horizonfree.models.mixture.evidence import Evidence
@@ -38,10 +38,10 @@ from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
+    asymptotic_gap,
     by_pinsker,
     check_support,
     confidence_within,
-    least_gap,
     shown_low,
 )
 from horizonfree.models.mixture.valid import ValidSet, restricted_valid, valid_set
@@ -86,10 +86,9 @@ class MixtureModel(Model):
         )
         return f"the transition probabilities are {given}, the same in every episode and step"
 
-    @property
-    def told(self) -> Told:
+    def describe(self) -> Description:
         """Weights that all states share; what can be told of them is drawn."""
-        return Told(
+        return Description(
             "States share what they teach, so a state that was never visited can still be known well.",
             f"unknown directions, {self.num_unknown}",
             "No weight can be told from what happens in an episode alone; only the transition probabilities matter, "
@@ -134,19 +133,19 @@ class MixtureModel(Model):
         space = restricted_space(self.space, states)
         return MixtureModel(space, phi, valid, self.bound, self.unit, self.is_hull), parameter
 
-    def nothing(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets) -> Evidence:
         """No counts, and the first prediction: the centre of Theta."""
         from horizonfree.models.mixture import learner
 
         return learner.init_evidence(self.valid, bets)
 
-    def recorded(self, evidence: Evidence) -> Evidence:
+    def with_history(self, evidence: Evidence) -> Evidence:
         """With counts block by block."""
         from horizonfree.models.mixture import learner
 
         return replace(evidence, record=learner.init_record(self.valid))
 
-    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts, bets and the next prediction; traced."""
         from horizonfree.models.mixture import learner
 
@@ -160,7 +159,9 @@ class MixtureModel(Model):
         """The bet that gives the smallest uniform gap."""
         return confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta)
 
-    def within(self, evidence: Evidence, delta: float) -> Callable[[Misspecification], RobustConfidence]:
+    def robust_confidence(
+        self, evidence: Evidence, delta: float
+    ) -> Callable[[Misspecification], RobustConfidence]:
         """The same for every system whose laws are within the radii of one parameter; on the host."""
 
         def rebuilt(space: Space) -> ValidSet:
@@ -178,12 +179,12 @@ class MixtureModel(Model):
             "holds if one is within zeta"
         )
 
-    def least_gap(self, misspecification: Misspecification) -> float:
+    def asymptotic_gap(self, misspecification: Misspecification) -> float:
         """For the parameter in the middle of the class."""
         check_support(self.space, misspecification)
         zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
         anywhere = misspecification.support == "anywhere"
-        known = least_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
+        known = asymptotic_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
         return min(known, by_pinsker(self.space, misspecification))
 
     def sharper(
@@ -214,34 +215,34 @@ class MixtureModel(Model):
         n = self.space.succ.shape[2]
         return self.space.horizon * (row_sums.EXACT + n * DROWNED + 4 * (n + 2) * EPS)
 
-    def likeliest(self, evidence: Evidence, confidence: MixtureConfidence) -> float:
+    def max_log_likelihood(self, evidence: Evidence, confidence: MixtureConfidence) -> float:
         """By the maximum of the likelihood and its gap, of which the slack of the table is made."""
         slack, delta = float(confidence.slacks[-1]), float(confidence.delta)
         return slack + math.log(delta) - float(evidence.table_loss)
 
-    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
         """Over weights; of other features, over laws on the rows of each kind of pair."""
-        if not richer.has_weights(self.valid, self.is_hull):
-            return richer.over_kinds(self.valid, counts)
-        return richer.over_weights(self.valid, richer.on_rows(self.valid, counts))
+        if not alternatives.has_weights(self.valid, self.is_hull):
+            return alternatives.over_kinds(self.valid, counts)
+        return alternatives.over_weights(self.valid, alternatives.on_rows(self.valid, counts))
 
-    def changed(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
+    def changepoint_evidence(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
         """From the rows seen since each bet began; for weights, which rows alone tell of."""
-        if not richer.has_weights(self.valid, self.is_hull):
+        if not alternatives.has_weights(self.valid, self.is_hull):
             return [], np.zeros(0)
         rows, since = np.asarray(evidence.row_counts), np.asarray(evidence.since)
-        parts = [richer.over_weights(self.valid, np.stack([rows - x, x])) for x in since]
+        parts = [alternatives.over_weights(self.valid, np.stack([rows - x, x])) for x in since]
         return parts, np.asarray(evidence.weights)
 
-    def remembered(self) -> Int[np.ndarray, "S A n"]:
+    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
         """The kernel that favours a transition most."""
-        return richer.labels(self.valid, self.is_hull)
+        return alternatives.labels(self.valid, self.is_hull)
 
-    def excess(
+    def violation(
         self, evidence: Evidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
     ) -> Float[Leaf, ""]:
         """Of the bet that leaves the parameter out by most; NumPy in and out, or traced."""
-        return ev.excess(self.valid, evidence, parameter, delta).max()
+        return ev.violation(self.valid, evidence, parameter, delta).max()
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / q of optimal design; traced."""
@@ -249,22 +250,22 @@ class MixtureModel(Model):
 
         return learner.inefficiency(self.space, self.valid, evidence)
 
-    def earlier(self, evidence: Evidence) -> list[Evidence]:
+    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
         """At the starts of the bets."""
-        return insight.earlier(self.valid, evidence)
+        return diagnostics.evidence_history(self.valid, evidence)
 
-    def doubts(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
+    def row_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
         """The largest half width of a row."""
-        return insight.doubts(self.space, confidence.valid, confidence)
+        return diagnostics.row_uncertainty(self.space, confidence.valid, confidence)
 
-    def mean_doubt(self, confidence: MixtureConfidence | RobustConfidence) -> float:
+    def mean_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> float:
         """Over the distinct free rows."""
-        return insight.mean_doubt(confidence.valid, confidence)
+        return diagnostics.mean_uncertainty(confidence.valid, confidence)
 
     def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""
         limits = np.array([0.0, self.unit] if self.is_hull else [-np.inf, np.inf])
-        found = insight.intervals(confidence.valid, confidence, self.bound, limits)
+        found = diagnostics.intervals(confidence.valid, confidence, self.bound, limits)
         theta, low, high = (x / self.unit for x in found[:3])
         return Intervals(theta, low, high, found.is_learnable)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.space import Kernel, Space, occupied_states
 from horizonfree.mdp.windows import Before, Rows, before, distances, rows
@@ -33,7 +33,7 @@ class _Around:
     """What tangent.py reads, for some rows in place of all states."""
 
     space: Space
-    step: Steps
+    step: RowDivergence
     divergence: Divergence
     tilts: Float[np.ndarray, "N A n q"]
     eps: Any
@@ -112,7 +112,7 @@ def _back(
     lists = Space(succ, np.asarray(space.support)[s], np.ones(len(s), bool), None, space.horizon, None, False)
     own = _Around(
         lists,
-        Steps(Kernel(succ, p, False), step.cost[s], step.leak[s]),
+        RowDivergence(Kernel(succ, p, False), step.cost[s], step.leak[s]),
         Divergence(stop.kappa, stop.hit, stop.stop[s], stop.eps),
         around.tilts[s],
         around.eps,

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.psi import curvature, psi
-from horizonfree.guarantees.trajectories import Divergence, Steps, divergence, no_divergence
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence, divergence, no_divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
@@ -36,17 +36,17 @@ THRESHOLDS = (
 ALL_OUT = 1 - 1e-9  # a pair of whose mass this much is left out has nothing to be compared
 
 
-class Compared(NamedTuple):
+class DivergenceBound(NamedTuple):
     """One choice of rows left out: the steps without them, and how far trajectories can be apart."""
 
-    step: Steps
+    step: RowDivergence
     divergence: Divergence
     is_out: Bool[np.ndarray, " R"]
 
 
-def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> Compared:
+def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> DivergenceBound:
     """The steps with the smallest uniform gap over the thresholds. The same rows are not tried twice."""
-    best = Compared(_void(space, valid, ball), no_divergence(space), np.zeros_like(valid.free))
+    best = DivergenceBound(_void(space, valid, ball), no_divergence(space), np.zeros_like(valid.free))
     tried: Bool[np.ndarray, " R"] | None = None
     for below in THRESHOLDS:
         is_out = left_out(valid, ball, below)
@@ -54,17 +54,17 @@ def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> Compared:
             continue
         tried = is_out
         step = steps(space, valid, ball, is_out)
-        new = Compared(step, divergence(space, step), is_out)
+        new = DivergenceBound(step, divergence(space, step), is_out)
         if new.divergence.eps < best.divergence.eps:
             best = new
     return best
 
 
-def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> Steps:
+def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> RowDivergence:
     """theta_hat's kernel, compared nowhere."""
     kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
     nowhere = np.broadcast_to(space.reachable[:, None], space.sizes[1:])
-    return Steps(kernel, np.where(nowhere, np.inf, 0.0), np.where(nowhere, 1.0, 0.0))
+    return RowDivergence(kernel, np.where(nowhere, np.inf, 0.0), np.where(nowhere, 1.0, 0.0))
 
 
 def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
@@ -84,7 +84,7 @@ def left_out(valid: ValidSet, ball: Ellipsoid, below: float) -> Bool[np.ndarray,
     return is_out
 
 
-def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarray, " R"]) -> Steps:
+def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarray, " R"]) -> RowDivergence:
     """theta_hat's kernel and the KL of each (s,a) without the rows left out.
 
     Unreachable states cost nothing. Where next to nothing is kept the cost is infinite.
@@ -102,7 +102,9 @@ def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarra
     is_compared = space.reachable[:, None] & (mass < ALL_OUT)
     leak = np.where(is_compared, mass, 0.0)
     cost = (inside + np.minimum(alone, together)) / (1 - leak) - np.log1p(-leak)
-    return Steps(void.kernel, np.where(is_compared, cost, void.cost), np.where(is_compared, leak, void.leak))
+    return RowDivergence(
+        void.kernel, np.where(is_compared, cost, void.cost), np.where(is_compared, leak, void.leak)
+    )
 
 
 def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A"]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.trajectories import Divergence, Steps, gap
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence, gap
 from horizonfree.mdp.space import Space
 from horizonfree.models.confidence import Bounds, Number, Policy
 from horizonfree.models.norms import length, opnorm
@@ -41,7 +41,7 @@ class Around(Protocol):
         """States, actions and successor lists."""
 
     @property
-    def step(self) -> Steps:
+    def step(self) -> RowDivergence:
         """One transition: the kernel p of the estimate, its cost and its leak (guarantees/trajectories.py)."""
 
     @property

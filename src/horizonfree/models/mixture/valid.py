@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Leaf, leaf, node
 from horizonfree.errors import FeatureError
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture.distinct import distinct
 from horizonfree.models.mixture.programmes import DROWNED, extent_along, relative_interior_point
+from horizonfree.models.mixture.unique_rows import unique_rows
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
 NOTHING = 1e-14  # smaller effects of a direction on a row are rounding
@@ -79,7 +79,7 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
     Costs one look at every feature and one small linear programme.
     """
     rows, row_of = _rows(phi)
-    sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
+    sums, _ = unique_rows(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
     R = len(rows)
     if hull and _tell_weights(space, rows, row_of, sums):
         rows = np.vstack([rows, np.diag(sums[0])])
@@ -135,7 +135,7 @@ def _tell_weights(
 def longest(phi: Float[np.ndarray, "S A n d"]) -> float:
     """A bound on the norm of valid parameters, from linear programmes; infinite where some direction is unbounded."""
     rows, _ = _rows(phi)
-    sums, _ = distinct(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
+    sums, _ = unique_rows(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
     scaled = rows / np.abs(rows).max(axis=1)[:, None]
     ends = [extent_along(scaled, sums, direction) for direction in np.eye(phi.shape[-1])]
     return float(np.linalg.norm(np.abs(ends).max(axis=1)))
@@ -195,7 +195,7 @@ def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], 
     """The distinct features that are not zero, and which of them each slot has; R for a slot without."""
     flat = phi.reshape(-1, phi.shape[-1])
     possible = flat.any(axis=1)
-    rows, inverse = distinct(flat[possible])
+    rows, inverse = unique_rows(flat[possible])
     row_of = np.full(len(flat), len(rows), np.int32)
     row_of[possible] = inverse
     return rows, row_of.reshape(phi.shape[:3])

@@ -21,7 +21,7 @@ from horizonfree.mdp.allowed import is_allowed, taken
 from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model, Told
+from horizonfree.models.interface import Description, Model
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import Evidence
@@ -55,10 +55,9 @@ class TabularModel(Model):
         known = ", and only the declared transitions are possible" if self.is_support_known else ""
         return f"the next state depends on state and action alone, in the same way in every episode and step{known}"
 
-    @property
-    def told(self) -> Told:
+    def describe(self) -> Description:
         """Every pair by itself."""
-        return Told(
+        return Description(
             "Every pair of a state and an action is learnt by itself.",
             f"unknown pairs, {self.num_unknown}",
             f"A table of transition probabilities, {self.num_unknown} unknown pairs of a state and an action; their "
@@ -114,13 +113,13 @@ class TabularModel(Model):
             parameter = np.where(is_acting, parameter[states], is_first.astype(np.float64))
         return TabularModel(space, leaf(unknown_pairs(space)), self.is_support_known), parameter
 
-    def nothing(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets) -> Evidence:
         """No counts."""
         from horizonfree.models.tabular import learner
 
         return learner.init_evidence(self.space, bets)
 
-    def learn(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
         """Counts; traced."""
         from horizonfree.models.tabular import learner
 
@@ -151,22 +150,22 @@ class TabularModel(Model):
         """In H steps sums of n products, a few functions of each."""
         return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
 
-    def likeliest(self, evidence: Evidence, confidence: TabularConfidence) -> float:
+    def max_log_likelihood(self, evidence: Evidence, confidence: TabularConfidence) -> float:
         """That of the frequencies."""
         counts = np.asarray(evidence.counts) * is_allowed(self.space)[..., None]
         share = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
         return float((counts * np.log(np.where(counts > 0, share, 1.0))).sum())
 
-    def averaged(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
         """Over all laws of every pair."""
         counts = counts * is_allowed(self.space)[..., None]
         return float(dirichlet(counts, np.broadcast_to(np.asarray(self.space.support), counts.shape)).sum())
 
-    def remembered(self) -> Int[np.ndarray, "S A n"]:
+    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
         """The state that a transition came from."""
         return np.broadcast_to(np.arange(self.space.num_states)[:, None, None], self.space.succ.shape)
 
-    def excess(
+    def violation(
         self, evidence: Evidence, parameter: Float[np.ndarray, "S A n"], delta: float | Float[np.ndarray, ""]
     ) -> Float[np.ndarray, ""]:
         """Of the pair that leaves the parameter out by most."""
@@ -176,7 +175,7 @@ class TabularModel(Model):
         m = np.asarray(self.space.support)[s, a].sum(-1).astype(float)
         N = np.asarray(evidence.counts)[s, a].astype(float)
         L = radius.level(len(self.pairs), float(delta))
-        return np.asarray(radius.excess(N, parameter[s, a], m, L, self.is_support_known).max())
+        return np.asarray(radius.violation(N, parameter[s, a], m, L, self.is_support_known).max())
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / X of optimal design; traced."""
@@ -184,15 +183,15 @@ class TabularModel(Model):
 
         return learner.inefficiency(self.space, self.pairs, evidence)
 
-    def earlier(self, evidence: Evidence) -> list[Evidence]:
+    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
         """Counts do not tell when."""
         return []
 
-    def doubts(self, confidence: TabularConfidence) -> Float[np.ndarray, " S"]:
+    def row_uncertainty(self, confidence: TabularConfidence) -> Float[np.ndarray, " S"]:
         """By Pinsker's inequality, for the worst action."""
         return np.where(self.space.reachable, self._doubt(confidence).max(axis=1), np.nan)
 
-    def mean_doubt(self, confidence: TabularConfidence) -> float:
+    def mean_uncertainty(self, confidence: TabularConfidence) -> float:
         """Over the unknown pairs."""
         s, a = np.asarray(self.pairs).T
         return float(self._doubt(confidence)[s, a].mean()) if len(s) else 0.0

@@ -80,7 +80,7 @@ def log_kt(N: Float[np.ndarray, "X n"], m: Float[np.ndarray, " X"]) -> Float[np.
     return np.where(N > 0, each, 0.0).sum(-1) - all_of_it + start
 
 
-def excess(
+def violation(
     N: Float[np.ndarray, "X n"],
     p: Float[np.ndarray, "X n"],
     m: Float[np.ndarray, " X"],

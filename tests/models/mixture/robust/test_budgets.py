@@ -153,7 +153,7 @@ def known_problem(horizon):
 
 def within(problem, declared):
     evidence = small.pick(small.gather_outside(problem, [problem.kernel().dense()], 3, [0]), 0)
-    return problem.model.within(evidence, DELTA)(declared)
+    return problem.model.robust_confidence(evidence, DELTA)(declared)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 5])
@@ -183,7 +183,7 @@ def test_values_of_one_policy_are_off_by_h_minus_1_worst_laws(horizon):
     """The probability of state 1 at the last step, with 0.3 - 0.02 or 0.3 + 0.02 in place of 0.3 at every step."""
     problem = known_problem(horizon)
     evidence = small.pick(small.gather_outside(problem, [problem.kernel().dense()], 3, [0]), 0)
-    found = problem.model.within(evidence, DELTA)(hf.Misspecification(tv=0.02))
+    found = problem.model.robust_confidence(evidence, DELTA)(hf.Misspecification(tv=0.02))
     reward = np.zeros((horizon, 2, 1))
     reward[-1, 1] = 1.0
     bounds = found.bounds(reward, np.zeros((horizon, 2), np.int32))

@@ -10,7 +10,7 @@ from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.robust.confidence import _loss_by_theta, least_gap
+from horizonfree.models.mixture.robust.confidence import _loss_by_theta, asymptotic_gap
 from horizonfree.models.mixture.robust.reward import _error
 from horizonfree.models.mixture.robust.steps import steps_within
 from horizonfree.planning.induction import best_plan
@@ -283,7 +283,7 @@ def test_no_target_is_refused_that_a_certificate_reaches(support):
     problem = small.dense(weights=(0.5, 0.5), horizon=20)
     about = hf.Misspecification(kl=1e-4, support=support)
     run = hf.explore(problem, episodes=20, progress=False)
-    floor = problem.model.least_gap(about)
+    floor = problem.model.asymptotic_gap(about)
     assert floor == pytest.approx(np.sqrt(2 * 19 * 1e-4))
     assert run.certificate(misspecification=about).parts["floor"] <= floor * (1 + 1e-9)
     found = hf.explore(problem, until_eps=0.2, episodes=1, misspecification=about, progress=False)
@@ -306,7 +306,7 @@ def test_no_reward_that_is_searched_for_makes_plans_lose_more_than_is_certified(
     H, S, A = problem.space.sizes
     P, rng = problem.kernel().dense(), np.random.default_rng(0)
     zeta, start = np.full((S, A), ZETA), np.eye(S)[problem.start]
-    known = least_gap(problem.space, problem.model.valid, zeta, problem.truth, anywhere=False)
+    known = asymptotic_gap(problem.space, problem.model.valid, zeta, problem.truth, anywhere=False)
     worst = max(ref.worst_reward(P, P, zeta, start, rng, (60, H)) for _ in range(3))
     assert 0.25 * known < worst <= known
     found = run.confidence(1e-6, ZETA)

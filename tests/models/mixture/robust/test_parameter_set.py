@@ -145,5 +145,5 @@ def test_what_a_report_asks_is_about_the_same_parameters(make):
     confidence = run.confidence(0.05, misspecification=ANYWHERE)
     found = problem.model.intervals(confidence)
     assert (found.low <= found.high).all()
-    assert problem.model.doubts(confidence).shape == (problem.num_states,)
-    assert 0 <= problem.model.mean_doubt(confidence) <= 1
+    assert problem.model.row_uncertainty(confidence).shape == (problem.num_states,)
+    assert 0 <= problem.model.mean_uncertainty(confidence) <= 1

@@ -229,9 +229,9 @@ def test_what_radii_share_is_what_each_would_find_alone(problem, evidence):
         )
     ]
     asked.append(hf.Misspecification(tv=0.02, support="anywhere"))
-    shared = problem.model.within(evidence, DELTA)
+    shared = problem.model.robust_confidence(evidence, DELTA)
     for declared in asked:
-        alone = problem.model.within(evidence, DELTA)(declared)
+        alone = problem.model.robust_confidence(evidence, DELTA)(declared)
         for mine, other in zip(arrays(shared(declared)), arrays(alone), strict=True):
             np.testing.assert_array_equal(mine, other)
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from horizonfree._arrays import leaf
 from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
-from horizonfree.guarantees.trajectories import Divergence, Steps
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
@@ -48,7 +48,7 @@ class RobustConfidence(Confidence):
     valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
-    step: Steps
+    step: RowDivergence
     divergence: Divergence
     tilts: Float[np.ndarray, "S A n q"]
     is_slot: Bool[np.ndarray, "S A n"]
@@ -223,7 +223,7 @@ def _confidence(
     valid = shared.valid
     lost = _loss_by_theta(space, valid, found.ball)
     step, divergence = compare_within(space, valid, found.ball, zeta)
-    floor = least_gap(space, valid, zeta, theta, anywhere=anywhere)
+    floor = asymptotic_gap(space, valid, zeta, theta, anywhere=anywhere)
     steered = by_pinsker(space, declared)
     floor, eps = min(floor, steered), lost + min(_coupled(space, zeta), steered)
     if not anywhere:
@@ -267,7 +267,7 @@ def everywhere(space: Space) -> Space:
 
 
 @np.errstate(all="ignore")
-def least_gap(
+def asymptotic_gap(
     space: Space,
     valid: ValidSet,
     zeta: Float[np.ndarray, "S A"],

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree.guarantees.psi import curvature
-from horizonfree.guarantees.trajectories import Divergence, Steps, divergence
+from horizonfree.guarantees.trajectories import Divergence, RowDivergence, divergence
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.steps import ALL_OUT, THRESHOLDS, at_slots
@@ -31,7 +31,7 @@ def successors(valid: ValidSet) -> Bool[np.ndarray, "S A n"]:
 
 def compare_within(
     space: Space, valid: ValidSet, ball: Ellipsoid, zeta: Float[np.ndarray, "S A"]
-) -> tuple[Steps, Divergence]:
+) -> tuple[RowDivergence, Divergence]:
     """The steps with the smallest uniform gap over the thresholds."""
 
     found = []
@@ -47,7 +47,7 @@ def steps_within(
     ball: Ellipsoid,
     zeta: Float[np.ndarray, "S A"],
     below: float,
-) -> Steps:
+) -> RowDivergence:
     """theta_hat's kernel and the KL of each (s,a), without successors that are less likely than `below`."""
     is_slot = successors(valid)
     prob = at_slots(ball.p, valid.row_of)
@@ -70,7 +70,7 @@ def steps_within(
     leak = np.where(is_compared, mass, 0.0)
     cost = np.where(is_compared, (inside + gained) / (1 - leak) - np.log1p(-leak), np.inf)
     reachable = space.reachable[:, None]
-    return Steps(
+    return RowDivergence(
         space.kernel(np.where(is_slot, prob, 0.0) * reachable[..., None]),
         np.where(reachable, cost, 0.0),
         np.where(reachable, np.where(is_compared, leak, 1.0), 0.0),

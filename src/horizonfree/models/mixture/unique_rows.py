@@ -8,7 +8,7 @@ ODD = np.uint64(0x9E3779B97F4A7C15)  # its multiples spread over all numbers of 
 HALF = np.uint64(32)
 
 
-def distinct(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
+def unique_rows(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
     """Distinct rows and the row of each entry; rows that differ by rounding only are one.
 
     In the order of their digits, and of equal ones the first.

@@ -18,7 +18,7 @@ RESOLVED = 1e-12  # singular values below this share of the largest are left to 
 SMALL = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
 
 
-def earlier(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
+def evidence_history(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
     """The evidence at the starts of the bets that lie in the past.
 
     Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode
@@ -53,7 +53,7 @@ def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
     )
 
 
-def doubts(
+def row_uncertainty(
     space: Space, valid: ValidSet, confidence: MixtureConfidence | RobustConfidence
 ) -> Float[np.ndarray, " S"]:
     """How far a transition probability out of each state may be from its estimate; nan for unreachable states."""
@@ -62,7 +62,7 @@ def doubts(
     return np.where(space.reachable, most, np.nan)
 
 
-def mean_doubt(valid: ValidSet, confidence: MixtureConfidence | RobustConfidence) -> float:
+def mean_uncertainty(valid: ValidSet, confidence: MixtureConfidence | RobustConfidence) -> float:
     """How far an unknown transition probability may be from its estimate, on average over the distinct ones."""
     unknown = np.asarray(valid.free) & ~np.asarray(valid.virtual)
     return float(np.asarray(confidence.ball.width)[unknown].mean()) if unknown.any() else 0.0

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import betaln
 
 import horizonfree as hf
-from horizonfree.models.mixture import richer
+from horizonfree.models.mixture import alternatives
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def blurred() -> hf.Problem:
 def test_the_bound_over_weights_is_below_the_exact_average_and_near_it(blurred: hf.Problem) -> None:
     """The average over Beta(1/2, 1/2) by quadrature, w = sin^2 of an angle."""
     valid = blurred.model.valid
-    c = richer.by_kernel(valid)
+    c = alternatives.by_kernel(valid)
     rng = np.random.default_rng(0)
     for n in (0, 3, 40, 400):
         counts = np.zeros((1, len(valid.rows)), int)
@@ -37,7 +37,7 @@ def test_the_bound_over_weights_is_below_the_exact_average_and_near_it(blurred: 
             return math.exp(log_p(math.sin(x) ** 2) - top) * 2 / math.pi
 
         exact = top + math.log(quad(shape, 0, math.pi / 2, limit=200)[0])
-        found = richer.over_weights(valid, counts)
+        found = alternatives.over_weights(valid, counts)
         assert exact - 3 <= found <= exact + 1e-8
 
 
@@ -46,10 +46,10 @@ def test_the_bound_is_exact_where_rows_tell_kernels_apart_whatever_the_prior() -
     valid, counts = coin.model.valid, np.zeros((2, 4), int)
     counts[:, :2] = [[7, 2], [0, 5]]
     for prior in (np.array([0.5, 0.5]), np.array([3.0, 0.2])):
-        tell = richer.by_kernel(valid).argmax(1)
+        tell = alternatives.by_kernel(valid).argmax(1)
         a = counts[:, :2][:, np.argsort(tell)]
         exact = sum(betaln(*(row + prior)) - betaln(*prior) for row in a)
-        assert richer.over_weights(valid, counts, prior) == pytest.approx(exact, abs=1e-9)
+        assert alternatives.over_weights(valid, counts, prior) == pytest.approx(exact, abs=1e-9)
 
 
 def features() -> hf.Problem:
@@ -77,7 +77,7 @@ def test_laws_on_the_rows_of_each_kind_are_those_of_a_literal_loop() -> None:
             expected += math.lgamma(m / 2) - math.lgamma(m / 2 + n)
             for own, k in zip(N, alike):
                 expected += math.lgamma(0.5 + own) - math.lgamma(0.5) - own * math.log(k)
-    assert problem.model.averaged(counts) == pytest.approx(expected, abs=1e-9)
+    assert problem.model.marginal_log_likelihood(counts) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["features", "weights", "table"])
@@ -93,6 +93,6 @@ def test_what_an_alternative_gives_to_all_that_can_happen_sums_to_one_at_most(
         counts = np.zeros((2, *problem.space.succ.shape), int)
         for (s, part), j in zip(visits, slots):
             counts[part, s, 0, j] += 1
-        total += math.exp(problem.model.averaged(counts))
+        total += math.exp(problem.model.marginal_log_likelihood(counts))
     assert total <= 1 + 1e-9
     assert total >= (0.5 if kind == "weights" else 1 - 1e-9)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.models.mixture import distinct, programmes
+from horizonfree.models.mixture import programmes, unique_rows
 
 
 def literal(x):
@@ -28,9 +28,9 @@ def rows(seed):
 def test_distinct_rows_are_those_of_a_comparison_row_by_row(seed, has_marks, monkeypatch):
     """Without marks every row has the same, and the slow way is gone."""
     if not has_marks:
-        monkeypatch.setattr(distinct, "_marks", lambda digits: np.zeros(len(digits), np.uint64))
+        monkeypatch.setattr(unique_rows, "_marks", lambda digits: np.zeros(len(digits), np.uint64))
     x = rows(seed)
-    found, wanted = distinct.distinct(x), literal(x)
+    found, wanted = unique_rows.unique_rows(x), literal(x)
     assert all((a == b).all() for a, b in zip(found, wanted))
     assert 100 <= len(found[0]) < 160
 
