@@ -26,19 +26,19 @@ def explored(**options: object) -> hf.Run:
 
 
 OLD = {
-    "explore(explorer='optimal-design')": (
-        lambda: explored(explorer="optimal-design").explorer_spec.name,
-        "explorer 'optimal-design' is now called 'optimal-design'",
+    "explore(explorer='information')": (
+        lambda: explored(explorer="information").explorer_spec.name,
+        "explorer 'information' is now called 'optimal-design'",
         "optimal-design",
     ),
-    "explore_many(explorer='optimal-design')": (
-        lambda: hf.explore_many(problem(), "optimal-design", episodes=1, seeds=1)[0].explorer_spec.name,
-        "explorer 'optimal-design' is now called 'optimal-design'",
+    "explore_many(explorer='information')": (
+        lambda: hf.explore_many(problem(), "information", episodes=1, seeds=1)[0].explorer_spec.name,
+        "explorer 'information' is now called 'optimal-design'",
         "optimal-design",
     ),
-    "compare(['optimal-design'])": (
-        lambda: hf.compare(problem(), ["optimal-design"], episodes=1, seeds=1)[0]["algorithm"],
-        "explorer 'optimal-design' is now called 'optimal-design'",
+    "compare(['information'])": (
+        lambda: hf.compare(problem(), ["information"], episodes=1, seeds=1)[0]["algorithm"],
+        "explorer 'information' is now called 'optimal-design'",
         "optimal-design",
     ),
 }
@@ -62,21 +62,21 @@ def test_a_run_stored_under_an_old_name_is_read_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as old:
-        old.setitem(EXPLORERS, "optimal-design", EXPLORERS["optimal-design"])
-        replace(explored(), explorer_spec=ExplorerSpec("optimal-design", {})).save(tmp_path / "run")
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["explorer"]["name"] == "optimal-design"
+        old.setitem(EXPLORERS, "information", EXPLORERS["optimal-design"])
+        replace(explored(), explorer_spec=ExplorerSpec("information", {})).save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["explorer"]["name"] == "information"
     run = hf.load(tmp_path / "run").resume(episodes=3, progress=False)
     assert (run.episodes, run.explorer_spec.name) == (5, "optimal-design")
 
 
 def test_rows_stored_under_an_old_name_are_shown_with_the_current_one() -> None:
-    assert label("optimal-design") == "optimal-design"
-    assert shown_as({"explorer": "mine", "algorithm": "optimal-design"}) == "mine"
+    assert label("information") == "optimal-design"
+    assert shown_as({"explorer": "mine", "algorithm": "information"}) == "mine"
 
 
 def test_the_command_line_takes_an_old_name_and_says_so(shell: Shell) -> None:
     assert shell.json("explorers information") == shell.json("explorers optimal-design")
     code, _, err = shell("explore zoned-grid --param size=4 --explorer information --episodes 2 --out a")
     assert code == 0
-    assert "note: explorer 'optimal-design' is now called 'optimal-design'" in err
+    assert "note: explorer 'information' is now called 'optimal-design'" in err
     assert hf.load("a").explorer_spec.name == "optimal-design"

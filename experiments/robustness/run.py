@@ -116,7 +116,7 @@ def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) ->
     fixed = moved(problem.kernel(), zeta, rng)
     with scope():
         model, explorer = to_device(problem.model), make_explorer("optimal-design")
-        nothing = model.recorded(model.nothing(ladder(episodes, model.burn_in)))
+        nothing = model.with_history(model.init_evidence(ladder(episodes, model.burn_in)))
         progress, key = begin(explorer, model, nothing), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):
             kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed

@@ -64,7 +64,7 @@ def explored(known: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
     prob = np.where(np.asarray(space.support), P[s, a, np.asarray(space.succ)], 0.0)
     with scope():
         model, explorer = to_device(known.model), make_explorer("optimal-design")
-        nothing = model.recorded(model.nothing(ladder(EPISODES, model.burn_in)))
+        nothing = model.with_history(model.init_evidence(ladder(EPISODES, model.burn_in)))
         progress, sampler = begin(explorer, model, nothing), Sampler.of(to_device(space.kernel(leaf(prob))))
         for done in range(0, EPISODES, BLOCK):
             count = jnp.int32(min(EPISODES - done, BLOCK))
