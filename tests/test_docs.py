@@ -1,6 +1,7 @@
 """What the documentation says is true: examples run, names exist, links lead somewhere."""
 
 import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.guarantees.certificate import interval, round_up
 
 ROOT = Path(__file__).parent.parent
@@ -131,6 +133,19 @@ def test_every_page_is_in_the_index_and_in_the_navigation():
 def test_every_public_name_is_in_the_reference():
     said = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
     assert sorted(said) == sorted(f"horizonfree.{home}.{name}" for name, home in hf._HOME.items())
+
+
+def test_pages_of_algorithms_are_those_of_the_template():
+    spec = importlib.util.spec_from_file_location("algorithms", ROOT / "docs" / "algorithms.py")
+    algorithms = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(algorithms)
+    named = {name for page in algorithms.PAGES.values() for name in page["explorers"]}
+    assert named == set(EXPLORERS), "docs/algorithms.toml lacks or invents explorers"
+    for slug in algorithms.PAGES:
+        text = (ROOT / "docs" / f"{slug}.md").read_text()
+        assert text == algorithms.page(slug, text), f"{slug}: run python docs/algorithms.py"
+        image = ROOT / "docs" / "images" / f"measured-{slug}.svg"
+        assert algorithms.figure(slug) == (image.read_text() if image.exists() else None), slug
 
 
 def test_every_function_of_the_paper_map_exists():

@@ -88,7 +88,7 @@ def formulas(source):
         fence.sub("", re.sub(r"<!--.*?-->", "", source)),
         flags=re.DOTALL | re.MULTILINE,
     )
-    text = re.sub(r"^(?: {4}|#|:::).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(?: {4}|#|:::|</?div).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", " ", text, flags=re.DOTALL)
     latex += re.findall(r"\$(?=\S)([^$\n]+?)(?<=\S)\$", text)
     text = re.sub(r"\$[^$\n]+\$", "x", text)
