@@ -133,11 +133,11 @@ def theory(
 def check_exists(kind: str, name: str) -> None:
     """Raise an error for a name that is not one of the "problems" or "explorers"."""
     import horizonfree as hf
-    from horizonfree._inputs import closest, shown
+    from horizonfree._validation import short_repr, suggestion
 
     names = hf.problems() if kind == "problems" else hf.explorers()
     if name not in names:
-        raise UnknownNameError(f"there is no {kind[:-1]} {shown(name)}; {closest(name, names)}")
+        raise UnknownNameError(f"there is no {kind[:-1]} {short_repr(name)}; {suggestion(name, names)}")
 
 
 def _problem(spec: "ProblemSpec") -> dict[str, Any]:

@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers import force
@@ -103,7 +103,7 @@ class RFLIN(Explorer):
         check_choice(self.steps, "steps", STEPS)
         check_choice(self.constants, "constants", CONSTANTS)
         check_bonus(self.bonus_scale, self.delta)
-        share(self.eps, "eps", "an accuracy")
+        check_probability(self.eps, "eps", "an accuracy")
 
     def schedule(self, model: LinearModel) -> "Epochs":
         """The epochs of all steps."""

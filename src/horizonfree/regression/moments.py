@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import numbers, shown
+from horizonfree._validation import check_floats, short_repr
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.trajectory import Trajectory
@@ -127,7 +127,7 @@ def home(
 ) -> Float[np.ndarray, " M"]:
     """Algorithm 2 for one step: sigma_bar_m^2 for m = 0..M-1, from running Sigma and frozen Sigma_dot."""
     given = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
-    arrays = {name: numbers(x, name) for name, x in given.items()}
+    arrays = {name: check_floats(x, name) for name, x in given.items()}
     shape = arrays["phi"].shape
     if len(shape) != 2 or 0 in shape:
         raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")
@@ -147,8 +147,8 @@ def home(
             )
     scalars = {"beta": beta, "alpha": alpha, "gamma": gamma}
     for name, value in scalars.items():
-        if np.ndim(numbers(value, name)) or not np.isfinite(value):
-            raise OptionError(f"{name} is {shown(value)}; it must be a finite number")
+        if np.ndim(check_floats(value, name)) or not np.isfinite(value):
+            raise OptionError(f"{name} is {short_repr(value)}; it must be a finite number")
     return to_numpy(_home(*arrays.values(), *(np.float64(x) for x in scalars.values())))
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree._x64 import Number, x64
 from horizonfree.errors import OptionError
 from horizonfree.models.mixture.model import MixtureModel
@@ -59,7 +59,7 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
         if not 0 <= value <= MOST_SCALE:
             raise OptionError(f"{name} is {value}; it must lie between 0 and {MOST_SCALE:g}")
-    share(delta, "delta")
+    check_probability(delta, "delta")
 
 
 def check_weights(constants: str, alpha: float | None, gamma: float | None) -> None:

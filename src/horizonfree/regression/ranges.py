@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from horizonfree._inputs import share, shown
+from horizonfree._validation import check_probability, short_repr
 from horizonfree.errors import OptionError
 
 Scale = Literal["total", "per-step"]
@@ -54,7 +54,7 @@ def unit_of(scale: Scale, H: int) -> int:
     units = {"total": 1, "per-step": H}
     if not isinstance(scale, str) or scale not in units:
         raise OptionError(
-            f"scale is {shown(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
+            f"scale is {short_repr(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
         )
     return units[scale]
 
@@ -63,11 +63,11 @@ def check(**values: float) -> None:
     """Refuse numbers outside their ranges."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise OptionError(f"{name} is {shown(value)}; it must be a number")
+            raise OptionError(f"{name} is {short_repr(value)}; it must be a number")
         if name == "delta":
-            share(value, name)
+            check_probability(value, name)
         least, most = LIMITS[name]
         if not least <= value <= most:
-            raise OptionError(f"{name} is {shown(value)}; it must lie between {least:g} and {most:g}")
+            raise OptionError(f"{name} is {short_repr(value)}; it must lie between {least:g} and {most:g}")
         if name in ("d", "H", "S", "A") and value != int(value):
             raise OptionError(f"{name} is {value}; it must be an integer")

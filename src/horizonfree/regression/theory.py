@@ -31,7 +31,7 @@ statements with eps replaced by eps/H and gaps multiplied by H.
 import math
 from typing import NamedTuple
 
-from horizonfree._inputs import share, whole
+from horizonfree._validation import check_int, check_probability
 from horizonfree.regression import radius_hf as radius
 from horizonfree.regression.lower_bounds import lower_bound, regret_lower_bound, why_no_lower_bound
 from horizonfree.regression.proof_sums import (
@@ -97,7 +97,7 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     """
     check(k=k, d=d, H=H, B=B, delta=delta)
     if M is not None:
-        whole(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
+        check_int(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
     return float(radius.beta_hf(k, Sizes(int(d), int(H), float(B)), delta, M=M))
 
 
@@ -120,7 +120,7 @@ def iota(K: float, d: int, H: int, B: float) -> float:
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
     check(K=K, H=H)
-    share(delta, "delta")
+    check_probability(delta, "delta")
     return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
 
 

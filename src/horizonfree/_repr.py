@@ -8,18 +8,18 @@ from typing import NamedTuple
 FEW = 6  # names that are listed
 
 
-class Card(NamedTuple):
+class Summary(NamedTuple):
     """A title, and lines of a label and what there is to say."""
 
     title: str
     lines: list[tuple[str, str]]
 
 
-class Shown(ABC):
+class ReprMixin(ABC):
     """What shows itself as a card: as text where it is printed, as a table in a notebook."""
 
     @abstractmethod
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """What there is to say, in a few lines."""
 
     def __repr__(self) -> str:
@@ -37,6 +37,6 @@ class Shown(ABC):
         return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names in a row; the last after dots where they are many."""
     return ", ".join(names if len(names) <= FEW else [*names[: FEW - 2], "..", names[-1]])
