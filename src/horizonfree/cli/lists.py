@@ -109,9 +109,9 @@ def theory(
 
         horizonfree theory --linear --d 8 --H 10 --delta 0.05 --eps 0.1
     """
-    from horizonfree.regression import as_printed as printed
-    from horizonfree.regression import theory as promises
-    from horizonfree.regression import theory_linear
+    from horizonfree.theory import as_printed as printed
+    from horizonfree.theory import bounds as promises
+    from horizonfree.theory import linear as theory_linear
 
     if linear and as_printed:
         raise OptionError("--as-printed is about HF-UCRL-RFE++; leave out --linear")

@@ -27,12 +27,12 @@ from horizonfree._arrays import Array
 from horizonfree._validation import short_repr
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
+from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers.interface import Planned
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.planning.traced import greedy, nearly_best
-from horizonfree.regression.ridge import inverse_root
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")

@@ -53,7 +53,7 @@ from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.regression import theory_linear as theory
+from horizonfree.theory import linear as theory
 
 LAM = 1.0
 CONSTANTS = ("practical", "paper")
