@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from horizonfree import theory
     from horizonfree._versions import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from horizonfree.runs.storage import load
     from horizonfree.sweeps.sweep import sweep
     from horizonfree.sweeps.table import Sweep, load_sweep
-    from horizonfree import theory
 
 __version__ = "0.1.0"
 

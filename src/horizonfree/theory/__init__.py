@@ -1,4 +1,4 @@
-"""Bounds and constants of the papers as functions: radii, sample complexity, Table 1."""
+"""Bounds and constants of the papers as functions: radii, sizes, Table 1."""
 
 from typing import Any
 
