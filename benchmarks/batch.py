@@ -74,7 +74,7 @@ def make(which: str):
 
     name, parameters, is_table = PROBLEMS[which]
     problem = hf.make(name, **parameters)
-    return problem.seen_as("tabular") if is_table else problem
+    return problem.as_tabular() if is_table else problem
 
 
 def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> dict:
@@ -84,9 +84,10 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
     import numpy as np
 
     import horizonfree as hf
-    from horizonfree.batch.cast import gather
-    from horizonfree.batch.job import Job, Judge
-    from horizonfree.batch.many import begin_many, simulate_many
+    from horizonfree.batch.evaluate import Evaluation
+    from horizonfree.batch.job import Job
+    from horizonfree.batch.members import build_members
+    from horizonfree.batch.simulate import init_many, simulate_many
     from horizonfree.guarantees.bets import ladder
     from horizonfree.runs.explore import build_explorer
 
@@ -95,10 +96,12 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
     given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
     explorer = build_explorer(name, problem, {}, given)
     with jax.enable_x64(True):
-        judge = Judge((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
-        job = Job(gather((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), judge, is_wide)
-        shared, own = job.worlds(range(seeds))
-        state = begin_many(shared, own, is_wide=is_wide)
+        evaluation = Evaluation((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
+        job = Job(
+            build_members((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), evaluation, is_wide
+        )
+        shared, own = job.setups(range(seeds))
+        state = init_many(shared, own, is_wide=is_wide)
 
         def block(state, count):
             state, records = simulate_many(shared, own, state, jnp.int32(count), SIZE, is_wide=is_wide)

@@ -53,7 +53,7 @@ def dump(path: str, chosen: list[str]) -> None:
         for explorer, about in hf.explorers().items():
             began = time.perf_counter()
             is_for_tables = EXPLORERS[explorer].kind.learns is TabularModel
-            problem = known.seen_as("tabular") if is_for_tables else known
+            problem = known.as_tabular() if is_for_tables else known
             options = {}
             if "reward" in about["options"]:
                 options["reward"] = hf.occupancy(problem, problem.num_states - 1)

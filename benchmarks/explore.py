@@ -91,7 +91,7 @@ def linear_row(sizes: dict, explorer: str, options: dict, episodes: int, repeats
 def table_row(spec: dict, explorer: str, options: dict, episodes: int, public: int | None, repeats: int):
     """Episodes per second of an explorer of unknown tables, with its certificate and without."""
     made = dict(spec)
-    problem = hf.make(made.pop("name"), **made).seen_as("tabular")
+    problem = hf.make(made.pop("name"), **made).as_tabular()
     first = hf.explore(problem, explorer, episodes=episodes, progress=False, **options)
     first.certificate()
     alone, whole = [], []

@@ -5,7 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.batch.compare import compare, contest, medians
+from horizonfree.batch.compare import compare, compare_in_processes, medians
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
@@ -62,7 +62,7 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
     parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)
+    (found,) = compare_in_processes("river-swim", parameters, ["uniform"], workers=1, **how)
     expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
     for mine, other in zip(found, expected, strict=True):
         assert mine | {"seconds": 0} == other | {"seconds": 0}
@@ -72,11 +72,11 @@ def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
 
 def test_a_contest_refuses_unknown_explorers_before_it_starts():
     with pytest.raises(UnknownNameError, match="unifrom"):
-        contest("river-swim", {}, ["unifrom"], episodes=1)
+        compare_in_processes("river-swim", {}, ["unifrom"], episodes=1)
     for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
         (name,) = given
         with pytest.raises(OptionError, match=f"{name} is 0"):
-            contest("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
+            compare_in_processes("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
 
 
 def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
@@ -93,7 +93,7 @@ def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
     draw_contest([row | marked for row in both[:4]], tmp_path / "figure.svg")
     assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
-        contest("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
+        compare_in_processes("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
     with pytest.raises(OptionError, match="list of names"):
         hf.compare(problem, "uniform", episodes=2)
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence
+from horizonfree.models.base import Confidence, Evidence
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 

@@ -1,4 +1,4 @@
-"""Who explores in a batch: every problem with every explorer and every seed."""
+"""The members of a batch: every problem with every explorer and every seed."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,18 @@ import numpy as np
 
 from horizonfree._validation import check_floats, check_int, check_seed, short_repr
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.explorers.interface import Explorer
-from horizonfree.models.interface import Model
+from horizonfree.explorers.base import Explorer
+from horizonfree.models.base import Model
 from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.state import name_of
 
-MOST_SEEDS = 10**7
-ALMOST = 1e-9  # relative difference of numbers that is rounding
+MAX_SEEDS = 10**7
+RELATIVE_TOLERANCE = 1e-9  # smaller relative differences of static numbers are rounding
 
 
 class Member(NamedTuple):
-    """The places of a member's problem and explorer in the cast, and its seed."""
+    """The indices of a member's problem and explorer, and its seed."""
 
     problem: int
     explorer: int
@@ -29,8 +29,8 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Cast:
-    """Every problem with every explorer and every seed, in this order; seeds run fastest."""
+class Members:
+    """Every problem with every explorer and every seed, in this order; seeds vary fastest."""
 
     problems: tuple[Problem, ...]
     explorers: tuple[Explorer, ...]
@@ -38,7 +38,7 @@ class Cast:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many problems, explorers and seeds."""
+        """Numbers of problems, explorers and seeds."""
         return len(self.problems), len(self.explorers), len(self.seeds)
 
     def __len__(self) -> int:
@@ -49,49 +49,44 @@ class Cast:
         return Member(int(problem), int(explorer), self.seeds[seed])
 
 
-def gather(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Cast:
-    """The cast, once all its problems are known to have one shape and a truth. seeds: how many, or which."""
-    meaning = f"how many, from 1 to {MOST_SEEDS}, or a list of seeds"
-    chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MOST_SEEDS, meaning)))
+def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Members:
+    """The members; every problem must have a truth and the shape of the first. seeds: a number or a list."""
+    meaning = f"how many, from 1 to {MAX_SEEDS}, or a list of seeds"
+    chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MAX_SEEDS, meaning)))
     for seed in chosen:
         check_seed(seed)
     if not chosen:
         raise OptionError(f"seeds is {short_repr(seeds)}; it must be {meaning}")
-    cast = Cast(problems, explorers, tuple(int(seed) for seed in chosen))
     for i, problem in enumerate(problems):
-        problem.kernel()  # refuses a problem without truth
-        _check_alike(problem.model, problems[0].model, i)
-    return cast
+        problem.kernel()  # raises for a problem without truth
+        _check_same_shape(problem.model, problems[0].model, i)
+    return Members(problems, explorers, tuple(int(seed) for seed in chosen))
 
 
-def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
-    """The problems given, or one problem with each of several truths (in the units in which truths are given)."""
+def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
+    """The problems of the arguments `problem` and `truths` of `explore_many`."""
     if not isinstance(problem, Problem):
         if truths is not None:
-            raise OptionError("truths= belongs to one problem; these problems carry their own")
-        listed = tuple(problem) if np.iterable(problem) else (problem,)
-        if not listed or not all(isinstance(x, Problem) for x in listed):
+            raise OptionError("truths= needs a single problem; problems of a list have their own truths")
+        problems = tuple(problem) if np.iterable(problem) else (problem,)
+        if not problems or not all(isinstance(x, Problem) for x in problems):
             raise OptionError(
                 f"problem is {short_repr(problem)}; it must be a Problem or a list of at least one"
             )
-        return listed
+        return problems
     if truths is None:
         return (problem,)
     if not np.iterable(truths):
         raise OptionError(f"truths is {short_repr(truths)}; it must be a list of parameters")
-    made = [
-        Problem(
-            problem.model, problem.model.parameter(given, f"truths[{i}]"), problem.name, None, problem.layout
-        )
-        for i, given in enumerate(truths)
-    ]
-    if not made:
+    model = problem.model
+    parameters = [model.parameter(truth, f"truths[{i}]") for i, truth in enumerate(truths)]
+    if not parameters:
         raise OptionError("truths is empty; give at least one")
-    return tuple(made)
+    return tuple(Problem(model, x, problem.name, None, problem.layout) for x in parameters)
 
 
-def explorers_of(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
-    """The explorer, or one for each value of one of its numbers."""
+def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
+    """The explorer, or one for each value of one of its numeric options."""
     if over is None:
         return (explorer,)
     if not isinstance(over, Mapping) or len(over) != 1:
@@ -110,17 +105,17 @@ def explorers_of(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
     return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 
-def _check_alike(model: Model, first: Model, i: int) -> None:
-    """Refuse problem i if it is of another class or shape than problem 0."""
-    advice = "the problems of a batch must be of one shape: explore them in separate batches"
+def _check_same_shape(model: Model, first: Model, i: int) -> None:
+    """Raise if problem i has another class or shape than problem 0."""
+    advice = "the problems of a batch must have one shape: explore them in separate batches"
     if type(model) is not type(first):
         raise ShapeError(
             f"problem {i} is a {type(model).__name__}, problem 0 a {type(first).__name__}; {advice}"
         )
-    ours, theirs = _flat(statics_of(model)), _flat(statics_of(first))
-    for name, x in ours.items():
-        y = theirs[name]
-        is_close = isinstance(x, float) and isinstance(y, float) and abs(x - y) <= ALMOST * abs(y)
+    expected = _flatten(statics_of(first))
+    for name, x in _flatten(statics_of(model)).items():
+        y = expected[name]
+        is_close = isinstance(x, float) and isinstance(y, float) and abs(x - y) <= RELATIVE_TOLERANCE * abs(y)
         if x != y and not is_close:
             raise ShapeError(f"problem {i} has {name} {x}, problem 0 has {y}; {advice}")
     for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
@@ -130,9 +125,9 @@ def _check_alike(model: Model, first: Model, i: int) -> None:
             )
 
 
-def _flat(statics: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers inside modules inside, by their last name."""
-    found: dict[str, Any] = {}
+def _flatten(statics: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of nested mappings by their innermost names."""
+    flat: dict[str, Any] = {}
     for name, value in statics.items():
-        found |= _flat(value) if isinstance(value, Mapping) else {name: value}
-    return found
+        flat |= _flatten(value) if isinstance(value, Mapping) else {name: value}
+    return flat
