@@ -23,6 +23,7 @@ from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.learner import design
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
 from tests.reference.linear_models import random_linear
@@ -240,7 +241,9 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
     for i, run in enumerate(batch):
         place, value, seed = np.unravel_index(i, (2, 2, 2))
         assert (run.explorer.scale, run.seed) == (scales[value], seed)
-        np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
+        np.testing.assert_allclose(
+            diagnostics_of(run.problem.model).in_units(run.problem.truth), truths[place], rtol=1e-12
+        )
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
     single = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)

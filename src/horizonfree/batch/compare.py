@@ -47,7 +47,7 @@ def compare(
     """
     chosen = parse_entries(explorers)
     if checkpoints is None:
-        stopping.check(episodes, None, delta)
+        stopping.check_stop_request(episodes, None, delta)
         checkpoints = default_checkpoints(int(episodes))
     rows: list[Row] = []
     for name, (algorithm, options) in chosen.items():
@@ -97,7 +97,7 @@ def compare_in_processes(
     for algorithm, options in chosen.values():
         check_options(algorithm, options)
     check_count(workers, "workers")
-    stopping.check(episodes, None, delta)
+    stopping.check_stop_request(episodes, None, delta)
     if isinstance(seeds, int):
         check_count(seeds, "seeds")
     settings |= {"episodes": episodes, "seeds": seeds, "delta": delta}

@@ -17,6 +17,7 @@ from horizonfree.batch.simulate import Setup
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import optimal
 from horizonfree.planning.traced import evaluate_jax
 
@@ -109,7 +110,7 @@ def traced_curves(
                 setup, rewards, lambda r: setup.explorer.plan(model, now.state, evidence, r).policy
             )
         if "efficiency" in curves:
-            result["efficiency"] = model.inefficiency(evidence)
+            result["efficiency"] = diagnostics_of(model).inefficiency(evidence)
         return result
 
     result: dict[str, Array] = jax.lax.map(of_member, (own, progress), batch_size=batch_size)

@@ -24,9 +24,9 @@ from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping
 from horizonfree.runs.explore import build_explorer, check_reward_matters
-from horizonfree.runs.meter import meter
+from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def explore_many(
         call with the same folder resumes after an interruption, or reads the stored result.
     """
     check_bool(progress, "progress")
-    _, _, delta, budget, _ = stopping.check(episodes, None, delta, budget)
+    _, _, delta, budget, _ = stopping.check_stop_request(episodes, None, delta, budget)
     episodes, problems = check_count(episodes, "episodes"), resolve_problems(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
     arguments = {"budget": budget or episodes, "delta": delta, "reward": reward}
@@ -120,7 +120,7 @@ def explore_many(
         size = job.chunk_size()
     with (
         open_store(out, job.settings(), size, N) as store,
-        meter(0, Until(0, N * episodes), progress) as show,
+        progress_meter(0, StopRule(0, N * episodes), progress) as show,
     ):
         for first in range(0, N, store.size):
             arrays = store.load(first, job)

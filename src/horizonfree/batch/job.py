@@ -27,11 +27,10 @@ from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
-from horizonfree.runs.drive import Pace
-from horizonfree.runs.engines import BLOCK
+from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
 CHUNK_BYTES = 2 * 2**30  # memory of a chunk if the device does not report its own
 DEVICE_SHARE = 0.5  # of the device's memory for a chunk
@@ -117,7 +116,7 @@ class Job:
         of records; in the wide arrangement also workspace.
         """
         own, progress = self.first_member
-        bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, BLOCK)
+        bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, MAX_BLOCK)
         N, most = len(self.members), MAX_MEMBERS[self.is_wide]
         if self.is_wide and min(N, most) > WORKSPACE_SAMPLE:
             bytes_per_member += self.workspace_bytes()
@@ -130,7 +129,7 @@ class Job:
         """Memory for the intermediate results of one member among others, from the compiler's analysis."""
         shared, own = self.setups(range(WORKSPACE_SAMPLE))
         progress = init_many(shared, own, is_wide=True)
-        count, size = jnp.int32(1), min(BLOCK, self.episodes)
+        count, size = jnp.int32(1), min(MAX_BLOCK, self.episodes)
         lowered = simulate_many.lower(shared, own, progress, count, size, is_wide=True)  # type: ignore[attr-defined]
         program = lowered.compile()
         return int(program.compiled.memory_analysis().temp_size_in_bytes) // WORKSPACE_SAMPLE
@@ -152,15 +151,15 @@ class Job:
         rewards = jnp.asarray(self.evaluation.rewards)
         traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
         progress = init_many(shared, own, is_wide=self.is_wide)
-        records, curves, k, pace = [], [], 0, Pace()
+        records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
             while k < checkpoint:  # in blocks of about equal time
-                began, count = time.perf_counter(), min(pace.count, checkpoint - k)
+                began, count = time.perf_counter(), min(sizer.count, checkpoint - k)
                 progress, numbers = simulate_many(
-                    shared, own, progress, jnp.int32(count), min(BLOCK, K), is_wide=self.is_wide
+                    shared, own, progress, jnp.int32(count), min(MAX_BLOCK, K), is_wide=self.is_wide
                 )
                 records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
-                pace.learn(count, time.perf_counter() - began)
+                sizer.update(count, time.perf_counter() - began)
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
@@ -235,7 +234,7 @@ def member_run(
         own.evidence,
         own.state,
         {name: x[i] for name, x in records.items()},
-        until=Until(0, int(own.episode), delta=delta),
+        until=StopRule(0, int(own.episode), delta=delta),
     )
 
 

@@ -16,10 +16,10 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
-from horizonfree.sweeps import engines, file, grid, on_dask
-from horizonfree.sweeps.engines import Engine
-from horizonfree.sweeps.on_ray import OnRay
-from horizonfree.sweeps.start import start
+from horizonfree.sweeps import clusters, executors, spec
+from horizonfree.sweeps.clusters import RayExecutor
+from horizonfree.sweeps.executors import Executor, start_executor
+from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY
 
 LISTENS = "0A"  # in /proc/net/tcp
@@ -27,10 +27,10 @@ LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 LONG = 3_000_000  # episodes: a task that does not end by itself while a test runs
 
 
-def skip_without(engine: str) -> None:
+def skip_without(executor: str) -> None:
     """Without importing Ray, which reads when it is imported what it may listen on."""
-    if find_spec({"dask": "distributed", "ray": "ray"}[engine]) is None:
-        pytest.skip(f"{engine} is not installed")
+    if find_spec({"dask": "distributed", "ray": "ray"}[executor]) is None:
+        pytest.skip(f"{executor} is not installed")
 
 
 @pytest.mark.parametrize(
@@ -46,36 +46,36 @@ def test_an_address_where_nobody_answers_is_refused_with_words(
     on: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skip_without(on.partition("=")[0])
-    monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.5)
     with pytest.raises(OptionError, match=words):
-        start(on, None, tmp_path / "log")
+        start_executor(on, None, tmp_path / "log")
 
 
 def test_a_scheduler_without_workers_is_refused_with_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
+    monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.5)
     made = distributed.LocalCluster(
         n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.ERROR
     )
     with made, pytest.raises(OptionError, match="has no workers; start one"):
-        start(f"dask={made.scheduler_address}", None, tmp_path / "log")
+        start_executor(f"dask={made.scheduler_address}", None, tmp_path / "log")
 
 
 @pytest.fixture(scope="module", params=["dask", "ray"])
-def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
     skip_without(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # without an address a cluster is started, not joined
-        made = start(request.param, 2, tmp_path_factory.mktemp("log") / "log")
+        made = start_executor(request.param, 2, tmp_path_factory.mktemp("log") / "log")
     yield made
     made.close()
 
 
-def outcome(engine: Engine, key: str) -> engines.Outcome:
+def outcome(executor: Executor, key: str) -> executors.Outcome:
     for _ in range(600):
-        found = dict(engine.finished(1.0))
+        found = dict(executor.finished(1.0))
         if key in found:
             return found[key]
     raise TimeoutError(key)
@@ -112,10 +112,12 @@ def listening(pids: set[int]) -> list[str]:
     return [x[1].partition(":")[0] for x in lines if x[3] == LISTENS and f"socket:[{x[9]}]" in mine]
 
 
-def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(engine: Engine, tiny: Path) -> None:
-    key, task = next(iter(grid.tasks_of(file.read(TINY)).items()))
-    engine.submit(key, task)
-    found = outcome(engine, key)
+def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(
+    executor: Executor, tiny: Path
+) -> None:
+    key, task = next(iter(build_tasks(spec.read(TINY)).items()))
+    executor.submit(key, task)
+    found = outcome(executor, key)
     here = hf.load_sweep(tiny).where(task=key)
     assert found["rows"]["seed"] == here["seed"].tolist()
     assert found["rows"]["eps"] == here["eps"].tolist()
@@ -127,37 +129,37 @@ def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(engine: 
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_costs_its_task_only(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (task,) = grid.tasks_of(file.read(TINY | {"seeds": 2})).values()
-    announcing(engine, tmp_path, monkeypatch)
-    engine.submit("long", task | {"episodes": LONG, "checkpoints": [LONG]})
+    (task,) = build_tasks(spec.read(TINY | {"seeds": 2})).values()
+    announcing(executor, tmp_path, monkeypatch)
+    executor.submit("long", task | {"episodes": LONG, "checkpoints": [LONG]})
     victim = int(announced(tmp_path / str(LONG)))
-    engine.submit("short", task)
-    assert "rows" in outcome(engine, "short")
+    executor.submit("short", task)
+    assert "rows" in outcome(executor, "short")
     os.kill(victim, signal.SIGKILL)
-    assert outcome(engine, "long") == {"error": engines.DIED}
-    engine.submit("again", task)
-    assert "rows" in outcome(engine, "again")
+    assert outcome(executor, "long") == {"error": executors.WORKER_DIED}
+    executor.submit("again", task)
+    assert "rows" in outcome(executor, "again")
 
 
-def announcing(engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def announcing(executor: Executor, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on a worker first writes its process id into a file that is named by the episodes of its task."""
 
-    def perform(
+    def execute(
         task: dict[str, Any], threads: int
-    ) -> engines.Outcome:  # sent by value: workers have no tests
+    ) -> executors.Outcome:  # sent by value: workers have no tests
         from horizonfree.sweeps import worker
 
         (folder / "new").write_text(str(os.getpid()))
         (folder / "new").rename(folder / str(task["episodes"]))
-        return worker.perform(task, threads)
+        return worker.execute(task, threads)
 
-    if isinstance(engine, OnRay):
-        remote = engine.ray.remote(num_cpus=1, max_retries=0)(perform)
-        monkeypatch.setattr(engine, "perform", remote)
+    if isinstance(executor, RayExecutor):
+        remote = executor.ray.remote(num_cpus=1, max_retries=0)(execute)
+        monkeypatch.setattr(executor, "execute", remote)
     else:
-        monkeypatch.setattr(on_dask, "perform", perform)
+        monkeypatch.setattr(clusters, "execute", execute)
 
 
 def announced(path: Path) -> str:
@@ -170,13 +172,13 @@ def announced(path: Path) -> str:
 
 @pytest.mark.slow
 def test_a_cluster_that_runs_already_is_joined_by_its_address(
-    engine: Engine, tiny: Path, tmp_path: Path
+    executor: Executor, tiny: Path, tmp_path: Path
 ) -> None:
-    """The engine of the other tests is that cluster; the sweep is another process."""
-    if isinstance(engine, OnRay):
-        on = f"ray={engine.ray.get_runtime_context().gcs_address}"
+    """The executor of the other tests is that cluster; the sweep is another process."""
+    if isinstance(executor, RayExecutor):
+        on = f"ray={executor.ray.get_runtime_context().gcs_address}"
     else:
-        on = f"dask={engine.cluster.scheduler_address}"
+        on = f"dask={executor.cluster.scheduler_address}"
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
     words = "import json, sys, horizonfree as hf; hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3])"
     given = [tmp_path / "tiny.json", tmp_path / "out", on]
@@ -191,8 +193,8 @@ def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started(
     words = (
         "import ray, pathlib\n"
         "if ray.util.get_node_ip_address() == '127.0.0.1': raise SystemExit('no network')\n"
-        "from horizonfree.sweeps.start import start\n"
-        "try: start('ray', 1, pathlib.Path('log'))\n"
+        "from horizonfree.sweeps.executors import start_executor\n"
+        "try: start_executor('ray', 1, pathlib.Path('log'))\n"
         "except Exception as error: print(error, ray.is_initialized())\n"
     )
     env = {name: x for name, x in os.environ.items() if not name.startswith("RAY_")}

@@ -4,7 +4,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
-from horizonfree.sweeps import file, grid
+from horizonfree.sweeps import spec
+from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY
 
 TEXT = """
@@ -24,7 +25,7 @@ scale = 0.5
 
 def test_a_file_is_read_and_what_varies_is_multiplied(tmp_path):
     (tmp_path / "a.toml").write_text(TEXT)
-    found = file.read(tmp_path / "a.toml")
+    found = spec.read(tmp_path / "a.toml")
     assert list(found.problems) == [f"grid horizon={h} zones={z}" for h in (4, 6) for z in (1, 3)]
     assert found.problems["grid horizon=6 zones=3"] == {
         "name": "zoned-grid",
@@ -35,23 +36,23 @@ def test_a_file_is_read_and_what_varies_is_multiplied(tmp_path):
     assert found.explorers["optimal-design"] == {"name": "optimal-design"}
     assert found.checkpoints == [12, 25, 37, 50, 62, 75, 87, 100]
     assert found.seeds == [3, 5]
-    assert file.read(found.plain()) == found
+    assert spec.read(found.to_dict()) == found
 
 
 BOTH = TINY | {"explorers": {"random": {"name": "uniform"}, "told": {"name": "uniform", "declared": True}}}
 
 
 def test_tasks_are_chunks_of_seeds_and_declared_budgets_are_runs_of_their_own():
-    tasks = list(grid.tasks_of(file.read(BOTH | {"seeds": 5})).values())
+    tasks = list(build_tasks(spec.read(BOTH | {"seeds": 5})).values())
     assert [x["seeds"] for x in tasks if x["explorer"] == "random"] == [[0, 1], [2, 3], [4]]
     told = [(x["episodes"], x["checkpoints"], x["budget"]) for x in tasks if x["explorer"] == "told"]
     assert told == [(2, [2], 2), (8, [8], 8)] * 3
 
 
 def test_a_sweep_that_grows_keeps_its_tasks():
-    few, more = (grid.tasks_of(file.read(TINY | {"seeds": n})) for n in (4, 6))
+    few, more = (build_tasks(spec.read(TINY | {"seeds": n})) for n in (4, 6))
     assert set(few) < set(more)
-    assert not set(few) & set(grid.tasks_of(file.read(TINY | {"delta": 0.1})))
+    assert not set(few) & set(build_tasks(spec.read(TINY | {"delta": 0.1})))
 
 
 MISTAKES = [
