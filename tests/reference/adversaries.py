@@ -149,7 +149,7 @@ def explored(problem, adversary, zeta, episodes, seeds, after=learned):
     bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
     with scope():
         model = to_device(problem.model)
-        first = to_numpy(model.with_history(model.init_evidence(ladder(episodes))))
+        first = to_numpy(model.init_evidence(ladder(episodes), has_history=True))
         now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
         thetas = [np.tile(valid.center, (2, 1))] * len(seeds)

@@ -8,7 +8,7 @@ from horizonfree._x64 import to_device
 from horizonfree.explorers.least_squares import Sums
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.problems.linear import LinearMDP
+from horizonfree.problems.classes import LinearMDP
 from tests.reference.linear_explorers import Data, instance
 
 

@@ -248,6 +248,6 @@ def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):
     for theta in small.inside(case.valid, np.random.default_rng(0), 5):
         wanted = float(excess(case, theta)[bet])
         assert case.U.excess(theta) == pytest.approx(wanted, abs=2e-4)  # the gap of the fit
-    poor = ev.Evidence(**{**vars(case.evidence), "losses": case.evidence.losses - 1e4})
+    poor = ev.MixtureEvidence(**{**vars(case.evidence), "losses": case.evidence.losses - 1e4})
     with pytest.raises(ModelError, match="empty"):
         likelihood_set(case.valid, poor, bet, delta=DELTA)

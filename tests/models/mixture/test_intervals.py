@@ -11,6 +11,7 @@ from horizonfree._arrays import leaf
 from horizonfree.errors import FeatureError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.models import certify
+from horizonfree.models.registry import diagnostics_of
 from tests.reference import small
 
 SCALES = [float(f"1e-{k}") for k in range(2, 13)]
@@ -95,7 +96,7 @@ def check(problem, theta, visits):
     evidence = evidence_of(model, truth, visits)
     confidence = certify.confidence(model, evidence, delta=DELTA)
     assert not confidence.is_refuted
-    found = model.intervals(confidence)
+    found = diagnostics_of(model).intervals(confidence)
     exact = []
     for i in range(model.dim):
         points = members(model, evidence, truth, i) / model.unit

@@ -5,7 +5,7 @@ import pytest
 
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import gather, world
 from tests.reference.jitted import jitted
 

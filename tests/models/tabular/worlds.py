@@ -12,7 +12,7 @@ from horizonfree.models import certify
 from horizonfree.models.tabular.confidence import confidence
 from horizonfree.models.tabular.evidence import full_lists
 from horizonfree.planning.rollout import Sampler
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 
 
 def random_table(rng, S, A, m):

@@ -13,16 +13,18 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
 from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Policy
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.mixture import tangent
+from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.states import bounds_of_states
 from horizonfree.models.mixture.steps import DivergenceBound, compare, hellinger, tilts
@@ -47,6 +49,7 @@ class MixtureConfidence(Confidence):
     ball: Ellipsoid
     compared: DivergenceBound
     bet: int
+    counts: Int[np.ndarray, " R"]  # of rows, since the start of that bet
     slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
     starts: Int[np.ndarray, " J"]
     num_seen: int
@@ -152,6 +155,23 @@ class MixtureConfidence(Confidence):
         """In passes that look only where something can still be earned; for successor lists."""
         return None if self.space.is_dense else bounds_of_states(self, rewards)
 
+    def sharper(self, method: str) -> tuple[float, dict[str, float]]:
+        """method "direct": the divergence over the likelihood set itself, for few unknowns."""
+        q = self.valid.num_free
+        if q > MAX_UNKNOWNS:
+            raise OptionError(
+                f"method 'direct' is for at most {MAX_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
+            )
+        if q == 0:
+            return float(self.eps), {}
+        result = direct(self.space, self.valid, self.counts, self.ball, self.step, self.compared.is_out)
+        return result.eps, {name: getattr(result, name) for name in ("kappa", "hit", "attained", "hinge")}
+
+    @property
+    def sharpest(self) -> str:
+        """Over the likelihood set itself where there are few unknowns."""
+        return "direct" if 0 < self.valid.num_free <= MAX_UNKNOWNS else "uniform"
+
     def lifted(self, lift: Lift) -> "MixtureConfidence":
         """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
 
@@ -178,7 +198,7 @@ def confidence(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
 ) -> MixtureConfidence:
     """The confidence of the evidence, with the bet that gives the smallest uniform gap."""
@@ -212,9 +232,10 @@ def confidence(
         ball=ball,
         compared=comparisons[best],
         bet=best,
+        counts=counts[best],
         slacks=slacks,
         starts=starts,
-        num_seen=_num_seen(ball.z, np.asarray(evidence.since)[best]),
+        num_seen=_num_seen(ball.z, counts[best]),
         episodes=episodes,
         impossible=int(evidence.impossible),
     )

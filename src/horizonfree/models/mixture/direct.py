@@ -26,7 +26,7 @@ from horizonfree.models.mixture.polytope import MARGIN, Polytope, Separation, cu
 from horizonfree.models.mixture.steps import at_slots
 from horizonfree.models.mixture.valid import ValidSet
 
-MOST_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond
+MAX_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond
 PROGRAMMES = 10_000  # dynamic programmes to spend
 HINGES = 4_000  # programmes of the hinge to spend
 AT_ONCE = 128  # programmes side by side

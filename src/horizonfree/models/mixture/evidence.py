@@ -25,37 +25,32 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array, Leaf, library, node
+from horizonfree.models.base import Evidence
 from horizonfree.models.mixture.record import Record
 from horizonfree.models.mixture.valid import ValidSet
 
 
 @node
-class Evidence:
-    """Counts and bets after some episodes.
+class MixtureEvidence(Evidence):
+    """The counts of the base class, and e-processes.
 
     `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `losses` [J, 2]
-    are those of the two predictors since then. `thetas` are the predictors for the next episode. `impossible` counts
-    transitions that no parameter explains. `table_loss` is the loss of the table; infinite where it was not kept, and
+    are those of the two predictors since then. `thetas` are the predictors for the next episode. `table_loss` is the loss of the table; infinite where it was not kept, and
     then the class is not tested. `record` has the counts block by block, for certificates of a class that is a little
     wrong, where it is kept.
     """
 
-    counts: Int[Leaf, "*batch S A n"]
     row_counts: Int[Leaf, "*batch R"]
     since: Int[Leaf, "*batch J R"]
     losses: Float[Leaf, "*batch J 2"]
-    starts: Int[Leaf, "*batch J"]
-    weights: Float[Leaf, "*batch J"]
     thetas: Float[Leaf, "*batch 2 d"]
-    episodes: Int[Leaf, "*batch"]
-    impossible: Int[Leaf, "*batch"]
     table_loss: Float[Leaf, "*batch"] = field(default_factory=lambda: np.asarray(np.inf))
     record: Record | None = None
 
     @property
-    def visits(self) -> Int[Leaf, "*batch S A"]:
-        """How often each action was taken in each state."""
-        return self.counts.sum(-1)
+    def has_history(self) -> bool:
+        """Whether `record` is there."""
+        return self.record is not None
 
     @property
     def theta(self) -> Float[Leaf, "*batch d"]:
@@ -87,7 +82,7 @@ def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
 
 
 def violation(
-    valid: ValidSet, evidence: Evidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
+    valid: ValidSet, evidence: MixtureEvidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
 ) -> Float[Leaf, " J"]:
     """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; NumPy in and out, or traced.
 

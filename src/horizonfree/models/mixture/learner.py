@@ -28,7 +28,7 @@ from horizonfree._arrays import Array, taken
 from horizonfree.guarantees.bets import Bets, check_bets
 from horizonfree.mdp.space import Space
 from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import HALF, STEPS
 from horizonfree.models.mixture.record import BLOCKS, STARTS, Record
 from horizonfree.models.mixture.valid import ValidSet
@@ -117,11 +117,11 @@ class _Transitions(NamedTuple):
     is_possible: Bool[Array, " H"]
 
 
-def init_evidence(valid: ValidSet, bets: Bets) -> Evidence:
+def init_evidence(valid: ValidSet, bets: Bets, *, has_history: bool = False) -> MixtureEvidence:
     """No episodes yet; the first prediction is the centre of Theta."""
     check_bets(bets)
     R, J = valid.rows.shape[0], len(bets.starts)
-    return Evidence(
+    return MixtureEvidence(
         counts=jnp.zeros(valid.row_of.shape, jnp.int32),
         row_counts=jnp.zeros(R, jnp.int32),
         since=jnp.zeros((J, R), jnp.int32),
@@ -132,10 +132,11 @@ def init_evidence(valid: ValidSet, bets: Bets) -> Evidence:
         episodes=jnp.int32(0),
         impossible=jnp.int32(0),
         table_loss=jnp.zeros((), jnp.float64),
+        record=init_record(valid) if has_history else None,
     )
 
 
-def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> MixtureEvidence:
     """Evidence after one more episode; traceable.
 
     The loss of the episode is that of the predictors fixed before it; only then are they trained on it.
@@ -150,7 +151,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
     record = evidence.record
     if record is not None:
         record = update_record(record, evidence.episodes, seen.s, seen.a, seen.row, is_seen)
-    return Evidence(
+    return MixtureEvidence(
         counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
         row_counts=row_counts,
         since=since,
@@ -166,7 +167,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
 
 
 def _counted(
-    evidence: Evidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
+    evidence: MixtureEvidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
 ) -> tuple[Int[Array, " R"], Int[Array, "J R"]]:
     """`row_counts` and `since` after an episode; R counts for nothing. Many rows are not gone through for its sake."""
     R = evidence.row_counts.shape[0]
@@ -177,7 +178,7 @@ def _counted(
     return evidence.row_counts + counted, evidence.since + is_on[:, None] * counted
 
 
-def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) -> Float[Array, "2 d"]:
+def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvidence) -> Float[Array, "2 d"]:
     """The predictors for the next episode. Where a fit costs much it is made on a schedule; any schedule is fair."""
     if valid.rows.shape[0] * valid.num_free**2 <= LARGE:
         return predict(valid, row_counts, evidence.thetas)
@@ -189,7 +190,7 @@ def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) 
     return trained
 
 
-def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Transitions:
+def _seen(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> _Transitions:
     """The transitions of an episode, as the class and its predictors see them.
 
     A row is possible if some parameter gives it more than nothing, however little.
@@ -206,7 +207,7 @@ def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Trans
     return _Transitions(s, a, j, row, p, is_slot, is_possible)
 
 
-def _by_table(valid: ValidSet, evidence: Evidence, seen: _Transitions) -> Float[Array, " H"]:
+def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) -> Float[Array, " H"]:
     """What the table of frequencies of the episodes before gave each transition."""
     before = taken(evidence.counts, (seen.s, seen.a))
     slots = (taken(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
@@ -358,7 +359,7 @@ def known_of(valid: ValidSet, counts: Int[Array, " R"]) -> Float[Array, " R"]:
     return jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
 
 
-def inefficiency(space: Space, valid: ValidSet, evidence: Evidence) -> Float[Array, ""]:
+def inefficiency(space: Space, valid: ValidSet, evidence: MixtureEvidence) -> Float[Array, ""]:
     """K T / q: 1 for the best design in hindsight, 2 for one that needs twice the episodes; traceable.
 
     The pseudo-counts are part of what is known, so that values slightly below 1 occur early. 0 where q = 0.

@@ -18,7 +18,7 @@ from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.space import Kernel, Space, occupied_states
 from horizonfree.mdp.windows import Before, Rows, before, distances, rows
-from horizonfree.models.confidence import Bounds
+from horizonfree.models.base import Bounds
 from horizonfree.models.mixture.tangent import SECOND_ORDER, Around, Values, back, bounds_at
 from horizonfree.planning.induction import greedy
 from horizonfree.planning.native import threads

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 
 from horizonfree.guarantees.trajectories import Divergence, RowDivergence, gap
 from horizonfree.mdp.space import Space
-from horizonfree.models.confidence import Bounds, Number, Policy
+from horizonfree.models.base import Bounds, Number, Policy
 from horizonfree.models.norms import length, opnorm
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0

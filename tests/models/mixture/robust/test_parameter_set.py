@@ -9,6 +9,7 @@ from horizonfree._x64 import scope
 from horizonfree.errors import FeatureError
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.robust import common
+from horizonfree.models.registry import diagnostics_of
 from tests.reference.odd_features import odd_features
 
 ALARM = 1e-6  # false alarms of this file, in all
@@ -143,7 +144,7 @@ def test_what_a_report_asks_is_about_the_same_parameters(make):
     problem, (p, *_), episodes = make()
     run = hf.from_episodes(problem, coin_log(p, episodes, 1))
     confidence = run.confidence(0.05, misspecification=ANYWHERE)
-    found = problem.model.intervals(confidence)
+    found = diagnostics_of(problem.model).intervals(confidence)
     assert (found.low <= found.high).all()
-    assert problem.model.row_uncertainty(confidence).shape == (problem.num_states,)
-    assert 0 <= problem.model.mean_uncertainty(confidence) <= 1
+    assert diagnostics_of(problem.model).row_uncertainty(confidence).shape == (problem.num_states,)
+    assert 0 <= diagnostics_of(problem.model).mean_uncertainty(confidence) <= 1

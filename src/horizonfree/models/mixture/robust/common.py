@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import Fit, coordinates, maximum_likelihood
 from horizonfree.models.mixture.record import STARTS, Record, predictors
 from horizonfree.models.mixture.robust.frequencies import Frequencies, frequencies, least_multiple
@@ -62,7 +62,7 @@ class Common(NamedTuple):
     bet: Chosen
 
 
-def common(valid: ValidSet, evidence: Evidence, record: Record, delta: float) -> Common:
+def common(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: float) -> Common:
     """All of it."""
     rows, classes = _rows(valid), _classes(valid, evidence, record, delta)
 
@@ -73,7 +73,7 @@ def common(valid: ValidSet, evidence: Evidence, record: Record, delta: float) ->
     return Common(valid, rows, classes, least, _chosen(valid, rows, evidence, record, delta))
 
 
-def zeta_low(valid: ValidSet, evidence: Evidence, delta: float) -> float:
+def zeta_low(valid: ValidSet, evidence: MixtureEvidence, delta: float) -> float:
     """The smallest radius, the same for all pairs, that the data do not refute; 0 where there is no record."""
     if evidence.record is None:
         return 0.0
@@ -86,14 +86,14 @@ def _rows(valid: ValidSet) -> Rows:
     return Rows(at.z.T, at.p_center, np.asarray(valid.free))
 
 
-def _classes(valid: ValidSet, evidence: Evidence, record: Record, delta: float) -> Frequencies:
+def _classes(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: float) -> Frequencies:
     """Row frequencies of all episodes, for radii that are alike."""
     row_of, visits = np.asarray(valid.row_of), np.asarray(record.visits).sum(0)
     kinds = kinds_of(valid, np.ones(row_of.shape[:2]))
     return frequencies(kinds, row_of, np.asarray(evidence.counts), visits, ROWS * delta)
 
 
-def _chosen(valid: ValidSet, rows: Rows, evidence: Evidence, record: Record, delta: float) -> Chosen:
+def _chosen(valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Record, delta: float) -> Chosen:
     """The bet with the smallest slack per transition; it begins with the first block after its declared start.
 
     Predictors, maximum likelihood and slack are all over the parameters of `valid`. The fit starts from the last

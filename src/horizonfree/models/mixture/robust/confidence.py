@@ -18,11 +18,11 @@ from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.trajectories import Divergence, RowDivergence
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.record import Record
 from horizonfree.models.mixture.robust.common import Common, common
 from horizonfree.models.mixture.robust.reward import robust_bounds
@@ -149,12 +149,6 @@ class RobustConfidence(Confidence):
         """By Theorem R6."""
         return robust_bounds(self, reward, policy)
 
-    def difference(
-        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[float, float]:
-        """By the interval of each policy."""
-        return difference_by_intervals(self, reward, policies)
-
     def lifted(self, lift: Lift) -> "RobustConfidence":
         """Laws that depend on the whole past may lead from one state to others with any payment."""
         raise OptionError(
@@ -172,7 +166,7 @@ def confidence_within(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
     rebuilt: Callable[[Space], ValidSet],
 ) -> Callable[[Misspecification], RobustConfidence]:
@@ -211,7 +205,7 @@ def _confidence(
     space: Space,
     shared: Common,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
     declared: Misspecification,
 ) -> RobustConfidence:
@@ -296,7 +290,7 @@ def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
     return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
 
-def _record(evidence: Evidence) -> Record:
+def _record(evidence: MixtureEvidence) -> Record:
     """The counts by block, which must be those of all episodes."""
     record = evidence.record
     if record is None:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
-from horizonfree.models.confidence import Bounds, Policy
+from horizonfree.models.base import Bounds, Policy
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.tangent import OPTIMAL, Around, Values
 from horizonfree.models.norms import length, opnorm
