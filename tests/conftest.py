@@ -64,7 +64,8 @@ def anew() -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without their figures, for tests of what is around them: drawing takes most of the time."""
-    from horizonfree.report import seen, theme
+    from horizonfree.report import theme
+    from horizonfree.report import alt_text as seen
 
     monkeypatch.setattr(import_module("horizonfree.report.figures"), "draw_all", seen.seen)
     monkeypatch.setattr(theme, "to_svg", lambda *_: "<svg></svg>")

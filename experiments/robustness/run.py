@@ -22,15 +22,15 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree._x64 import leaf, scope, to_device, to_numpy
-from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
-from horizonfree.models.mixture.record import STARTS, Record, predictors
-from horizonfree.models.mixture.robust.common import SPACES
+from horizonfree.models.mixture.evidence import STARTS, Record, predictors
+from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
-from horizonfree.models.mixture.robust.kinds import kinds_of
+from horizonfree.models.mixture.robust.frequencies import kinds_of
 from horizonfree.planning.induction import best_plan
 from horizonfree.planning.rollout import Sampler
 from horizonfree.runs.recipes import versions
@@ -116,8 +116,8 @@ def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) ->
     fixed = moved(problem.kernel(), zeta, rng)
     with scope():
         model, explorer = to_device(problem.model), make_explorer("optimal-design")
-        nothing = model.with_history(model.init_evidence(ladder(episodes, model.burn_in)))
-        progress, key = begin(explorer, model, nothing), jax.random.key(seed)
+        nothing = model.init_evidence(ladder(episodes, model.burn_in), has_history=True)
+        progress, key = init_progress(explorer, model, nothing), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):
             kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
             if sees:

@@ -17,8 +17,8 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch.members import build_members
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
-from horizonfree.explorers.base import Explorer, Info, Planned
-from horizonfree.guarantees.bets import Bets, ladder
+from horizonfree.explorers.base import Explorer, Info, ExplorerPlan
+from horizonfree.guarantees.e_processes import Bets, ladder
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.evidence import violation
@@ -123,14 +123,14 @@ def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone()
             np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("name", hf.explorers())
+@pytest.mark.parametrize("name", hf.explorers(all=True))
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
-    learns = registry.EXPLORERS[name].kind.learns
+    learns = registry.EXPLORERS[name].explorer_type.learns
     problem = (
         random_linear() if learns is LinearModel else grid("tabular" if learns is TabularModel else None)
     )
-    needs_reward = "reward" in hf.explorers()[name]["options"]
+    needs_reward = "reward" in hf.explorers(all=True)[name]["options"]
     settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
@@ -165,7 +165,7 @@ class NowAndThen(Explorer):
         return State(state.policy, due, state.choices), Info({"choices": state.choices})
 
     def plan(self, model, state, evidence, reward):
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model, state):
         return None

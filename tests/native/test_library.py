@@ -15,8 +15,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.native import ffi, library
-from horizonfree.oracle.ascent import LEAK, MOVES, RISE
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.ascent import LEAK, MIN_RELATIVE_RISE, NUM_MOVES
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.planning.traced import TIE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,7 +33,13 @@ def test_it_was_built_and_loads():
 def test_it_has_the_constants_of_the_definitions():
     text = "".join(path.read_text() for path in library.FOLDER.glob("*.h"))
     found = {name: float(value) for name, value in re.findall(r"#define (\w+) (-?[\d.e-]+)", text)}
-    expected = {"LEAK": LEAK, "RISE": RISE, "MOVES": MOVES, "TIE": TIE, "MOST": ENUMERATE}
+    expected = {
+        "LEAK": LEAK,
+        "RISE": MIN_RELATIVE_RISE,
+        "MOVES": NUM_MOVES,
+        "TIE": TIE,
+        "MOST": MAX_VECTORIZED_SUCCESSORS,
+    }
     assert {name: found[name] for name in expected} == expected
     assert found["NO_VALUE"] < 0
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from horizonfree.problems.tabular import seen_as
 
 import horizonfree as hf
 from horizonfree.errors import ShapeError, SimulationError
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.problems.tabular import Tabular, seen_as
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import random_table
 
 P = random_table(np.random.default_rng(0), 5, 2, 2)

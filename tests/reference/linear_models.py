@@ -6,8 +6,8 @@ import numpy as np
 
 from horizonfree._x64 import to_device
 from horizonfree.explorers.least_squares import Sums
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import Trajectory
 from horizonfree.problems.classes import LinearMDP
 from tests.reference.linear_explorers import Data, instance
 

@@ -52,7 +52,7 @@ def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
     gaps = [run.plan(hf.goal(run.problem, s)).gap for s in range(16)]
     found = of_goals(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("all 16 goals: suboptimality at most ")
+    assert found.summary().startswith("all 16 goals: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "all 16 goals"
     assert facts.hardest_goal == ft.place(run.problem, int(np.argmax(gaps)))
@@ -65,7 +65,7 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
     found = of_goals(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
+    assert found.summary().startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "worst of 5 goals"
     assert facts.hardest_goal == ft.place(run.problem, int(states[np.argmax(gaps)]))
@@ -96,6 +96,6 @@ def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -
     (row,) = report.compare({"a": run})
     goals, every = run.certificate(rewards="goals"), run.certificate()
     assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every.eps)
-    assert (row["goals_words"], row["forecast"]) == (goals.words, every.forecast)
+    assert (row["goals_words"], row["forecast"]) == (goals.summary(), every.forecast)
     page = Page(report.write_comparison({"a": run}, tmp_path / "c.html").read_text(encoding="utf-8"))
     assert f"{bound(goals.eps)} {bound(every.eps)} " in " ".join(page.text.split())

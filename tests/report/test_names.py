@@ -13,7 +13,7 @@ import pytest
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
-from horizonfree.report.contest import draw_contest
+from horizonfree.report.comparison_plot import plot_comparison
 from horizonfree.report.facts import Facts, facts
 from horizonfree.report.figures import Picture, pictures, write_pictures
 from horizonfree.report.theme import written
@@ -172,7 +172,7 @@ def test_a_contest_shows_every_explorer(
         for k in (1, 2)
     ]
     path = tmp_path / f"figure.{kind}"
-    draw_contest(rows, path)
+    plot_comparison(rows, path)
     if kind == "svg":
         assert {"optimal-design", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
 

@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.figures import draw_all

@@ -19,7 +19,7 @@ from horizonfree.batch.members import Members, build_members, resolve_explorers,
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import Progress
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping

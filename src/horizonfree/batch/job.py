@@ -21,9 +21,9 @@ from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
-from horizonfree.explorers.loop import Progress, Records, begin
+from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.registry import ExplorerSpec, describe
-from horizonfree.guarantees.bets import Bets
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
@@ -105,7 +105,9 @@ class Job:
 
         def init() -> Progress:
             model = to_device(self.members.problems[member.problem].model)
-            return begin(self.members.explorers[member.explorer], model, model.init_evidence(self.bets))
+            return init_progress(
+                self.members.explorers[member.explorer], model, model.init_evidence(self.bets)
+            )
 
         return self.setups([0])[1], eqx.filter_eval_shape(init)
 

@@ -9,26 +9,26 @@ import typer
 
 from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
-    Delta,
-    Folder,
-    Json,
-    Misspecified,
-    answer,
-    bound,
-    certificate,
+    DeltaOption,
+    RunArgument,
+    JsonOption,
+    MisspecificationOption,
+    output,
+    round_bound,
+    certificate_json,
     console,
-    expanded,
+    expand_user,
     open_run,
-    say_forecast,
+    print_forecast,
     table,
-    tell,
-    typed,
-    whole,
-    working,
+    print_line,
+    shell_path,
+    int_option,
+    spinner,
     worst_state,
 )
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS
 
 if TYPE_CHECKING:
     from horizonfree import Run
@@ -62,7 +62,7 @@ def certify(
     out: Annotated[
         Path | None, typer.Option(help="With --log: keep it as a run in this new folder.", metavar="RUN")
     ] = None,
-    delta: Delta = 0.05,
+    delta: DeltaOption = 0.05,
     method: Annotated[
         str,
         typer.Option(
@@ -73,11 +73,11 @@ def certify(
         str | None,
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
-    misspecification: Misspecified = 0.0,
+    misspecification: MisspecificationOption = 0.0,
     alternatives: Annotated[
         bool, typer.Option("--alternatives", help="Also let richer classes bet against this one.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """How much the plans of a run lose at most, for every reward at once or for a family of them.
 
@@ -105,13 +105,13 @@ def certify(
     run = _run_of(folder, log, of_log)
     how: dict[str, Any] = {"misspecification": misspecification}
     richer: dict[str, Any] = {"alternatives": "auto"} if alternatives else {}
-    with working("certifying"):
+    with spinner("certifying"):
         run.confidence(delta, **how)
-    with nullcontext() if rewards else working("certifying"):  # for rewards the progress is shown
+    with nullcontext() if rewards else spinner("certifying"):  # for rewards the progress is shown
         how |= {"rewards": rewards, "progress": True}
         found = run.certificate(delta, method=method, **how, **richer)
         checked = run.check(delta=delta) if alternatives else None
-    value = certificate(found) | {"episodes": run.episodes}
+    value = certificate_json(found) | {"episodes": run.episodes}
     if checked is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
     meanings = dict(MEANINGS)
@@ -121,20 +121,20 @@ def certify(
         meanings["worst"] += f": the one of {run.problem.state_name(state)}"
 
     def show() -> None:
-        tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
+        print_line("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
         for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
             if text:
-                tell("[dim]{name}:[/] {text}", name=name, text=text)
-        say_forecast(found)
+                print_line("[dim]{name}:[/] {text}", name=name, text=text)
+        print_forecast(found)
         if checked is not None and not checked.is_refuted:
-            tell("Richer classes: {words}", words=checked.words)
-        numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
+            print_line("Richer classes: {words}", words=checked.words)
+        numbers = {"gap": round_bound(found.eps), "delta": found.delta, **found.parts}
         rows = [(name, x, meanings[name]) for name, x in numbers.items()]
         console.print(table("", "", "meaning", rows=rows))
         if out is not None:
-            tell("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=typed(out))
+            print_line("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=shell_path(out))
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def _check_asked(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> None:
@@ -156,13 +156,13 @@ def _run_of(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> "R
 
 
 def report(
-    folder: Folder,
+    folder: RunArgument,
     out: Annotated[Path | None, typer.Option(help="The file to write.  [default: RUN/report.html]")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures, as SVG and PNG, into this folder.")
     ] = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
     """Write everything about a run into one HTML file.
 
@@ -175,8 +175,8 @@ def report(
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
 
-    page = out or expanded(folder) / "report.html"
-    with working("drawing"):
+    page = out or expand_user(folder) / "report.html"
+    with spinner("drawing"):
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
@@ -188,28 +188,28 @@ def report(
     value = {
         "report": str(page),
         "figures": list(map(str, files)),
-        "goals": certificate(found.family),
-        "every_reward": certificate(found.certificate),
+        "goals": certificate_json(found.family),
+        "every_reward": certificate_json(found.certificate),
         "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
     }
 
     def show() -> None:
-        tell("{words}", words=found.family.words)
+        print_line("{words}", words=found.family.words)
         if found.check.is_refuted:
-            tell("but {words}", words=found.check.words)
-        tell("report: {page}", page=page)
+            print_line("but {words}", words=found.check.words)
+        print_line("report: {page}", page=page)
         if files:
-            tell("{count} figures in {figures}", count=len(files), figures=figures)
+            print_line("{count} figures in {figures}", count=len(files), figures=figures)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def serve(
-    folder: Folder,
-    port: Annotated[int, whole("0 takes any that is free.")] = 8000,
+    folder: RunArgument,
+    port: Annotated[int, int_option("0 takes any that is free.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
     """Paint rewards in the browser and watch policy, value and certificate, on this machine only.
 
@@ -223,8 +223,8 @@ def serve(
     with ExitStack() as until_stopped:
 
         def ready(address: str) -> None:
-            until_stopped.enter_context(_interrupt.told())
+            until_stopped.enter_context(_interrupt.raise_interrupts())
             value = {"run": str(folder), "episodes": run.episodes, "address": address}
-            answer(value, json, lambda: web.say_where(address))
+            output(value, json, lambda: web.say_where(address))
 
         web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from horizonfree.cli._shared import (
-    Delta,
-    Json,
-    answer,
-    bound,
+    DeltaOption,
+    JsonOption,
+    output,
+    round_bound,
     console,
-    folder_for_output,
-    loss,
-    number,
+    make_output_folder,
+    round_loss,
+    format_number,
     open_run,
-    plain,
+    to_json,
     table,
-    tell,
-    whole,
-    working,
+    print_line,
+    int_option,
+    spinner,
 )
 from horizonfree.errors import OptionError, RunError
 
@@ -35,15 +35,15 @@ def compare(
         list[str] | None,
         typer.Option(help="With --problem: a name, or 'mine=NAME option=value'.  [default: all]"),
     ] = None,
-    episodes: Annotated[int | None, whole("With --problem.  [default: 300]")] = None,
-    seeds: Annotated[int | None, whole("With --problem: how many.  [default: 10]")] = None,
-    workers: Annotated[int | None, whole("With --problem: explorers at once.  [default: 2]")] = None,
+    episodes: Annotated[int | None, int_option("With --problem.  [default: 300]")] = None,
+    seeds: Annotated[int | None, int_option("With --problem: how many.  [default: 10]")] = None,
+    workers: Annotated[int | None, int_option("With --problem: explorers at once.  [default: 2]")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Also write a page to this HTML file; with --problem, rows and a figure here."),
     ] = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
     """Put several runs side by side, or several explorers on one problem.
 
@@ -72,22 +72,22 @@ def compare(
         raise RunError("the same run is named twice; name each once")
     from horizonfree.report.page import check_target, rows_of, side_by_side, write_beside
 
-    with working("comparing"):
+    with spinner("comparing"):
         if out is not None:
             check_target(out)
         found = side_by_side(runs, delta)
-        rows = [plain(row) for row in rows_of(found)]
+        rows = [to_json(row) for row in rows_of(found)]
         for row in rows:
             if row["worst_true_gap"] is not None:
-                row["worst_true_gap"] = loss(row["worst_true_gap"])
+                row["worst_true_gap"] = round_loss(row["worst_true_gap"])
         page = None if out is None else write_beside(found, out)
 
     def show() -> None:
         cells = [
             (
                 *(x[name] for name in ("run", "explorer", "episodes")),
-                bound(x["goals_gap"]),
-                bound(x["certified_gap"]),
+                round_bound(x["goals_gap"]),
+                round_bound(x["certified_gap"]),
                 x["worst_true_gap"],
             )
             for x in rows
@@ -102,14 +102,14 @@ def compare(
         )
         if console.width < WIDE:
             for cell in cells:
-                tell("[bold]{run}[/]", run=cell[0])
-                console.print(table("", "", rows=[(x, number(y)) for x, y in zip(titles[1:], cell[1:])]))
+                print_line("[bold]{run}[/]", run=cell[0])
+                console.print(table("", "", rows=[(x, format_number(y)) for x, y in zip(titles[1:], cell[1:])]))
         else:
             console.print(table(*titles, rows=cells))
         if page is not None:
-            tell("\ncomparison: {page}", page=page)
+            print_line("\ncomparison: {page}", page=page)
 
-    answer({"runs": rows, "page": None if page is None else str(page)}, json, show)
+    output({"runs": rows, "page": None if page is None else str(page)}, json, show)
 
 
 def _true_gap(rows: Sequence[dict[str, Any]]) -> str:
@@ -135,18 +135,20 @@ def _contest(
 ) -> None:
     """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
     from horizonfree import make
-    from horizonfree.batch.compare import contest, medians
-    from horizonfree.cli.settings import entries, explorers
+    from horizonfree.batch.compare import compare_in_processes, medians
+    from horizonfree.cli.settings import parse_values, parse_explorers
     from horizonfree.explorers.registry import EXPLORERS
 
-    parameters, names = entries(param, "--param"), explorers(explorer) or list(EXPLORERS)
+    parameters, names = parse_values(param, "--param"), parse_explorers(explorer) or list(EXPLORERS)
     make(problem, **parameters)
-    parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
+    parts = compare_in_processes(
+        problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta
+    )
     if out is not None:
         if (out / "run.json").exists():
             raise OptionError(f"{out} holds a run; choose another folder")
-        folder_for_output(out)
-    with working("exploring"):
+        make_output_folder(out)
+    with spinner("exploring"):
         rows = [row for part in parts for row in part]
     if out is not None:
         _keep_contest(rows, out)
@@ -154,17 +156,17 @@ def _contest(
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
     found: list[dict[str, Any]] = [
-        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": loss(gap[x][last])} for x in order
+        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": round_loss(gap[x][last])} for x in order
     ]
 
     def show() -> None:
         title = f"after {last} episodes, medians of {seeds} seeds"
-        cells = [(x["explorer"], bound(x["certified_gap"]), x["worst_true_gap"]) for x in found]
+        cells = [(x["explorer"], round_bound(x["certified_gap"]), x["worst_true_gap"]) for x in found]
         console.print(table("explorer", "certified gap", "worst true gap", rows=cells, title=title))
         if out is not None:
-            tell("\nrows and figure: {out}", out=out)
+            print_line("\nrows and figure: {out}", out=out)
 
-    answer({"explorers": found, "rows": rows}, json, show)
+    output({"explorers": found, "rows": rows}, json, show)
 
 
 def _keep_contest(rows: Sequence[dict[str, Any]], out: Path) -> None:
@@ -172,11 +174,11 @@ def _keep_contest(rows: Sequence[dict[str, Any]], out: Path) -> None:
     import json
     from tempfile import TemporaryDirectory
 
-    from horizonfree.report.contest import draw_contest
+    from horizonfree.report.comparison_plot import plot_comparison
     from horizonfree.runs import files
 
     with TemporaryDirectory() as aside:
         figure = Path(aside, "figure.svg")
-        draw_contest(rows, figure)
-        files.replace(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
-        files.replace(out / "figure.svg", figure.read_bytes())
+        plot_comparison(rows, figure)
+        files.replace_file(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        files.replace_file(out / "figure.svg", figure.read_bytes())

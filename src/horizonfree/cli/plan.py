@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizonfree.cli._shared import (
-    Delta,
-    Folder,
-    GoalStates,
-    Json,
-    Misspecified,
-    RewardFile,
-    answer,
-    bound,
-    certificate,
+    DeltaOption,
+    RunArgument,
+    GoalOption,
+    JsonOption,
+    MisspecificationOption,
+    RewardOption,
+    output,
+    round_bound,
+    certificate_json,
     console,
-    folder_for_output,
-    loss,
+    make_output_folder,
+    round_loss,
     open_run,
-    real,
-    reward_of,
-    state,
+    float_option,
+    make_reward,
+    state_option,
     table,
-    tell,
-    whole,
-    working,
+    print_line,
+    int_option,
+    spinner,
 )
 from horizonfree.errors import OptionError
 
@@ -37,12 +37,12 @@ FILES = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
 
 
 def plan(
-    folder: Folder,
-    goal: GoalStates = None,
+    folder: RunArgument,
+    goal: GoalOption = None,
     stay: Annotated[
-        list[str] | None, state("Reward the share of the steps spent in this state.", "--stay")
+        list[str] | None, state_option("Reward the share of the steps spent in this state.", "--stay")
     ] = None,
-    reward: RewardFile = None,
+    reward: RewardOption = None,
     cost: Annotated[
         Path | None,
         typer.Option(help="Costs instead, in any unit, from a file as for --reward.", metavar="FILE"),
@@ -53,7 +53,7 @@ def plan(
             help="total: adds up to at most 1; per-step: entries in [0, 1]; rescale: any.  [default: total]"
         ),
     ] = None,
-    delta: Delta = 0.05,
+    delta: DeltaOption = 0.05,
     model: Annotated[
         str, typer.Option(help="Plan in the `likelihood` estimate or the `explorer`'s own.")
     ] = "likelihood",
@@ -63,13 +63,13 @@ def plan(
     compare: Annotated[
         Path | None, typer.Option(help="Also say how much better it is than this policy.", metavar="FILE")
     ] = None,
-    start: Annotated[str | None, state("Plan from this state.  [default: where episodes start]")] = None,
+    start: Annotated[str | None, state_option("Plan from this state.  [default: where episodes start]")] = None,
     horizon: Annotated[
-        int | None, whole("Plan for so many steps.  [default: the length of an episode]")
+        int | None, int_option("Plan for so many steps.  [default: the length of an episode]")
     ] = None,
-    misspecification: Misspecified = 0.0,
+    misspecification: MisspecificationOption = 0.0,
     discount: Annotated[
-        float | None, real("Step h counts this to the power h - 1 times.  [default: 1]")
+        float | None, float_option("Step h counts this to the power h - 1 times.  [default: 1]")
     ] = None,
     final: Annotated[
         Path | None,
@@ -87,7 +87,7 @@ def plan(
             "--out", "--policy-out", help="Write the policy to this .npy, .csv or .json file.", metavar="FILE"
         ),
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Plan for a reward, with its value and what it loses at most; or value a policy of your own.
 
@@ -120,16 +120,16 @@ def plan(
     if compare is not None and is_longer:
         raise OptionError(f"--compare is for {beyond}; value each by itself: --policy")
     run = open_run(folder)
-    from horizonfree.cli import show_plan
+    from horizonfree.cli import plan_text as show_plan
     from horizonfree.cli.files import read_policy, write_policy
     from horizonfree.cli.reward_files import paid_of
     from horizonfree.mdp.rewards import occupancy
 
     first = None if start is None else run.problem.state_number(start)
     is_moved = start is not None or horizon is not None
-    problem = run.problem.moved(first, horizon) if is_moved else run.problem
+    problem = run.problem.with_start(first, horizon) if is_moved else run.problem
     scale = scale or ("total" if cost is None else "rescale")
-    array = occupancy(problem, stay) if stay else reward_of(problem, goal, reward, cost)
+    array = occupancy(problem, stay) if stay else make_reward(problem, goal, reward, cost)
     if array is None:
         if transition is None:
             raise OptionError(
@@ -138,12 +138,12 @@ def plan(
         array = [0.0] * problem.num_states
     mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
     if out is not None:
-        folder_for_output(out.parent)
+        make_output_folder(out.parent)
     files = {"final": final, "transition": transition}
     paid = {key: paid_of(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     how: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
-    with working("planning"):
+    with spinner("planning"):
         if mine is None:
             found = run.plan(array, model=model, misspecification=misspecification, **how, **more)
         else:
@@ -154,9 +154,9 @@ def plan(
         write_policy(out, found.policy)
     value: dict[str, Any] = {
         **{name: getattr(found, name) for name in ("value", "value_low", "value_high", "gap")},
-        "certificate": certificate(found.certificate),
+        "certificate": certificate_json(found.certificate),
         "policy": found.policy,
-        "path": show_plan.path(found),
+        "path": show_plan.likely_path(found),
         "time": found.occupancy.mean(axis=0),
         "names": {key: problem.layout[key] for key in ("states", "actions") if key in problem.layout},
     }
@@ -165,7 +165,7 @@ def plan(
     if cost is not None:
         value |= {"cost": -found.value, "cost_low": -found.value_high, "cost_high": -found.value_low}
     if true_loss is not None:
-        value["true_loss"] = loss(true_loss)
+        value["true_loss"] = round_loss(true_loss)
     if beside is not None:
         value["comparison"] = {**beside._asdict(), "words": beside.words}
 
@@ -176,9 +176,9 @@ def plan(
         console.print(table("", "", "", rows=rows))
         _show(found)
         if out is not None:
-            tell("\npolicy written to {out}", out=out)
+            print_line("\npolicy written to {out}", out=out)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def _true_loss(
@@ -198,15 +198,15 @@ def _true_loss(
 
     from horizonfree.mdp.lift import expected, payments
     from horizonfree.mdp.rewards import as_table
-    from horizonfree.problems.truth import true_gap
-    from horizonfree.runs.extended import extended
+    from horizonfree.problems.problem import true_gap
+    from horizonfree.runs.reward_spec import extend_reward
 
     if discount is None and final is None and transition is None:
         return true_gap(problem, reward, policy, scale=scale)
     table = as_table(problem, reward)
     if transition is not None:  # in the true system the mean payment of each step is known
         table = table + expected(problem.kernel(), payments(problem.space, transition))
-    longer, table, _ = extended(problem, table, discount, final)
+    longer, table, _ = extend_reward(problem, table, discount, final)
     if final is not None:
         policy = np.concatenate([policy, policy[-1:]])
     return true_gap(longer, table, policy, scale="rescale")
@@ -214,9 +214,9 @@ def _true_loss(
 
 def _show(found: "Plan") -> None:
     """What the plan does."""
-    from horizonfree.cli import show_plan
+    from horizonfree.cli import plan_text as show_plan
 
-    for part in show_plan.lines(found, console.width):
+    for part in show_plan.plan_lines(found, console.width):
         console.print()
         if isinstance(part, tuple):
             lines, more = part
@@ -238,7 +238,7 @@ def _rows(found: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tupl
             -found.value if is_cost else found.value,
             "nothing is proved of it" if found.certificate.is_rejected else proved,
         ),
-        ("certified gap", bound(found.gap), found.certificate.words),
+        ("certified gap", round_bound(found.gap), found.certificate.words),
     ]
     if true_loss is not None:
         rows.append(("true loss", true_loss, "against the best policy; the truth is known here"))

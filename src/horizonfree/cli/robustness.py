@@ -3,30 +3,30 @@
 from typing import Annotated
 
 from horizonfree.cli._shared import (
-    Delta,
-    Folder,
-    GoalStates,
-    Json,
-    RewardFile,
-    answer,
-    bound,
+    DeltaOption,
+    RunArgument,
+    GoalOption,
+    JsonOption,
+    RewardOption,
+    output,
+    round_bound,
     console,
     open_run,
-    real,
-    reward_of,
+    float_option,
+    make_reward,
     table,
-    tell,
-    working,
+    print_line,
+    spinner,
 )
 
 
 def robustness(
-    folder: Folder,
-    target: Annotated[float, real("The gap that is to be proved.")] = 0.1,
-    goal: GoalStates = None,
-    reward: RewardFile = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    folder: RunArgument,
+    target: Annotated[float, float_option("The gap that is to be proved.")] = 0.1,
+    goal: GoalOption = None,
+    reward: RewardOption = None,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
     """How wrong the class may be: the largest misspecification with which a target is proved, and the gap of each.
 
@@ -40,8 +40,8 @@ def robustness(
         horizonfree robustness runs/a --target .05 --goal 63
     """
     run = open_run(folder)
-    with working("certifying"):
-        found = run.robustness(target, reward=reward_of(run.problem, goal, reward), delta=delta)
+    with spinner("certifying"):
+        found = run.robustness(target, reward=make_reward(run.problem, goal, reward), delta=delta)
     curve = list(zip(found.zetas.tolist(), found.gaps.tolist()))
     value = {
         "target": found.target,
@@ -54,8 +54,8 @@ def robustness(
     }
 
     def show() -> None:
-        tell("After {episodes:,} episodes: [bold]{words}[/]", episodes=run.episodes, words=found.words)
-        rows = [(f"{zeta:.3g}", "refuted" if gap != gap else bound(gap)) for zeta, gap in curve]
+        print_line("After {episodes:,} episodes: [bold]{words}[/]", episodes=run.episodes, words=found.words)
+        rows = [(f"{zeta:.3g}", "refuted" if gap != gap else round_bound(gap)) for zeta, gap in curve]
         console.print(table("misspecification", "certified gap", rows=rows))
 
-    answer(value, json, show)
+    output(value, json, show)

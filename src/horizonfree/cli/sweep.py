@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizonfree.cli import _interrupt
-from horizonfree.cli._shared import Json, answer, console, expanded, table, tell, typed, whole, working
+from horizonfree.cli._shared import JsonOption, output, console, expand_user, table, print_line, shell_path, int_option, spinner
 
 if TYPE_CHECKING:
-    from horizonfree.sweeps.table import Sweep
+    from horizonfree.sweeps.results import Sweep
 
 MOST_ERRORS = 5  # of failed tasks that are shown
 GB = 2**30
@@ -29,12 +29,12 @@ def sweep(
     on: Annotated[
         str, typer.Option(help="`local`, `dask` or `ray`; `dask=ADDRESS`, `ray=ADDRESS` for a cluster.")
     ] = "local",
-    workers: Annotated[int | None, whole("How many.  [default: one for each core]")] = None,
+    workers: Annotated[int | None, int_option("How many.  [default: one for each core]")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many tasks there are and about what they take.")
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write OUT/report.html.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
     """Run a grid of problems, explorers and seeds, as a file says; stop it and go on whenever you like.
 
@@ -49,8 +49,8 @@ def sweep(
         horizonfree sweep sweep.toml --on dask=tcp://10.0.0.1:8786 --out sweeps/big
     """
     is_folder = file.is_dir()
-    folder = expanded(out) if out is not None else file if is_folder else Path("sweeps") / file.stem
-    if is_folder and out is not None and expanded(out) != file:
+    folder = expand_user(out) if out is not None else file if is_folder else Path("sweeps") / file.stem
+    if is_folder and out is not None and expand_user(out) != file:
         raise typer.BadParameter("a sweep goes on in its own folder; leave --out out")
     what = None if is_folder else file
     if dry_run:
@@ -67,7 +67,7 @@ def sweep(
 
 
 def _page(found: "Sweep", folder: Path) -> Path:
-    with working("drawing"):
+    with spinner("drawing"):
         from horizonfree.report.sweep_page import write_sweep
 
         return write_sweep(found, folder / "report.html")
@@ -96,15 +96,15 @@ def _say(found: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
         title = f"medians of the seeds after {found.spec.checkpoints[-1]:,} episodes"
         cells = [tuple(row.values()) for row in rows]
         console.print(table("problem", "explorer", *measures, rows=cells, title=title))
-        tell("\n{count:,} rows in {folder}", count=len(found), folder=typed(folder.absolute()))
+        print_line("\n{count:,} rows in {folder}", count=len(found), folder=shell_path(folder.absolute()))
         if page is not None:
-            tell("report: {page}", page=page)
+            print_line("report: {page}", page=page)
         if found.failed:
-            tell("[bold]{count} tasks failed[/], each tried twice:", count=len(found.failed))
+            print_line("[bold]{count} tasks failed[/], each tried twice:", count=len(found.failed))
             for where, error in [*found.failed.items()][:MOST_ERRORS]:
-                tell("  {where}: {error}", where=where, error=error)
+                print_line("  {where}: {error}", where=where, error=error)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def _say_estimate(what: Path | None, folder: Path, workers: int | None, json: bool) -> None:
@@ -113,40 +113,40 @@ def _say_estimate(what: Path | None, folder: Path, workers: int | None, json: bo
 
     from horizonfree._validation import check_count
     from horizonfree.sweeps.estimate import estimate
-    from horizonfree.sweeps.tally import duration
+    from horizonfree.sweeps.progress import duration
 
     number = check_count(workers, "workers") if workers is not None else os.cpu_count() or 1
-    with working("trying each setting for a moment"):
+    with spinner("trying each setting for a moment"):
         found = estimate(what, folder, number)
 
     def show() -> None:
-        tell(
+        print_line(
             "{tasks:,} tasks, {done:,} of them done; {rows:,} rows",
             tasks=found.tasks,
             done=found.done,
             rows=found.rows,
         )
         form = "about {time} with {workers} workers of this machine, about {memory:.1f} GB of memory in all"
-        tell(form, time=duration(found.seconds), workers=number, memory=found.memory / GB)
-        tell(
+        print_line(form, time=duration(found.seconds), workers=number, memory=found.memory / GB)
+        print_line(
             "[dim]a guess, from one seed and a few episodes of {tried} of the {settings} settings that are left[/]",
             tried=found.tried,
             settings=found.settings,
         )
 
-    answer(found._asdict() | {"workers": number}, json, show)
+    output(found._asdict() | {"workers": number}, json, show)
 
 
 @contextmanager
 def _saying_how_to_go_on(file: Path, out: Path | None) -> Iterator[None]:
     """Ctrl-C: what is finished is kept; say how to go on."""
     try:
-        with _interrupt.told():
+        with _interrupt.raise_interrupts():
             yield
     except KeyboardInterrupt:
-        where = "" if out is None else f" --out {typed(out)}"
+        where = "" if out is None else f" --out {shell_path(out)}"
         print(
-            f"stopped; every finished task is kept. Go on with:\nhorizonfree sweep {typed(file)}{where}",
+            f"stopped; every finished task is kept. Go on with:\nhorizonfree sweep {shell_path(file)}{where}",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None

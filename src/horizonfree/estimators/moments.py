@@ -26,8 +26,8 @@ from horizonfree._arrays import Array
 from horizonfree._validation import check_floats, short_repr
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.estimators.ridge import Ridge, grown, in_blocks, inverse_root, times
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.estimators.ridge import Ridge, in_blocks, inverse_root, times, update_root
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 
 
@@ -103,7 +103,7 @@ def regress(
         x, bound = row
         v = times(W, x)
         sigma_bar_sq = home_jax(bound, jnp.sqrt((v**2).sum(-1)), alpha, gamma)
-        W, growth = grown(W, v, 1 / sigma_bar_sq)
+        W, growth = update_root(W, v, 1 / sigma_bar_sq)
         return W, (sigma_bar_sq, growth)
 
     def block(ridge: Ridge, rows: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:

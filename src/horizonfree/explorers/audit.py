@@ -22,10 +22,10 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, radius
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.hf_answer import State
+from horizonfree.explorers.hf_state import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import Progress, episode_keys
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.rollout import Sampler
 from horizonfree.theory.bounds import zeta
@@ -39,11 +39,11 @@ from horizonfree.theory.proof_sums import (
     bound_sum,
 )
 
-AGREE = 1e-6  # how far the log dets of the second playing may be from the stored ones
+REPLAY_TOLERANCE = 1e-6  # how far the log dets of the second playing may be from the stored ones
 
 
 @runtime_checkable
-class Played(Protocol):
+class ReplayableRun(Protocol):
     """A run: what is needed of it."""
 
     problem: Any
@@ -72,7 +72,7 @@ class Sums(NamedTuple):
     V_hat: Float[Array, ""]
 
 
-class Audited(NamedTuple):
+class AuditedSum(NamedTuple):
     """One sum: its name, its order m (None where it has none), its value, and the bound of its lemma."""
 
     name: str
@@ -87,22 +87,24 @@ class Audited(NamedTuple):
 
 
 @x64
-def audit(run: Played, *, mended: bool = True) -> list[Audited]:
+def audit(run: ReplayableRun, *, mended: bool = True) -> list[AuditedSum]:
     """Every sum of the proof of a run, with its bound; mended: that on R_m with the factor that its proof loses."""
-    explorer, known = _checked(run)
+    explorer, known = _check_run(run)
     model, truth, state = to_device((known, run.problem.truth, run.progress.state))
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
     played, found = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
-    if not np.allclose(played.ridge.log_det, state.ridge.log_det, rtol=AGREE, atol=AGREE):
+    if not np.allclose(
+        played.ridge.log_det, state.ridge.log_det, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
+    ):
         raise OptionError(
             "playing this run again from its seed gave other episodes: it was made on another device or by another "
             "version; explore again, then audit"
         )
-    return _compared(to_numpy(found), symbols_of(explorer, known, run.episodes), mended)
+    return _compare(to_numpy(found), run_symbols(explorer, known, run.episodes), mended)
 
 
-def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
+def run_symbols(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
     """What the bounds are made of, for the first K episodes; beta is that of the budget."""
     H, d, M = model.space.horizon, model.dim, explorer.orders(model)
     alpha, gamma, lam = explorer.parameters(model)
@@ -112,7 +114,7 @@ def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
     return Symbols(K, H, d, M, alpha, gamma, beta, iota, zeta(K, H, event))
 
 
-def _checked(run: Played) -> tuple[HFUCRLRFE, MixtureModel]:
+def _check_run(run: ReplayableRun) -> tuple[HFUCRLRFE, MixtureModel]:
     """Refuse runs that the proof is not about, or that cannot be played again."""
     explorer, model = run.explorer, run.problem.model
     if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
@@ -196,27 +198,27 @@ def episode_sums(
     )
 
 
-def _compared(sums: Sums, x: Symbols, mended: bool) -> list[Audited]:
+def _compare(sums: Sums, x: Symbols, mended: bool) -> list[AuditedSum]:
     """Every lemma by itself, with the measured sums on its right side."""
     R, S, A = (np.asarray(table).tolist() for table in (sums.R, sums.S, sums.A))
     G, found = float(sums.G), []
     for family, name in ((TILDE, "tilde"), (HAT, "hat")):
         for m in range(x.M):
             r, s, a = (table[family] for table in (R, S, A))
-            found.append(Audited(f"A_{name}", m, abs(a[m]), bound_A(s[m], x)))
+            found.append(AuditedSum(f"A_{name}", m, abs(a[m]), bound_A(s[m], x)))
             if m == x.M - 1:
                 continue
-            found.append(Audited(f"R_{name}", m, r[m], bound_R(s[m], r[m], r[m + 1], x, mended=mended)))
+            found.append(AuditedSum(f"R_{name}", m, r[m], bound_R(s[m], r[m], r[m + 1], x, mended=mended)))
             if family == HAT:
                 bound = bound_S_hat(a[m + 1], G, R[HAT][0], R[TILDE][0], m)
             else:
                 bound = bound_S_tilde(a[m + 1], G, R[TILDE][0], m, x.K)
-            found.append(Audited(f"S_{name}", m, s[m], bound))
+            found.append(AuditedSum(f"S_{name}", m, s[m], bound))
     total = bound_sum(R[TILDE][0], R[HAT][0], A[HAT][0], G)
     return [
         *found,
-        Audited("G", None, G, bound_G(x)),
-        Audited("I_2", None, float(sums.I_2), 4 * R[HAT][0]),
-        Audited("I_4", None, float(sums.I_4), G),
-        Audited("V_hat", None, float(sums.V_hat), total),
+        AuditedSum("G", None, G, bound_G(x)),
+        AuditedSum("I_2", None, float(sums.I_2), 4 * R[HAT][0]),
+        AuditedSum("I_4", None, float(sums.I_4), G),
+        AuditedSum("V_hat", None, float(sums.V_hat), total),
     ]

@@ -25,8 +25,8 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, Number
-from horizonfree.explorers.least_squares import pairs, rows, seen_steps
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.explorers.least_squares import observed_steps, pairs, rows
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.linear.model import LinearModel
 
 HALVINGS = 60
@@ -42,7 +42,7 @@ class Memory(eqx.Module):
     V: Float[Leaf, "*batch H1 S"]
 
     @classmethod
-    def nothing(cls, model: LinearModel, episodes: int) -> "Memory":
+    def empty(cls, model: LinearModel, episodes: int) -> "Memory":
         """Room for so many episodes."""
         H, S, _ = model.space.sizes
         none = jnp.zeros((episodes, H), jnp.int32)
@@ -52,7 +52,7 @@ class Memory(eqx.Module):
         self, model: LinearModel, trajectory: Trajectory, place: Int[Array, ""], precision: Float[Array, " H"]
     ) -> "Memory":
         """With one more episode, unless there is no room; traced."""
-        seen = jnp.where(seen_steps(model, trajectory), precision, 0.0)
+        seen = jnp.where(observed_steps(model, trajectory), precision, 0.0)
         new = trajectory.s[:-1], trajectory.a, trajectory.s[1:], seen
         kept: Memory = eqx.tree_at(
             lambda x: (x.s, x.a, x.s_next, x.precision),

@@ -35,15 +35,23 @@ from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, nested, radius
 from horizonfree.estimators.projection import least_squares
-from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.radius import model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.hf_answer import Answer, Found, State
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.base import (
+    Bias,
+    Budget,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Info,
+    Noise,
+    PlugIn,
+    check_budget,
+)
+from horizonfree.explorers.hf_state import Answer, Found, State
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle import (
     Point,
@@ -56,7 +64,7 @@ from horizonfree.oracle import (
     upper_bound,
 )
 from horizonfree.oracle.enumerated import enumerated
-from horizonfree.oracle.variance_bound import misjudged
+from horizonfree.oracle.variance_bound import variance_bound
 
 TILDE, HAT = 0, 1
 CHOICES = {
@@ -110,7 +118,7 @@ class HFUCRLRFE(PlugIn):
     def init(self, model: MixtureModel) -> State:
         """No data, no oracle yet: Sigma = lam I."""
         H, S, _ = model.space.sizes
-        ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (2, self.orders(model)))
+        ridge = Ridge.init(radius.parameters(model_sizes(model)).lam, model.dim, (2, self.orders(model)))
         point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
@@ -118,17 +126,17 @@ class HFUCRLRFE(PlugIn):
         nothing = Answer(found, one, jnp.zeros(model.dim), ridge.Sigma_inv[:, 0], one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
-        interval = nested.whole(model) if self.theta == "optimistic" else None
+        interval = nested.initial_interval(model) if self.theta == "optimistic" else None
         return State(ridge, nothing, nothing, ridge.log_det, *counts, is_due, interval)
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
         ridge, beta = state.ridge, self.beta(model, self.total()).astype(float)  # strong, as in the state
         inv, interval = ridge.Sigma_inv[:, 0], state.interval
         if interval is None:
             theta = self.center(model, ridge)
         else:
-            interval = nested.meet(model.valid, interval, ridge, self.beta(model, state.episode + 1))
+            interval = nested.intersect(model.valid, interval, ridge, self.beta(model, state.episode + 1))
             theta = nested.best_end(model, interval, inv, beta)
         last = state.last.found
         if self.oracle == "ascent":
@@ -141,7 +149,7 @@ class HFUCRLRFE(PlugIn):
                 found = self.by_relaxation(prepared, beta, policy, bound, last)
             else:
                 found = self.by_enumeration(model, prepared, beta, last)
-        return state.answered(self.answer(model, state, theta, found, U), interval)
+        return state.with_answer(self.answer(model, state, theta, found, U), interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
         """theta_k (departure 1)."""
@@ -195,7 +203,7 @@ class HFUCRLRFE(PlugIn):
         return Found(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the episode: both families, all orders (lines 8-16)."""
         last = state.last
@@ -216,7 +224,7 @@ class HFUCRLRFE(PlugIn):
             "log_det_tilde": ridge.log_det[TILDE, 0],
             "log_det_hat": ridge.log_det[HAT, 0],
         }
-        return new, Info(numbers, (Ball(ridge, self.beta(model, episode + 1)),))
+        return new, Info(numbers, (ConfidenceBall(ridge, self.beta(model, episode + 1)),))
 
     def targets(
         self, model: MixtureModel, found: Found, trajectory: Trajectory
@@ -230,11 +238,11 @@ class HFUCRLRFE(PlugIn):
         hat = moments.episode_rows(model, found.V_hat[:, None], trajectory, M)
         return jnp.concatenate([tilde[0], hat[0]], axis=1), jnp.concatenate([tilde[1], hat[1]], axis=1)
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """theta_{k*}, the model of the smallest value so far; or the last one."""
-        return self.planned(state).theta
+        return self.planning_answer(state).theta
 
-    def planned(self, state: State) -> Answer:
+    def planning_answer(self, state: State) -> Answer:
         """The answer whose theta_k is planned with, k* by default."""
         return state.last if self.plan_with == "last" else state.best
 
@@ -243,7 +251,7 @@ class HFUCRLRFE(PlugIn):
 
         4 Vhat_k stands beside it; it would be the smallest bound if the oracle's maximum were exact.
         """
-        answer = self.planned(state)
+        answer = self.planning_answer(state)
         U = float(answer.relaxed)
         parts = {
             "V_hat": float(answer.found.value),
@@ -270,7 +278,7 @@ class HFUCRLRFE(PlugIn):
         """
         prepared = _prepare(*to_device((model, answer.theta, answer.inv[TILDE], answer.inv[HAT])))
         beta = float(self.beta(model, self.total()))
-        least = misjudged(prepared, beta)
+        least = variance_bound(prepared, beta)
         attained = 0.0 if self.oracle == "relaxed" else float(answer.found.value)
         return least if attained >= least else min(least, total_variance_bound(prepared, beta))
 
@@ -282,19 +290,17 @@ class HFUCRLRFE(PlugIn):
 
     def total(self) -> int:
         """K."""
-        if self.budget is None:
-            raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
-        return self.budget
+        return check_budget(self.budget, "K that the radii refer to")
 
     def parameters(self, model: MixtureModel) -> radius.Parameters:
         """alpha, gamma, lam: the theorem's, or the options'."""
-        alpha, gamma, lam = radius.parameters(sizes_of(model))
+        alpha, gamma, lam = radius.parameters(model_sizes(model))
         given = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
         return radius.Parameters(*given, lam)
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""
-        sizes = sizes_of(model)
+        sizes = model_sizes(model)
         if self.constants == "paper":
             weights = self.parameters(model)
             return radius.beta_hf(k, sizes, self.delta, M=self.orders(model), weights=weights)

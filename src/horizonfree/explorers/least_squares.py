@@ -28,15 +28,15 @@ from horizonfree._validation import short_repr
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
-from horizonfree.explorers.interface import Planned
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.explorers.base import ExplorerPlan
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.planning.traced import greedy, nearly_best
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")
-FEW = 32  # features up to which their products are kept
+MAX_FEATURES_FOR_PRODUCTS = 32  # features up to which their products are kept
 
 
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
@@ -52,7 +52,7 @@ class Sums(eqx.Module):
     cross: Float[Leaf, "*batch T d S"]
 
     @classmethod
-    def nothing(cls, model: LinearModel, tables: int) -> "Sums":
+    def empty(cls, model: LinearModel, tables: int) -> "Sums":
         """No transitions; `tables` is H or 1."""
         S, _, d = model.phi.shape
         return cls(jnp.zeros((tables, d, d)), jnp.zeros((tables, d, S)))
@@ -70,22 +70,22 @@ class Sums(eqx.Module):
         return Sums(self.gram + wx[:, :, None] * x[:, None, :], self.cross.at[h, :, s_next].add(wx))
 
 
-def own_sums(model: LinearModel, steps: str) -> Sums | None:
+def init_own_sums(model: LinearModel, steps: str) -> Sums | None:
     """What an explorer has to keep itself before the first episode: nothing where the evidence has it."""
-    return Sums.nothing(model, model.space.horizon) if steps == "own" else None
+    return Sums.empty(model, model.space.horizon) if steps == "own" else None
 
 
-def sums_of(own: Sums | None, evidence: Evidence) -> Sums:
+def current_sums(own: Sums | None, evidence: LinearEvidence) -> Sums:
     """The explorer's own sums, or those of all steps, which the evidence has."""
     return Sums(evidence.gram[None], evidence.cross[None]) if own is None else own
 
 
-def learnt(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
+def update_own_sums(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
     """What the explorer keeps itself after one more episode; traced."""
     return None if own is None else own.learn(model, trajectory)
 
 
-def seen_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
+def observed_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
     """Which steps of an episode were seen; traced."""
     return (trajectory.j >= 0) & (trajectory.j < model.space.num_states)
 
@@ -93,7 +93,7 @@ def seen_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
 def rows(model: LinearModel, trajectory: Trajectory) -> Float[Array, "H d"]:
     """phi of the pairs of an episode, zero where a step was not seen; traced."""
     x = model.phi[trajectory.s[:-1], trajectory.a]
-    return jnp.where(seen_steps(model, trajectory)[:, None], x, 0.0)
+    return jnp.where(observed_steps(model, trajectory)[:, None], x, 0.0)
 
 
 class Fit(NamedTuple):
@@ -113,14 +113,14 @@ class Fit(NamedTuple):
         """Lam^-1 (cross V) of every step, for values of each; traced."""
         return (jnp.swapaxes(self.W, 1, 2) @ (self.W @ (self.cross @ V[..., None])))[..., 0]
 
-    def predicted(self, model: LinearModel, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+    def predict(self, model: LinearModel, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
         """phi w: the estimate of the next value after every pair, for values of each step; traced."""
         H, S = V.shape
         return (self.w(V) @ pairs(model).T).reshape(H, -1, S)
 
     def missing(self, model: LinearModel) -> Float[Array, "T A S"]:
         """max{0, 1 - phi'Lam^-1 (cross 1)}: the mass that the ridge takes from every row of the estimate; traced."""
-        return jnp.maximum(0.0, 1 - self.predicted(model, jnp.ones(self.cross.shape[::2])))
+        return jnp.maximum(0.0, 1 - self.predict(model, jnp.ones(self.cross.shape[::2])))
 
 
 def pairs(model: LinearModel) -> Float[Array, "AS d"]:
@@ -132,7 +132,7 @@ def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A 
     """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as by W phi."""
     T, d, _ = W.shape
     x = pairs(model).T
-    if d <= FEW:
+    if d <= MAX_FEATURES_FOR_PRODUCTS:
         i, j = np.triu_indices(d)
         products = np.where(i == j, 1.0, 2.0)[:, None] * x[i] * x[j]
         squares = (jnp.swapaxes(W, 1, 2) @ W)[:, i, j] @ products
@@ -141,14 +141,14 @@ def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A 
     return squares.reshape(T, *model.phi.shape[1::-1])
 
 
-class Backed(NamedTuple):
+class ValueIteration(NamedTuple):
     """Q of every step, and V_1..V_{H+1}."""
 
     Q: Float[Array, "H A S"]
     V: Float[Array, "H1 S"]
 
 
-def carry_back(
+def value_iteration(
     model: LinearModel,
     fit: Fit,
     gain: Float[Array, "_ A S"],
@@ -156,7 +156,7 @@ def carry_back(
     low: Number = -jnp.inf,
     cap: Number = jnp.inf,
     missing: Float[Array, "_ A S"] | None = None,
-) -> Backed:
+) -> ValueIteration:
     """The recursion above; tables are of every step or of all. missing: mass that goes to the best state; traced."""
     H, S, A = model.space.sizes
     phi = pairs(model)
@@ -177,10 +177,10 @@ def carry_back(
 
     end = jnp.zeros(S)
     _, (Q, V) = jax.lax.scan(step, end, own, length=H, reverse=True)
-    return Backed(Q, jnp.concatenate([V, end[None]]))
+    return ValueIteration(Q, jnp.concatenate([V, end[None]]))
 
 
-def settled(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
+def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
     """The greedy actions; of those that are best, or nearly, a lot of 16 bits picks one; traced."""
     H, A, S = Q.shape
     bits = jax.random.bits(
@@ -194,7 +194,7 @@ def settled(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
     return jnp.where(is_best & (rank == wanted[:, None]), actions, 0).sum(1, dtype=jnp.int32)
 
 
-def until_step(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
+def uniform_after(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
     """The policy up to a step, even draws of an action after it; traced."""
     after = (jnp.arange(len(policy)) > last)[:, None, None]
     return jnp.where(after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
@@ -202,10 +202,10 @@ def until_step(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int
 
 def plan(
     model: LinearModel, sums: Sums, lam: Number, reward: Float[Array, "H S A"], bonus: Number = 0.0
-) -> Planned:
+) -> ExplorerPlan:
     """Least-squares value iteration for a reward of total at most 1: values in [0, 1], bonus ||phi||; traced."""
     fit = Fit.of(sums, lam)
     gain = jnp.swapaxes(reward, 1, 2) + bonus * jnp.sqrt(norms_sq(model, fit.W))
-    Q, V = carry_back(model, fit, gain, low=0.0, cap=1.0)
+    Q, V = value_iteration(model, fit, gain, low=0.0, cap=1.0)
     policy = jax.vmap(greedy)(jnp.swapaxes(Q, 1, 2))[1]
-    return Planned(policy, V)
+    return ExplorerPlan(policy, V)

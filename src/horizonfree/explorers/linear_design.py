@@ -21,25 +21,25 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
     check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
-    settled,
-    sums_of,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 
 LAM = 0.1
 
@@ -64,27 +64,27 @@ class LinearDesign(Explorer):
     def init(self, model: LinearModel) -> State:
         """No design yet."""
         H, S, _ = model.space.sizes
-        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), own_sums(model, self.steps))
+        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), init_own_sums(model, self.steps))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """The best design for what is known now."""
-        fit = Fit.of(sums_of(state.sums, evidence), LAM)
+        fit = Fit.of(current_sums(state.sums, evidence), LAM)
         missing = fit.missing(model)
-        Q, V = carry_back(model, fit, norms_sq(model, fit.W), missing=missing)
-        return State(settled(key, Q), model.space.at_start(V[0]), state.sums)
+        Q, V = value_iteration(model, fit, norms_sq(model, fit.W), missing=missing)
+        return State(greedy_random_ties(key, Q), model.space.at_start(V[0]), state.sums)
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Pooled, all that is learnt is in the evidence."""
-        sums = learnt(state.sums, model, trajectory)
+        sums = update_own_sums(state.sums, model, trajectory)
         return State(state.policy, state.promise, sums), Info({"information": state.promise})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration without a bonus."""
-        return plan(model, sums_of(state.sums, evidence), LAM, reward)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward)
 
     def claim(self, model: LinearModel, state: State) -> None:
         """None of its own: the certificate of its evidence is the guarantee."""

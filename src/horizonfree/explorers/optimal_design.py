@@ -15,10 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Info
-from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.explorers.base import Info, PlugIn
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.learner import design
 from horizonfree.models.mixture.model import MixtureModel
 
@@ -37,17 +36,17 @@ class OptimalDesign(PlugIn):
         """No design yet."""
         return State(jnp.zeros((model.space.horizon, model.space.num_states), jnp.int32), jnp.zeros(()))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """The best design for what is known now."""
         return State(*design(model.space, model.valid, evidence.row_counts, evidence.theta))
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """All that is learnt is in the evidence."""
         return state, Info({"information": state.promise})
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """The predictor of the evidence."""
         return evidence.theta
 

@@ -28,20 +28,21 @@ from jaxtyping import Bool, Float, Int, UInt
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import (
+from horizonfree.explorers.base import (
     BonusScale,
     Clip,
     Delta,
+    Explorer,
+    ExplorerPlan,
+    Info,
     PoolSteps,
     Successors,
     check_bonus,
     check_successors,
 )
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.learner import is_possible
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import greedy, nearly_best
@@ -56,7 +57,7 @@ class Frequencies(eqx.Module):
     missed: Int[Leaf, "*batch"] | None = None
 
     @classmethod
-    def nothing(cls, model: TabularModel, tables: int, successors: int | None = None) -> "Frequencies":
+    def empty(cls, model: TabularModel, tables: int, successors: int | None = None) -> "Frequencies":
         """No visits; `tables` is H or 1. Lists of successors that are known stay as they are."""
         space = model.space
         S, A, n = space.succ.shape
@@ -75,7 +76,7 @@ class Frequencies(eqx.Module):
         is_seen = is_possible(space, trajectory) & is_counted
         succ, missed, slots = self.succ, self.missed, trajectory.j
         if succ is not None and missed is not None:
-            succ, slots = placed(succ, trajectory, is_seen)
+            succ, slots = assign_slots(succ, trajectory, is_seen)
             missed = missed + (is_seen & (slots == len(succ))).sum(dtype=jnp.int32)
         t, s, a = self.places(trajectory)
         row = self.prob[t, :, s, a]
@@ -94,11 +95,11 @@ class Frequencies(eqx.Module):
         s, a = trajectory.s[:-1], trajectory.a
         return jnp.arange(len(a), dtype=jnp.int32) % len(self.visits), s, a
 
-    def blank(self, space: Space) -> Float[Array, "T S A"]:
+    def unseen_rows(self, space: Space) -> Float[Array, "T S A"]:
         """1 for the rows that are on no list: pairs without visits of which something is unknown."""
         return ((self.visits == 0) & (space.support.sum(-1) > 1)).astype(jnp.float64)
 
-    def plan(self, space: Space, reward: Float[Array, "H S A"]) -> Planned:
+    def plan(self, space: Space, reward: Float[Array, "H S A"]) -> ExplorerPlan:
         """The best policy in p_hat, by value iteration; traced."""
 
         def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
@@ -107,9 +108,9 @@ class Frequencies(eqx.Module):
             return V, (a, V)
 
         end = jnp.zeros(space.num_states)
-        inputs = self.each_step(space, self.prob), self.each_step(space, self.blank(space)), reward
+        inputs = self.each_step(space, self.prob), self.each_step(space, self.unseen_rows(space)), reward
         _, (policy, V) = jax.lax.scan(step, end, inputs, reverse=True)
-        return Planned(policy, jnp.concatenate([V, end[None]]))
+        return ExplorerPlan(policy, jnp.concatenate([V, end[None]]))
 
     def each_step(self, space: Space, tables: Array) -> Array:
         """Tables [T, ...] as [H, ...]."""
@@ -126,21 +127,21 @@ def expect(
     prob: Float[Array, "n S A"],
     V: Float[Array, " S"],
     succ: Int[Array, "n S A"] | None = None,
-    blank: Float[Array, "S A"] | float = 0.0,
+    unseen_rows: Float[Array, "S A"] | float = 0.0,
 ) -> Float[Array, "S A"]:
     """sum_s' p_hat(s'|s,a) V(s'), on the lists of the space, or on lists that were filled; traced.
 
-    Rows that are `blank` on filled lists are even: there every state may follow that can follow at all.
+    `unseen_rows` of filled lists are uniform over the states that can follow any pair.
     """
     if succ is not None:
         anywhere = space.support.any((0, 1))
-        return (prob * V[succ]).sum(0) + blank * ((anywhere * V).sum() / anywhere.sum())
+        return (prob * V[succ]).sum(0) + unseen_rows * ((anywhere * V).sum() / anywhere.sum())
     if space.is_dense:
         return jnp.einsum("nsa,n->sa", prob, V)
     return (prob * V[slots_first(space.succ)]).sum(0)
 
 
-def placed(
+def assign_slots(
     succ: Int[Array, "n S A"], trajectory: Trajectory, is_seen: Bool[Array, " H"]
 ) -> tuple[Int[Array, "n S A"], Int[Array, " H"]]:
     """The lists with the successors of an episode in them, and the slot of each; n where there was no place; traced."""
@@ -162,7 +163,7 @@ def placed(
     return found
 
 
-def why_void(frequencies: Frequencies) -> str | None:
+def missed_transitions(frequencies: Frequencies) -> str | None:
     """Why theorems do not speak of these frequencies, None if they do; on the host."""
     if frequencies.missed is None or not int(frequencies.missed):
         return None
@@ -179,7 +180,7 @@ class Errors(NamedTuple):
     first: Float[Array, ""]
 
 
-def carry_back(
+def propagate_errors(
     key: Array,
     space: Space,
     frequencies: Frequencies,
@@ -195,7 +196,7 @@ def carry_back(
     """
     H, S, _ = space.sizes
     lots = jax.random.bits(key, (H, S), jnp.uint32)
-    tables = frequencies.prob, frequencies.blank(space), bonus
+    tables = frequencies.prob, frequencies.unseen_rows(space), bonus
     is_shared = len(frequencies.visits) == 1
 
     def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -206,10 +207,10 @@ def carry_back(
 
     own = () if is_shared else tables
     V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *own), reverse=True)
-    return Errors(X, by_lot(lots, X), space.at_start(V))
+    return Errors(X, greedy_random_ties(lots, X), space.at_start(V))
 
 
-def by_lot(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
+def greedy_random_ties(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
     """One of the actions that are best, or nearly: the lot, a number of 32 bits, picks it; traced."""
     is_best = nearly_best(X, -1)
     rank = jnp.cumsum(is_best, axis=-1, dtype=jnp.uint32)
@@ -236,7 +237,7 @@ class State(eqx.Module):
     episode: Int[Leaf, "*batch"]
 
 
-class ByErrors(Explorer):
+class ErrorExplorer(Explorer):
     """Greedy in errors that are carried back; `number` is what the rows call the error at the start."""
 
     clip: Clip = False
@@ -260,27 +261,27 @@ class ByErrors(Explorer):
         """Of pairs after n visits; traced."""
 
     @abc.abstractmethod
-    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+    def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
         """The errors to explore by; traced."""
 
     @abc.abstractmethod
-    def misjudged(self, error: Any) -> Any:
+    def value_error(self, error: Any) -> Any:
         """By how much a value at the start may be misjudged, rewards in [0, 1] per step."""
 
     def init(self, model: TabularModel) -> State:
         """No visits."""
         H, S, _ = model.space.sizes
-        seen = Frequencies.nothing(model, 1 if self.pool_steps else H, self.successors)
+        seen = Frequencies.empty(model, 1 if self.pool_steps else H, self.successors)
         policy, bonus = jnp.zeros((H, S), jnp.int32), self.bonus(model, seen.visits)
         return State(policy, jnp.asarray(self.largest(H)), seen, bonus, jnp.int32(0))
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
         """Greedy in the errors."""
-        found = self.explored(key, model, state.seen, state.bonus)
+        found = self.exploration_errors(key, model, state.seen, state.bonus)
         return State(found.policy, found.first, state.seen, state.bonus, state.episode)
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Visits, frequencies, and the bonuses of the pairs that were visited."""
         seen = state.seen.learn(model.space, trajectory)
@@ -290,12 +291,12 @@ class ByErrors(Explorer):
         return after, Info({self.number: state.error})
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in p_hat."""
         return state.seen.plan(model.space, reward)
 
     def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
         """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
-        stops = np.flatnonzero(self.misjudged(np.asarray(records[self.number])) <= eps / 2)
+        stops = np.flatnonzero(self.value_error(np.asarray(records[self.number])) <= eps / 2)
         return int(stops[0]) if stops.size else None

@@ -35,14 +35,21 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, x64
-from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
+from horizonfree.explorers.per_step import (
+    ErrorExplorer,
+    Errors,
+    Frequencies,
+    State,
+    missed_transitions,
+    propagate_errors,
+)
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.models.tabular.model import TabularModel
 
 POOLED = "the theorem has visits of each step apart, and pool_steps shares them"
 
 
-class RFExpress(ByErrors):
+class RFExpress(ErrorExplorer):
     """RF-Express (Menard et al. 2021), for unknown tables: as RF-UCRL, with bonuses that fall like 1/n."""
 
     number: ClassVar[str] = "W"
@@ -56,20 +63,20 @@ class RFExpress(ByErrors):
         n = jnp.asarray(n, jnp.float64)
         return 15 * model.space.horizon**2 * self.beta(model, n) / jnp.maximum(n, 1)
 
-    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+    def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
         """W; traced."""
         return self.errors(key, model, seen, bonus, self.bonus_scale, self.clip)
 
-    def misjudged(self, error: Any) -> Any:
+    def value_error(self, error: Any) -> Any:
         """3e sqrt(w) + w."""
-        return misjudged(error)
+        return error_bound(error)
 
     def claim(self, model: TabularModel, state: State) -> Certificate:
         """2 (3e sqrt(w) + w), with the paper's constants whatever explored."""
         w, k = self.w(model, state.seen), int(state.episode)
         terms = Terms(self.delta, "paper", k)
-        void = POOLED if self.pool_steps else why_void(state.seen)
-        return claim(2 * misjudged(w), {"W": w}, "2(3e sqrt W + W)", terms, k, void)
+        void = POOLED if self.pool_steps else missed_transitions(state.seen)
+        return claim(2 * error_bound(w), {"W": w}, "2(3e sqrt W + W)", terms, k, void)
 
     @x64
     def w(self, model: TabularModel, seen: Frequencies) -> float:
@@ -89,7 +96,7 @@ class RFExpress(ByErrors):
         """W; traced."""
         H = model.space.horizon
         scales, caps = jnp.full(H, bonus_scale, jnp.float64), jnp.full(H, float(H) if clip else jnp.inf)
-        return carry_back(key, model.space, seen, bonus, scales, caps, 1 + 1 / H)
+        return propagate_errors(key, model.space, seen, bonus, scales, caps, 1 + 1 / H)
 
     def beta(self, model: TabularModel, n: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The threshold for n KL(p_hat, p); traced."""
@@ -97,7 +104,7 @@ class RFExpress(ByErrors):
         return jnp.log(3 * S * A * H / self.delta) + S * jnp.log(8 * math.e * (n + 1))
 
 
-def misjudged(w: Any) -> Any:
+def error_bound(w: Any) -> Any:
     """3e sqrt(w) + w, by how much the value of any policy for any reward may be misjudged."""
     return 3 * math.e * w**0.5 + w
 

@@ -32,12 +32,19 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, x64
-from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
+from horizonfree.explorers.per_step import (
+    ErrorExplorer,
+    Errors,
+    Frequencies,
+    State,
+    missed_transitions,
+    propagate_errors,
+)
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.models.tabular.model import TabularModel
 
 
-class RFUCRL(ByErrors):
+class RFUCRL(ErrorExplorer):
     """RF-UCRL (Kaufmann et al. 2021), for unknown tables: where values may be misjudged most."""
 
     number: ClassVar[str] = "E"
@@ -51,12 +58,12 @@ class RFUCRL(ByErrors):
         n = jnp.asarray(n, jnp.float64)
         return jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
 
-    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+    def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
         """E; traced."""
-        largest = left(model.space.horizon)
+        largest = max_remaining_reward(model.space.horizon)
         return self.errors(key, model, seen, bonus, largest, self.bonus_scale, self.clip)
 
-    def misjudged(self, error: Any) -> Any:
+    def value_error(self, error: Any) -> Any:
         """E itself."""
         return error
 
@@ -64,13 +71,15 @@ class RFUCRL(ByErrors):
         """2U, with the paper's constants whatever explored."""
         E, U = self.bounds(model, state.seen)
         k = int(state.episode)
-        return claim(2 * U, {"E": E, "U": U}, "2U", Terms(self.delta, "paper", k), k, why_void(state.seen))
+        return claim(
+            2 * U, {"E": E, "U": U}, "2U", Terms(self.delta, "paper", k), k, missed_transitions(state.seen)
+        )
 
     @x64
     def bounds(self, model: TabularModel, seen: Frequencies) -> tuple[float, float]:
         """E_1 and U_1 at the start as the theorem has them; on the host."""
         H = model.space.horizon
-        both = (left(H), jnp.minimum(left(H), 1.0))
+        both = (max_remaining_reward(H), jnp.minimum(max_remaining_reward(H), 1.0))
         model, seen = to_device((model, seen))
         E, U = (float(_first(self, model, seen, largest)) for largest in both)
         return E, U
@@ -87,7 +96,7 @@ class RFUCRL(ByErrors):
     ) -> Errors:
         """E, where the rewards after each step sum to at most `largest`; traced."""
         caps = largest if clip else jnp.full_like(largest, jnp.inf)
-        return carry_back(key, model.space, seen, bonus, bonus_scale * largest, caps)
+        return propagate_errors(key, model.space, seen, bonus, bonus_scale * largest, caps)
 
     def beta(self, model: TabularModel, n: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The threshold for n KL(p_hat, p); traced."""
@@ -97,7 +106,7 @@ class RFUCRL(ByErrors):
         return jnp.log(2 * pairs / self.delta) + spread
 
 
-def left(H: int) -> Float[Array, " H"]:
+def max_remaining_reward(H: int) -> Float[Array, " H"]:
     """H-h, the largest total after each step."""
     return jnp.arange(H - 1.0, -1.0, -1.0)
 

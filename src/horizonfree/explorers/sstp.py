@@ -33,14 +33,20 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._validation import check_count, check_probability
 from horizonfree._x64 import Leaf
-from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import BonusScale, Delta, Episodes, check_bonus
-from horizonfree.explorers.per_step import by_lot, moments, slots_first
-from horizonfree.mdp.space import Kernel
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.explorers.base import (
+    BonusScale,
+    Delta,
+    Episodes,
+    Explorer,
+    ExplorerPlan,
+    Info,
+    check_bonus,
+    check_budget,
+)
+from horizonfree.explorers.per_step import greedy_random_ties, moments, slots_first
+from horizonfree.mdp.space import Kernel, Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
 
@@ -87,9 +93,7 @@ class SSTP(Explorer):
     @property
     def episodes(self) -> int:
         """Of a stage."""
-        if self.budget is None:
-            raise OptionError("budget is missing: the number of episodes in all, which the stages share")
-        return max(1, self.budget // self.stages)
+        return max(1, check_budget(self.budget, "in all, which the stages share") // self.stages)
 
     def init(self, model: TabularModel) -> State:
         """The first stage."""
@@ -98,7 +102,7 @@ class SSTP(Explorer):
         policy = jnp.zeros((H, S), jnp.int32)
         return State(policy, jnp.ones(()), jnp.int32(1), jnp.int32(0), none, none, jnp.asarray(True))
 
-    def wanted(self, stage: Int[Array, ""]) -> Float[Array, ""]:
+    def required_visits(self, stage: Int[Array, ""]) -> Float[Array, ""]:
         """base 2^-k."""
         return self.base * 0.5 ** stage.astype(jnp.float64)
 
@@ -107,10 +111,10 @@ class SSTP(Explorer):
     ) -> Bool[Array, "S A"]:
         """Y."""
         s, a = model.pairs.T
-        is_goal = visits[s, a] < self.wanted(stage)
+        is_goal = visits[s, a] < self.required_visits(stage)
         return jnp.zeros(model.space.sizes[1:], bool).at[s, a].set(is_goal)
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
         """The policy that reaches a goal with the largest optimistic probability."""
         H, S, _ = model.space.sizes
         is_goal = self.goals(model, state.stage, evidence.visits)
@@ -124,7 +128,7 @@ class SSTP(Explorer):
             mean, variance = moments(prob, V[slots_first(model.space.succ)])
             b = self.bonus_scale * (C1 * jnp.sqrt(variance * iota / n) + C3 * iota / n)
             Q = jnp.where(is_goal, 1.0, jnp.minimum(1.0, mean + jnp.where(known, 0.0, b)))
-            return Q.max(-1), by_lot(lot, Q)
+            return Q.max(-1), greedy_random_ties(lot, Q)
 
         s, a = model.pairs.T
         known = jnp.ones(model.space.sizes[1:], bool).at[s, a].set(False)
@@ -135,7 +139,7 @@ class SSTP(Explorer):
         return chosen
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Pairs with enough visits are finished; on to the next stage when it is time."""
         before = self.goals(model, state.stage, state.planned)
@@ -152,17 +156,17 @@ class SSTP(Explorer):
         new = State(state.policy, state.reach, stage, spent, state.planned, finished, is_due)
         return new, Info({"reach": state.reach, "goals": before.sum(dtype=jnp.int32)})
 
-    def covered(self, model: TabularModel, evidence: Evidence) -> Kernel:
+    def covered(self, model: TabularModel, evidence: TabularEvidence) -> Kernel:
         """p_hat; pairs with fewer visits than the last stage wants lead nowhere; traced."""
         kernel = model.estimate(evidence)
         is_missing = self.goals(model, jnp.int32(self.stages), evidence.visits)
         return model.space.kernel(jnp.where(is_missing[..., None], 0.0, kernel.prob))
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy where enough is known."""
-        return Planned(*optimal_jax(self.covered(model, evidence), reward))
+        return ExplorerPlan(*optimal_jax(self.covered(model, evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:
         """None: nothing is proved of a reconstruction."""

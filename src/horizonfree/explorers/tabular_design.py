@@ -20,17 +20,16 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import Delta
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.explorers.base import Delta, Explorer, ExplorerPlan, Info
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import TIE, optimal_jax
 
 PER_SUCCESSOR = 1.1  # of n eps, for every successor but the first
 UNSEEN_PAIR = 4.0  # of log(X/delta), as if n = 1/4
-PATIENCE = 50  # a policy is kept for k/50 episodes after episode k
+EPISODES_PER_POLICY = 50  # a policy is kept for k/50 episodes after episode k
 
 
 class State(eqx.Module):
@@ -57,7 +56,7 @@ class TabularDesign(Explorer):
         H, S, _ = model.space.sizes
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.int32(0))
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
         """The best policy for the bonuses of now, and how long it is kept."""
         bonus = self.bonus(model, evidence)
         H = model.space.horizon
@@ -67,9 +66,9 @@ class TabularDesign(Explorer):
         # where nothing was seen or known it leads nowhere
         kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), known))
         policy, V = optimal_jax(kernel, reward, TIE)
-        return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // PATIENCE)
+        return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // EPISODES_PER_POLICY)
 
-    def bonus(self, model: TabularModel, evidence: Evidence) -> Float[Array, "S A"]:
+    def bonus(self, model: TabularModel, evidence: TabularEvidence) -> Float[Array, "S A"]:
         """About the radius of every pair's ball; traced."""
         s, a = model.pairs.T
         N = evidence.counts[s, a]
@@ -79,16 +78,16 @@ class TabularDesign(Explorer):
         return jnp.zeros(model.space.sizes[1:]).at[s, a].set(bonus)
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """All that is learnt is in the evidence."""
         return State(state.policy, state.promise, state.left - 1), Info({"promise": state.promise})
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in the frequencies."""
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:
         """None of its own: the certificate of its evidence is the guarantee."""

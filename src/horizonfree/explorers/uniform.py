@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.traced import optimal_jax
 
 
@@ -45,9 +45,11 @@ class Uniform(Explorer):
         """Nothing to learn."""
         return state, Info({})
 
-    def plan(self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]) -> Planned:
+    def plan(
+        self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in the kernel that the evidence suggests."""
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: Model, state: State) -> None:
         """None."""

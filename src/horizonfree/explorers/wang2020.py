@@ -32,27 +32,26 @@ from horizonfree._arrays import Array
 from horizonfree._validation import check_probability
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Delta, Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
     check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
-    settled,
-    sums_of,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.explorers.options import Delta
 from horizonfree.guarantees.certificate import Certificate, round_up, rounded_up
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.theory import linear as theory
 
 LAM = 1.0
@@ -108,32 +107,32 @@ class Wang2020(Explorer):
     def init(self, model: LinearModel) -> State:
         """Nothing seen."""
         H, S, _ = model.space.sizes
-        sums = own_sums(model, "own" if self.is_paper else self.steps)
+        sums = init_own_sums(model, "own" if self.is_paper else self.steps)
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), sums, jnp.int32(0))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """Greedy in the uncertainty that is carried back."""
-        H, fit = model.space.horizon, Fit.of(sums_of(state.sums, evidence), LAM)
+        H, fit = model.space.horizon, Fit.of(current_sums(state.sums, evidence), LAM)
         u, cap = self.radius(model) * jnp.sqrt(norms_sq(model, fit.W)), jnp.inf
         if self.cap or self.is_paper:
             u, cap = jnp.minimum(u, H), float(H)
-        Q, V = carry_back(model, fit, u / H + u, low=0.0, cap=cap)
-        policy = settled(key, Q)
+        Q, V = value_iteration(model, fit, u / H + u, low=0.0, cap=cap)
+        policy = greedy_random_ties(key, Q)
         return State(policy, model.space.at_start(V[0]), state.sums, state.episode)
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step."""
-        sums = learnt(state.sums, model, trajectory)
+        sums = update_own_sums(state.sums, model, trajectory)
         return State(state.policy, state.value, sums, state.episode + 1), Info({"V": state.value})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration, with the bonus that the options say."""
         bonus = self.radius(model) if self.is_paper else self.plan_bonus
-        return plan(model, sums_of(state.sums, evidence), LAM, reward, bonus)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward, bonus)
 
     def claim(self, model: LinearModel, state: State) -> Certificate | None:
         """The eps that K episodes are enough for, if the constants that the paper leaves open were 1."""

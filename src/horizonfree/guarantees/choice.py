@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree.guarantees.trajectories import (
+from horizonfree.guarantees.divergence import (
     Divergence,
     RowDivergence,
     further_hit,

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import leaf
 from horizonfree._validation import check_finite_rewards, check_floats
 from horizonfree.errors import OptionError, RewardError, ShapeError
-from horizonfree.mdp.allowed import taken
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Kernel, Space
 
 EXACT = 1e-12  # of the range of payments: what g + f may be off by, which is rounding

@@ -5,6 +5,8 @@ the last of them and is not in the support. A kernel that reaches most states is
 succ[s, a] = 0..S-1.
 
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
+
+Episodes as they are learnt from.
 """
 
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
@@ -16,9 +18,12 @@ from horizonfree._arrays import Array, Leaf, leaf, node, static
 from horizonfree._validation import check_floats, check_int
 from horizonfree.errors import KernelError, ShapeError
 
-_Array = TypeVar("_Array")  # JAX's or NumPy's
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 LONGEST = 10**6  # steps of an episode
+IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
+
+
+_Array = TypeVar("_Array")  # JAX's or NumPy's
 
 
 @node
@@ -324,3 +329,12 @@ def check_values(V: Any, S: int) -> None:
     """Refuse value functions of a number of states that is not S."""
     if V.ndim == 0 or V.shape[-1] != S:
         raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
+
+
+@node
+class Trajectory:
+    """One episode, or a batch of them: states s_1..s_{H+1}, actions, and which successor slot was taken."""
+
+    s: Int[Leaf, "*batch H1"]
+    a: Int[Leaf, "*batch H"]
+    j: Int[Leaf, "*batch H"]

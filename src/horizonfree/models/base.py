@@ -23,11 +23,10 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.families import StateRewards
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.rewards import StateRewards
+from horizonfree.mdp.space import Kernel, Space, Trajectory
 
 # Actions [H, S], or their probabilities [H, S, A].
 Policy: TypeAlias = Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]

@@ -25,10 +25,9 @@ from horizonfree.guarantees.certificate import (
     round_up,
     target_below,
 )
-from horizonfree.mdp.allowed import named_allowed
-from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.rewards import Reward
+from horizonfree.mdp.policies import named_allowed
+from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.base import Bounds, Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification

@@ -27,8 +27,8 @@ from horizonfree.oracle.result import OracleResult, Point, conclude
 from horizonfree.planning.traced import nearly_best
 
 LEAK = 0.01  # slope of the caps above 1, in the search only
-RISE = 1e-9  # a move is kept if the value rises by more than this share
-MOVES = 3
+MIN_RELATIVE_RISE = 1e-9  # a move is kept if the value rises by more than this share
+NUM_MOVES = 3
 
 _T = TypeVar("_T")
 _State = tuple[Array, Array, Array, Point, Array]
@@ -102,7 +102,7 @@ def _climb(key: Array, prepared: Prepared, radius: Number, start: Point, sweeps:
     """A fixed number of sweeps from one start; the first evaluates it."""
     none = jnp.zeros(start.policy.shape)
     lowest = jnp.asarray(-jnp.inf)
-    search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(MOVES))
+    search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(NUM_MOVES))
     keys = jax.random.split(key, sweeps)
     found: _Search = jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
     return found
@@ -110,7 +110,7 @@ def _climb(key: Array, prepared: Prepared, radius: Number, start: Point, sweeps:
 
 def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Search:
     """Try the next move, or kick the best after three failures; the start is taken as it is."""
-    is_start, is_kick = now.best_value == -jnp.inf, now.failures == MOVES
+    is_start, is_kick = now.best_value == -jnp.inf, now.failures == NUM_MOVES
     kicked = _where(is_start, now.best, _kick(key, now.best, prepared.p.shape[1]))
     point = _where(is_kick, kicked, now.point)
     step, target = _best_reward(now.weights)
@@ -123,8 +123,8 @@ def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Sear
     weights = adjoint(prepared, path, radius, LEAK)
     value = prepared.space.at_start(path.raw[0])
     tried = Point(path.policy, point.step, point.target)
-    is_kept = is_kick | (value > now.value + RISE * jnp.abs(now.value))
-    is_best = is_start | (value > now.best_value + RISE * jnp.abs(now.best_value))
+    is_kept = is_kick | (value > now.value + MIN_RELATIVE_RISE * jnp.abs(now.value))
+    is_best = is_start | (value > now.best_value + MIN_RELATIVE_RISE * jnp.abs(now.best_value))
     return _Search(
         _where(is_kept, tried, now.point),
         jnp.where(is_kept, value, now.value),

@@ -9,18 +9,35 @@ convex, so some vertex f in {0,1}^n is best; finding it is hard in general, henc
   bound.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import Array
-from horizonfree.oracle.norm import norm
+from horizonfree.models.norms import length
 from horizonfree.planning.traced import nearly_best, significant
 
-ENUMERATE = 8  # the largest n whose 2^n vertices are tried for all pairs at once
-ONE_BY_ONE = 12  # the largest n whose 2^n vertices are tried at all
-CLIMBS = 20  # steps of the local ascent beyond that
+MAX_VECTORIZED_SUCCESSORS = 8  # the largest n whose 2^n vertices are tried for all pairs at once
+MAX_ENUMERATED_SUCCESSORS = 12  # the largest n whose 2^n vertices are tried at all
+ASCENT_STEPS = 20  # steps of the local ascent beyond that
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def norm(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Euclidean norm along one axis; its slope at 0 is 0."""
+    return length(x, axis)
+
+
+@norm.defjvp
+def _slope(axis: int, at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = at, along
+    size = norm(x, axis)
+    is_zero = size == 0
+    slope = (dx * x + x * dx).sum(axis) * (0.5 / jnp.where(is_zero, 1.0, size))
+    return size, jnp.where(is_zero, 0.0, slope)
 
 
 class BoxMax(eqx.Module):
@@ -34,9 +51,9 @@ class BoxMax(eqx.Module):
 def box_max(F: Float[Array, "*batch m n"]) -> BoxMax:
     """max over f in [0,1]^n of ||F f||_2; traceable, batched."""
     batch, n = F.shape[:-2], F.shape[-1]
-    if n > ONE_BY_ONE:
+    if n > MAX_ENUMERATED_SUCCESSORS:
         return _climb(F)
-    if n <= ENUMERATE:
+    if n <= MAX_VECTORIZED_SUCCESSORS:
         return _enumerate(F)
     found = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
     return BoxMax(found.f.reshape(*batch, n), found.lower.reshape(batch), found.upper.reshape(batch))
@@ -90,7 +107,7 @@ def _climb(F: Float[Array, "*batch m n"]) -> BoxMax:
         y = (F * f[..., None, :]).sum(-1)
         return significant((F * y[..., None]).sum(-2), -1) > 0
 
-    f = jax.lax.fori_loop(0, CLIMBS, climb, f)
+    f = jax.lax.fori_loop(0, ASCENT_STEPS, climb, f)
     lower = norm((F * f[..., None, :]).sum(-1), axis=-1)
     upper = jnp.minimum(coordinate_bound(F), spectral_bound(F))
     return BoxMax(f, lower, jnp.maximum(upper, lower))

@@ -28,8 +28,7 @@ from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.box import box_max
-from horizonfree.oracle.norm import norm
+from horizonfree.oracle.box import box_max, norm
 from horizonfree.oracle.pseudo_values import STATES_LAST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import nearly_best, significant
 

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from horizonfree.models.norms import length
 from horizonfree.native import library
 
-LEAST = 1e-15  # a bound is never below this
+ABSOLUTE_SLACK = 1e-15  # a bound is never below this
 
 
 def branch_and_bound(
@@ -29,7 +29,7 @@ def branch_and_bound(
     loaded, (X, m, n) = library.load(), F.shape
     most = max(most, 2 * n)
     if loaded is None:
-        return np.array([bound_of_row(*row, kappa, slack, most) for row in zip(F, p)])
+        return np.array([row_bound(*row, kappa, slack, most) for row in zip(F, p)])
     F, p = np.ascontiguousarray(F, np.float64), np.ascontiguousarray(p, np.float64)
     out, scratch = np.empty(X), np.empty(4 * most * n + m + n)
     integer, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
@@ -37,11 +37,11 @@ def branch_and_bound(
     function.argtypes = [*[integer] * 3, *[pointer] * 2, *[real] * 3, integer, *[pointer] * 2]
     function.restype = None
     arrays = F.ctypes.data, p.ctypes.data
-    function(X, m, n, *arrays, kappa, slack, LEAST, most, out.ctypes.data, scratch.ctypes.data)
+    function(X, m, n, *arrays, kappa, slack, ABSOLUTE_SLACK, most, out.ctypes.data, scratch.ctypes.data)
     return out
 
 
-def bound_of_row(
+def row_bound(
     F: Float[np.ndarray, "m n"], p: Float[np.ndarray, " n"], kappa: float, slack: float, most: int
 ) -> float:
     """The definition. All cells of a size before smaller ones; once no more fit, what is open keeps its bound."""
@@ -56,7 +56,7 @@ def bound_of_row(
         for low, width in zip(lows, widths):
             value, above = _cell(F, p, kappa, low, width, vertices)
             found = max(found, value)
-            if above <= (1 + slack) * found + LEAST:
+            if above <= (1 + slack) * found + ABSOLUTE_SLACK:
                 continue
             if len(halves) + 2 > most:
                 bound = max(bound, above)
@@ -68,7 +68,7 @@ def bound_of_row(
             upper[split] += half[split]
             halves += [(low, half), (upper, half)]
         lows, widths = (np.array(x).reshape(-1, n) for x in (zip(*halves) if halves else ((), ())))
-    return max(bound, (1 + slack) * found + LEAST)
+    return max(bound, (1 + slack) * found + ABSOLUTE_SLACK)
 
 
 def _cell(

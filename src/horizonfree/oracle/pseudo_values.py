@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.oracle.norm import norm
+from horizonfree.oracle.box import norm
 
 
 class Tables(NamedTuple):

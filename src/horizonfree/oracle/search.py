@@ -18,7 +18,7 @@ from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.native import ffi
 from horizonfree.oracle.ascent import ascent
 from horizonfree.oracle.bounds import relaxed
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.objective import initial_distribution, prepare
 from horizonfree.oracle.result import OracleResult, Point
 
@@ -41,7 +41,7 @@ def search(
 
     arguments = key, model, theta, inverses, beta, beta_search, warm
     in_jax = partial(search_in_jax, chains=chains, sweeps=sweeps)
-    if model.phi.shape[2] > ENUMERATE or not ffi.is_available():
+    if model.phi.shape[2] > MAX_VECTORIZED_SUCCESSORS or not ffi.is_available():
         return in_jax(*arguments)
     in_c = partial(search_in_c, chains=chains, sweeps=sweeps)
     found: Found = jax.lax.platform_dependent(*arguments, cpu=in_c, default=in_jax)

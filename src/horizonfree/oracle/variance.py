@@ -19,18 +19,18 @@ from jaxtyping import Float
 from horizonfree._x64 import leaf, x64
 from horizonfree.mdp.space import Kernel
 from horizonfree.oracle.bounds import upper_bound
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.penalised import branch_and_bound
 from horizonfree.planning import optimal
 
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
-SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
+RELATIVE_SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
 MAX_VERTICES = (
     1 << 20
 )  # of the cells of a branch and bound that are open at a time; what is beyond keeps its bound
-DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
+DUPLICATE_DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
 
 _upper_bound = jax.jit(upper_bound)
 
@@ -85,13 +85,15 @@ def penalised_max(
 ) -> Float[np.ndarray, "A S"]:
     """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`."""
     m, n, A, S = F.shape
-    if n > ENUMERATE:
+    if n > MAX_VECTORIZED_SUCCESSORS:
         return np.asarray(box)
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
     G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
     key = np.c_[G / (G.max() or 1.0), p]
-    _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
+    _, first, same = np.unique(
+        np.round(key, DUPLICATE_DIGITS), axis=0, return_index=True, return_inverse=True
+    )
     rows = np.ascontiguousarray(F[first]), np.ascontiguousarray(p[first])
-    bound: np.ndarray = branch_and_bound(*rows, kappa, SLACK, MAX_VERTICES >> n)
+    bound: np.ndarray = branch_and_bound(*rows, kappa, RELATIVE_SLACK, MAX_VERTICES >> n)
     return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Kernel, Space, Trajectory
 
 COUNTED = 16  # successors up to which counting is faster than bisection
 
@@ -90,7 +89,7 @@ def episodes_of(
 
 
 def allowed_actions(space: Space, trajectory: Trajectory) -> Trajectory:
-    """The episode with forbidden actions replaced by those that are taken for them (mdp/allowed.py); traceable."""
+    """The episode with forbidden actions replaced by those that are taken for them (mdp/policies.py); traceable."""
     if space.acts is None:
         return trajectory
     a = jnp.asarray(space.acts)[trajectory.s[:-1], trajectory.a]

@@ -9,17 +9,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.explorers.registry import label
-from horizonfree.guarantees.alternatives import Check
+from horizonfree.guarantees.e_processes import Check
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp import rewards
 from horizonfree.mdp.space import occupied_states
-from horizonfree.models.interface import Description, Intervals
+from horizonfree.models.base import Description, Intervals
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
-from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import true_gap
+from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.headline import certified, name_of, of_goals
 from horizonfree.report.history import GoalStates, Moment, ahead, goal_states, moments
-from horizonfree.runs.engines import ENDED_IN
+from horizonfree.runs.loop import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
@@ -123,9 +123,9 @@ class Facts:
         return place(self.problem, int(certified(self.goals)[int(self.family.parts["worst"])]))
 
     @property
-    def first_state(self) -> str:
+    def start_name(self) -> str:
         """Where an episode starts, in words."""
-        return self.problem.first_state()
+        return self.problem.start_name()
 
     @property
     def has_truth(self) -> bool:
@@ -156,9 +156,9 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
         goals=goal_states(run),
         records={name: x for name, x in run.records.items() if name != ENDED_IN},
         visits=run.visits.sum(axis=1),
-        doubt=model.row_uncertainty(confidence),
-        intervals=model.intervals(confidence),
-        truth=None if run.problem.truth is None else model.in_units(run.problem.truth),
+        doubt=diagnostics_of(model).row_uncertainty(confidence),
+        intervals=diagnostics_of(model).intervals(confidence),
+        truth=None if run.problem.truth is None else diagnostics_of(model).in_units(run.problem.truth),
         examples=[example(run, title, states, table, delta) for title, states, table in samples(run.problem)],
         robustness=_robustness(run, delta) if has_robustness else None,
         versions=versions(),
@@ -168,7 +168,7 @@ def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Fact
 def _robustness(run: Run, delta: float) -> tuple[Robustness, Robustness] | None:
     """How wrong the class may be, for every reward and for the first example; for mixtures with a record."""
     if (
-        getattr(run.evidence, "record", None) is None
+        not run.evidence.has_history
         or run.problem.model.num_unknown == 0
         or run.episodes == 0
         or run.problem.sampling is not None

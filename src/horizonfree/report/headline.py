@@ -24,7 +24,7 @@ def of_goals(run: Run, delta: float = 0.05) -> Certificate:
         return run.certificate(delta, rewards="goals")
     found = run.certificate(delta, rewards=[goal(run.problem, int(s)) for s in goals.scored])
     counted = f"{name_of(goals)}, evenly spread among {len(goals.every):,}"
-    return replace(found, words=found.words.replace(f"all {len(goals.scored)} rewards", counted, 1))
+    return replace(found, statement=found.statement.replace(f"all {len(goals.scored)} rewards", counted, 1))
 
 
 def certified(goals: GoalStates) -> Int[np.ndarray, " G"]:

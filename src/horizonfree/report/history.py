@@ -13,7 +13,8 @@ from horizonfree._x64 import to_device, x64
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence, Model
+from horizonfree.models.base import Confidence, Evidence, Model
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.runs.run import Run
 
@@ -46,7 +47,7 @@ def moments(run: Run, delta: float) -> list[Moment]:
     blocks, which the past has not.
     """
     model, found = run.problem.model, []
-    past = [] if run.problem.sampling is not None else model.evidence_history(run.evidence)
+    past = [] if run.problem.sampling is not None else diagnostics_of(model).evidence_history(run.evidence)
     rewards = None if run.problem.truth is None else goals(run)
     for evidence in [*past, run.evidence]:
         is_now = evidence is run.evidence
@@ -54,7 +55,7 @@ def moments(run: Run, delta: float) -> list[Moment]:
         moment = Moment(
             int(evidence.episodes),
             certify.uniform(model, evidence, confidence).eps,
-            model.mean_uncertainty(confidence),
+            diagnostics_of(model).mean_uncertainty(confidence),
             inefficiency(model, evidence),
             float("nan") if rewards is None else _true_gap(run, confidence, rewards),
         )
@@ -95,7 +96,7 @@ def goal_states(run: Run) -> GoalStates:
 
 @eqx.filter_jit
 def _inefficiency(model: Model, evidence: Evidence) -> Float[Array, ""]:
-    return model.inefficiency(evidence)
+    return diagnostics_of(model).inefficiency(evidence)
 
 
 @x64

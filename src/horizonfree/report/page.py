@@ -13,11 +13,11 @@ import numpy as np
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval, round_up, rounded_up
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
 from horizonfree.report.figures import Picture, pictures
-from horizonfree.report.seen import of_gaps, seen
+from horizonfree.report.alt_text import of_gaps, seen
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 

@@ -11,8 +11,8 @@ from horizonfree.explorers.registry import label
 from horizonfree.report import draw, theme
 from horizonfree.report.page import environment, write_text
 from horizonfree.sweeps.measures import MEASURES
+from horizonfree.sweeps.results import Sweep
 from horizonfree.sweeps.summary import Curve, curves
-from horizonfree.sweeps.table import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,11 @@ from horizonfree._jit import jit
 from horizonfree._validation import check_count, check_integers, check_real, short_repr
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
-from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.policies import is_allowed
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.duplicates import num_repeated
@@ -27,7 +26,7 @@ from horizonfree.runs.run import Run
 @jit
 def _nothing(model: Model, budget: int | None) -> Evidence:
     """Before the first episode, as one program, with what `misspecification` reads."""
-    return model.with_history(model.init_evidence(ladder(budget, model.burn_in)))
+    return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
 
 
 @x64

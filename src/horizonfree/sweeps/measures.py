@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree.batch.evaluate import CURVES
-from horizonfree.mdp.families import family
+from horizonfree.mdp.rewards import family
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.run import Run
 

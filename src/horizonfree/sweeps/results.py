@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree._repr import data_frame
 from horizonfree._validation import check_known, short_repr
 from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.runs import files
-from horizonfree._repr import data_frame
 from horizonfree.sweeps.spec import Spec, parse
 from horizonfree.sweeps.tasks import build_tasks
 

@@ -20,9 +20,9 @@ from horizonfree._x64 import to_device, x64
 from horizonfree.batch.explore import Batch, explore_many
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.base import Explorer
-from horizonfree.explorers.loop import absorb, begin
-from horizonfree.explorers.registry import current_name, find
-from horizonfree.guarantees.bets import ladder
+from horizonfree.explorers.loop import init_progress, update_progress
+from horizonfree.explorers.registry import current_name, find_entry
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.planning.rollout import Sampler
 from horizonfree.problems import make
@@ -93,7 +93,7 @@ def check_spec(spec: Spec) -> None:
     """Raise if a problem or explorer cannot be built, or if two do not go together."""
     for label, explorer in spec.explorers.items():
         with error_context(f"explorers.{label}"):
-            find(explorer["name"])
+            find_entry(explorer["name"])
             for name in set(MISPLACED_OPTIONS) & set(explorer):
                 raise OptionError(MISPLACED_OPTIONS[name])
             if explorer.get("declared") and "budget" in explorer:
@@ -136,9 +136,9 @@ def record_names(problem: Problem, explorer: Explorer) -> set[str]:
     model, truth, kernel = to_device((problem.model, problem.truth, problem.kernel()))
 
     def episode() -> dict[str, jax.Array]:
-        progress = begin(explorer, model, model.init_evidence(ladder()))
+        progress = init_progress(explorer, model, model.init_evidence(ladder()))
         trajectory = Sampler.of(kernel).episode(jax.random.key(0), progress.state.policy, model.space)
-        return absorb(explorer, model, truth, progress, trajectory)[1]
+        return update_progress(explorer, model, truth, progress, trajectory)[1]
 
     return set(eqx.filter_eval_shape(episode))
 
@@ -204,7 +204,7 @@ def _explore(task: Task) -> Batch:
     problem, explorer = build_problem(task["world"]), task["who"]
     measures = RunMeasures(problem, task["measure"], task["rewards"], task["delta"], len(task["seeds"]))
     name = current_name(explorer["name"])
-    needs_reward = "reward" in find(name).options
+    needs_reward = "reward" in find_entry(name).options
     return explore_many(
         problem,
         name,

@@ -27,7 +27,7 @@ LIMITS = {  # between which every quantity, and every square on the way to it, i
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One line of `table`: a symbol, its value, and what it means."""
 
     name: str
@@ -35,7 +35,7 @@ class Line:
     meaning: str
 
 
-def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def python_numbers(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
 
     def plain(x: Any) -> Any:
@@ -49,7 +49,7 @@ def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return called
 
 
-def unit_of(scale: Scale, H: int) -> int:
+def scale_factor(scale: Scale, H: int) -> int:
     """How much larger gaps are on this scale than for totals at most 1."""
     units = {"total": 1, "per-step": H}
     if not isinstance(scale, str) or scale not in units:
@@ -59,7 +59,7 @@ def unit_of(scale: Scale, H: int) -> int:
     return units[scale]
 
 
-def check(**values: float) -> None:
+def check_ranges(**values: float) -> None:
     """Refuse numbers outside their ranges."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):

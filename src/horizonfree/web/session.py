@@ -22,8 +22,7 @@ from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
-from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import true_gap
+from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
 from horizonfree.report.headline import name_of, of_goals
 from horizonfree.report.history import goal_states

@@ -11,9 +11,9 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import leaf, to_device, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import resolve
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import features
 from horizonfree.models.registry import diagnostics_of

@@ -7,8 +7,8 @@ from scipy.stats import binom
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import LARGEST
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.induction import best_policy, policy_values
 from horizonfree.planning.rollout import Sampler
 from tests.models.linear.worlds import tiny

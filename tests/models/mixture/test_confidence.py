@@ -7,8 +7,8 @@ import pytest
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.registry import diagnostics_of
@@ -130,7 +130,9 @@ def test_a_system_outside_the_class_is_rejected_and_one_inside_is_not():
     ):
         assert certificate.is_rejected
         assert certificate.eps == 1
-        assert "no parameter explains the data (wrong with probability 1e-06 at most)" in certificate.summary()
+        assert (
+            "no parameter explains the data (wrong with probability 1e-06 at most)" in certificate.summary()
+        )
 
 
 def test_an_impossible_transition_rejects_the_model():

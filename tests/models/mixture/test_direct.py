@@ -15,8 +15,7 @@ from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.direct import CLOSE, direct
-from horizonfree.models.mixture.polytope import cube, cut
+from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 import horizonfree as hf
 from horizonfree._arrays import leaf
 from horizonfree.errors import FeatureError
-from horizonfree.guarantees.bets import Bets
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.models import certify
 from horizonfree.models.registry import diagnostics_of
 from tests.reference import small

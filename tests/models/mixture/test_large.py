@@ -6,7 +6,7 @@ import pytest
 from horizonfree import explore, make
 from horizonfree._x64 import scope, to_device
 from horizonfree.guarantees.choice import _two_largest, least_loss
-from horizonfree.guarantees.trajectories import (
+from horizonfree.guarantees.divergence import (
     RowDivergence,
     bad_sets,
     divergence,
@@ -15,7 +15,7 @@ from horizonfree.guarantees.trajectories import (
     largest_sum,
 )
 from horizonfree.models.mixture import confidence, learner
-from horizonfree.models.mixture.steps import hellinger
+from horizonfree.models.mixture.divergence import hellinger
 from tests.reference import cases, small
 from tests.reference.jitted import jitted
 

@@ -9,7 +9,7 @@ import pytest
 
 from horizonfree._x64 import scope as x64_scope
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models import certify
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.evidence import TabularEvidence

@@ -29,8 +29,14 @@ from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
-from horizonfree.models.linear.evidence import LinearEvidence
-from horizonfree.models.linear.widths import Fit, fit, level_of_all, level_of_some, regress
+from horizonfree.models.linear.regression import (
+    Fit,
+    LinearEvidence,
+    fit,
+    level_of_all,
+    level_of_some,
+    regress,
+)
 
 DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 

@@ -6,8 +6,8 @@ from jaxtyping import Float
 from horizonfree._arrays import Array
 from horizonfree.models.base import Diagnostics
 from horizonfree.models.linear.confidence import LinearConfidence
-from horizonfree.models.linear.evidence import LinearEvidence
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 
 
 class LinearDiagnostics(Diagnostics):

@@ -16,11 +16,9 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.linear.evidence import LinearEvidence
-from horizonfree.models.linear.widths import fit, level_of_all, prior, regress
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
+from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
 from horizonfree.planning.rollout import allowed_actions
 from horizonfree.planning.traced import stationary_jax
 

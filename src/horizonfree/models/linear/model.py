@@ -17,14 +17,13 @@ from jaxtyping import Float
 from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import check_real
 from horizonfree.errors import ShapeError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import acts_of, taken
-from horizonfree.mdp.space import Kernel, Space, make_space, occupied_states
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.guarantees.e_processes import Bets
+from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.mdp.space import Kernel, Space, Trajectory, make_space, occupied_states
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
-from horizonfree.models.linear.evidence import LinearEvidence
+from horizonfree.models.linear.regression import LinearEvidence
 
 ALMOST = 1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
 EPS = float(np.finfo(np.float64).eps)

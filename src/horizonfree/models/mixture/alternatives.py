@@ -18,7 +18,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse` and `scipy.special` when it is asked for
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.alternatives import HALF, dirichlet
+from horizonfree.guarantees.e_processes import HALF, dirichlet
 from horizonfree.models.base import Alternatives
 from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import MixtureEvidence

@@ -11,8 +11,6 @@ from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.models.mixture.programmes import EPS
-from horizonfree.models.mixture.robust.common import zeta_low
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
     asymptotic_gap,
@@ -20,7 +18,8 @@ from horizonfree.models.mixture.robust.confidence import (
     check_support,
     shown_low,
 )
-from horizonfree.models.mixture.valid import ValidSet, extent
+from horizonfree.models.mixture.robust.sets import zeta_low
+from horizonfree.models.mixture.valid import EPS, ValidSet, extent
 
 CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
 RESOLVED = 1e-12  # singular values below this share of the largest are left to the remainder of an interval

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.psi import curvature, psi, psi_inverse
+from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit, coordinates, gram, whiten
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length

@@ -25,12 +25,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, taken
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.mixture.evidence import MixtureEvidence
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Space, Trajectory
+from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence, Record
 from horizonfree.models.mixture.likelihood import HALF, STEPS
-from horizonfree.models.mixture.record import BLOCKS, STARTS, Record
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import UNROLLED
 from horizonfree.native import ffi

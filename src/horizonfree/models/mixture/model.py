@@ -20,20 +20,18 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array, Leaf, leaf, library, node, static
 from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, ShapeError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import acts_of
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space, values
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.policies import acts_of
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, values
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture import features, row_sums
+from horizonfree.models.mixture import features
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.evidence import MixtureEvidence
-from horizonfree.models.mixture.programmes import DROWNED, EPS
 from horizonfree.models.mixture.robust.confidence import RobustConfidence, confidence_within
-from horizonfree.models.mixture.valid import ValidSet, restricted_valid, valid_set
+from horizonfree.models.mixture.valid import EPS, NEGLIGIBLE_CHANGE, ValidSet, restricted_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
@@ -107,7 +105,7 @@ class MixtureModel(Model):
         """Of the normalised features, and its rows sum to one."""
         truth = features.vector(argument, self.dim, name) * self.unit
         check_kernel(self.kernel(leaf(truth)), f"P_theta of {name}")
-        return row_sums.mended(np.asarray(self.phi), truth)
+        return features.nearest_kernel_parameter(np.asarray(self.phi), truth)
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, " d"] | None
@@ -151,7 +149,7 @@ class MixtureModel(Model):
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
         products."""
         n = self.space.succ.shape[2]
-        return self.space.horizon * (row_sums.EXACT + n * DROWNED + 4 * (n + 2) * EPS)
+        return self.space.horizon * (features.ROW_SUM_TOLERANCE + n * NEGLIGIBLE_CHANGE + 4 * (n + 2) * EPS)
 
     def violation(
         self, evidence: MixtureEvidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
@@ -181,7 +179,7 @@ def mixture_model(
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
     features.check_columns(phi)
-    row_sums.check(phi, float(bound))
+    features.check_row_sums(phi, float(bound))
     phi = phi / unit
     bound = float(bound * unit)
     return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit, hull)

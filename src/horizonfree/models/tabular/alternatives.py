@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree.guarantees.alternatives import dirichlet
-from horizonfree.mdp.allowed import is_allowed
+from horizonfree.guarantees.e_processes import dirichlet
+from horizonfree.mdp.policies import is_allowed
 from horizonfree.models.base import Alternatives
 from horizonfree.models.tabular.confidence import TabularConfidence
 from horizonfree.models.tabular.evidence import TabularEvidence

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius

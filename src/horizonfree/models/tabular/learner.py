@@ -4,9 +4,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, taken
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
 from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.traced import stationary_jax
 
@@ -28,7 +27,7 @@ def init_evidence(space: Space, bets: Bets) -> TabularEvidence:
 def update(space: Space, evidence: TabularEvidence, trajectory: Trajectory) -> TabularEvidence:
     """Evidence after one more episode. Steps that were not seen count for nothing.
 
-    Actions that are one and the same (mdp/allowed.py) all have the counts.
+    Actions that are one and the same (mdp/policies.py) all have the counts.
     """
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_counted = is_possible(space, trajectory)

@@ -3,7 +3,7 @@
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
 terminal state is one whose only successor is itself. Where any state may follow, the lists are dense. A forbidden
-action (mdp/allowed.py) is no pair of its own: it has the counts and the ball of what is done for it.
+action (mdp/policies.py) is no pair of its own: it has the counts and the ball of what is done for it.
 """
 
 from dataclasses import replace
@@ -15,11 +15,10 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Leaf, leaf, node, static
 from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, ShapeError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import is_allowed, taken
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.policies import is_allowed, taken
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
@@ -162,7 +161,7 @@ def tabular_model(
     is_support_known: bool,
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> TabularModel:
-    """The class of all tables in which only these transitions are possible; acts: as in mdp/allowed.py."""
+    """The class of all tables in which only these transitions are possible; acts: as in mdp/policies.py."""
     succ, support, is_dense = lists(taken(acts, possible))
     space = make_space(succ, support, is_dense, horizon, start, acts)
     return TabularModel(space, leaf(unknown_pairs(space)), is_support_known)

@@ -10,9 +10,8 @@ from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.robust.bounds import _error, steps_within
 from horizonfree.models.mixture.robust.confidence import _loss_by_theta, asymptotic_gap
-from horizonfree.models.mixture.robust.reward import _error
-from horizonfree.models.mixture.robust.steps import steps_within
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small

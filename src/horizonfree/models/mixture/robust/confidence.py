@@ -15,20 +15,17 @@ from jaxtyping import Bool, Float
 from horizonfree._arrays import leaf
 from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
-from horizonfree.guarantees.trajectories import Divergence, RowDivergence
+from horizonfree.guarantees.divergence import Divergence, RowDivergence
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
+from horizonfree.models.mixture.divergence import compare, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.evidence import MixtureEvidence
-from horizonfree.models.mixture.record import Record
-from horizonfree.models.mixture.robust.common import Common, common
-from horizonfree.models.mixture.robust.reward import robust_bounds
-from horizonfree.models.mixture.robust.sets import confidence_sets
-from horizonfree.models.mixture.robust.steps import compare_within, successors
-from horizonfree.models.mixture.steps import compare, tilts
+from horizonfree.models.mixture.evidence import MixtureEvidence, Record
+from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
+from horizonfree.models.mixture.robust.sets import Common, common, confidence_sets
 from horizonfree.models.mixture.valid import ValidSet
 
 

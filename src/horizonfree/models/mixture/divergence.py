@@ -20,8 +20,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.psi import curvature, psi
-from horizonfree.guarantees.trajectories import Divergence, RowDivergence, divergence, no_divergence
+from horizonfree.guarantees.divergence import (
+    Divergence,
+    RowDivergence,
+    curvature,
+    divergence,
+    no_divergence,
+    psi,
+)
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet

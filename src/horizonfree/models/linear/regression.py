@@ -17,6 +17,15 @@ which G is I/(SA). So features in other units, each in its own, give the same bo
 
 Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
 xp=jax.numpy.
+
+What exploration leaves behind of a linear MDP: sums over the transitions, and those at the start of each e-process.
+
+    gram = sum_t x_t x_t',      cross = sum_t x_t e_{s'_t}',      x_t = phi(s_t, a_t)
+
+over all steps of all episodes: one mu serves every step. No ridge is in them. An e-process that starts after m
+episodes keeps the sums of those m apart (`gram_at`, `cross_at`); until then it tracks the running sums.
+
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds (learner.py).
 """
 
 import math
@@ -26,7 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array, Number
+from horizonfree._arrays import Array, Leaf, Number, node
+from horizonfree.models.base import Evidence
 
 RHO, LAM = 0.25, 1.0
 RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
@@ -34,6 +44,16 @@ SPAN = 1e-9  # how far from the span of V1 a feature may be
 KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
 NOISE = 1e-13  # by which entries of short sums may err, as a share
 UNIT = 2.0**-53  # by which one more addition may
+
+
+@node
+class LinearEvidence(Evidence):
+    """The counts of the base class and the sums above; steps to no state at all are `impossible`."""
+
+    gram: Float[Leaf, "*batch d d"]
+    cross: Float[Leaf, "*batch d S"]
+    gram_at: Float[Leaf, "*batch J d d"]
+    cross_at: Float[Leaf, "*batch J d S"]
 
 
 class Regression(NamedTuple):

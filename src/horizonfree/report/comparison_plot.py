@@ -4,29 +4,31 @@ from collections.abc import Sequence
 from itertools import cycle
 from os import PathLike
 
-from horizonfree.batch.compare import Result, algorithm_of, medians, shown_as
-from horizonfree.explorers.registry import find
+from horizonfree.batch.compare import Row, algorithm_name, explorer_label, medians
+from horizonfree.explorers.registry import find_entry
 from horizonfree.report.theme import written
 
 CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
 BASELINES = ("uniform", "goal-cycling")
 
 
-def draw_contest(rows: Sequence[Result], path: str | PathLike[str]) -> None:
+def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
     """Medians over the seeds. Dashed: explorers that were given a reward; dotted: baselines."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    names = {shown_as(row): algorithm_of(row) for row in rows}
+    names = {explorer_label(row): algorithm_name(row) for row in rows}
     colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
     for axis, (curve, title) in zip(axes, CURVES.items()):
         found = medians(rows, curve)
         for name, algorithm in names.items():
             by_k = found[name]
-            style = ":" if algorithm in BASELINES else "--" if "reward" in find(algorithm).options else "-"
+            style = (
+                ":" if algorithm in BASELINES else "--" if "reward" in find_entry(algorithm).options else "-"
+            )
             look = {"color": colours[name], "label": written(name), "linewidth": 1.6}
             axis.plot(list(by_k), list(by_k.values()), style, **look)
         axis.set_title(title, fontsize=10)

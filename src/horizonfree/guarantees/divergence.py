@@ -6,6 +6,12 @@
 policies at once. A class of models supplies `RowDivergence`: its estimate P_hat, the bound c, and the mass that was
 left out of P_hat to keep c small (`leak`), which costs as much in the value of a policy. Pairs (s,a) whose c is too
 large are a bad set at which the comparison stops: that costs the probability of getting there (`hit`).
+
+psi(x) = x - log(1 + x), the price of a relative change x of a probability, its curvature and its inverse.
+
+    KL(p || p') = sum p psi(x) + p'(where p is 0),      x = p'/p - 1;        psi(x) = k(x) x^2
+
+k decreases, from infinity at -1 through 1/2 at 0, so psi(x) >= k(b) x^2 for x <= b.
 """
 
 import math
@@ -19,6 +25,28 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.planning.induction import largest_totals
 
 STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
+NEWTON = 4  # steps to the inverse: exact to 12 digits by then
+
+
+def psi(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """x - log(1 + x)."""
+    return x**2 * curvature(x)
+
+
+def curvature(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """k(x) = (x - log(1 + x)) / x^2 for x > -1."""
+    is_small = abs(x) < 1e-3
+    safe = np.where(is_small, 1.0, x)
+    series = 1 / 2 - x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7))))
+    return np.where(is_small, series, (safe - np.log1p(safe)) / safe**2)
+
+
+def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The x >= 0 with psi(x) = c, from above: Newton on a convex function from above its root."""
+    x = c + np.sqrt(c * (c + 2))  # as psi(x) >= x^2 / (2 (1 + x))
+    for _ in range(NEWTON):
+        x = x - (psi(x) - c) * (1 + x) / np.maximum(x, 1e-300)
+    return x
 
 
 @dataclass(frozen=True, eq=False)

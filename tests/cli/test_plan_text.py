@@ -9,7 +9,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import leaf
-from horizonfree.cli import show_plan
+from horizonfree.cli import plan_text as show_plan
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.space import Kernel
 from horizonfree.problems.named.grids import ACTIONS, grid
@@ -41,29 +41,29 @@ def test_arrows_are_those_of_the_step_at_which_the_plan_is_there() -> None:
 
 def test_the_way_and_the_time_are_those_of_the_plan() -> None:
     plan = walk(RIGHT_THEN_DOWN, **ON_GRID)
-    assert show_plan.path(plan) == [0, 1, 2, 4]
-    assert show_plan.way(plan) == "(1, 1) → (2, 1) → (3, 1) → (3, 2)"
-    assert show_plan.time(plan) == "(1, 1) 25%, (2, 1) 25%, (3, 1) 25%, (3, 2) 25%"
+    assert show_plan.likely_path(plan) == [0, 1, 2, 4]
+    assert show_plan.path_text(plan) == "(1, 1) → (2, 1) → (3, 1) → (3, 2)"
+    assert show_plan.time_text(plan) == "(1, 1) 25%, (2, 1) 25%, (3, 1) 25%, (3, 2) 25%"
     still = walk(np.zeros((4, 5), int), states=list("abcde"))
-    assert show_plan.way(still) == "a (4 steps)"
+    assert show_plan.path_text(still) == "a (4 steps)"
     long = walk(np.array([[1] * 5, [3] * 5] * 8), states=list("abcde"))
-    assert show_plan.way(long) == "a → b → a → b → a → b → a → b → .. → b"
+    assert show_plan.path_text(long) == "a → b → a → b → a → b → a → b → .. → b"
 
 
 def test_a_table_tells_what_is_done_in_a_state_and_when() -> None:
     policy = np.zeros((4, 5), int)
     policy[2] = 1  # up, up, right, up
-    lines, more = show_plan.rows(walk(policy, states=list("abcde"), actions=ACTIONS))
+    lines, more = show_plan.state_rows(walk(policy, states=list("abcde"), actions=ACTIONS))
     assert lines == [("a", "75%", "up (steps 1-2), right (step 3)"), ("b", "25%", "up")]
     assert more == 0
     policy = np.array([[0] * 5, [3] * 5] * 3)
-    assert show_plan.rows(walk(policy))[0] == [("state 0", "100%", "mostly action 0, by step")]
+    assert show_plan.state_rows(walk(policy))[0] == [("state 0", "100%", "mostly action 0, by step")]
 
 
 def test_a_policy_that_draws_is_shown_by_its_most_probable_action() -> None:
     drawn = np.tile([0.1, 0.6, 0.3, 0.0], (4, 5, 1))
-    assert (show_plan.sure(drawn) == 1).all()
-    assert show_plan.path(walk(drawn))[:3] == [0, 1, 2]
+    assert (show_plan.actions_of(drawn) == 1).all()
+    assert show_plan.likely_path(walk(drawn))[:3] == [0, 1, 2]
 
 
 def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
@@ -76,7 +76,7 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     found = shell.json("plan a --goal 8 --out p.json")
     run = hf.load("a")
     own = run.plan(hf.goal(run.problem, 8))
-    assert found["path"] == show_plan.path(own)
+    assert found["path"] == show_plan.likely_path(own)
     np.testing.assert_allclose(found["time"], own.occupancy.mean(axis=0))
     assert found["names"] == {"actions": ACTIONS}
     for name in ("p.csv", "p.json"):

@@ -62,7 +62,7 @@ class State(eqx.Module):
         """pi_k of the next episode."""
         return self.last.found.point.policy
 
-    def answered(self, answer: Answer, interval: Float[Array, " 2"] | None) -> "State":
+    def with_answer(self, answer: Answer, interval: Float[Array, " 2"] | None) -> "State":
         """With the answer to the next call."""
         is_best = answer.found.value <= self.best.found.value  # k*: the latest of equals
         best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, self.best)
