@@ -11,7 +11,7 @@ import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, PartWarning, ShapeError
 from horizonfree.problems import reachable
 from horizonfree.report.facts import facts
-from horizonfree.report.history import moments
+from horizonfree.report.history import history_of
 from horizonfree.runs.recipes import fingerprint
 
 EPISODES = 12
@@ -290,7 +290,7 @@ def test_reports_are_those_of_the_whole(part, run, whole):
     a, b = facts(run), facts(whole)
     assert (a.visits == part.restrict(b.visits)).all()
     assert a.doubt == pytest.approx(part.restrict(b.doubt), abs=CLOSE, nan_ok=True)
-    assert a.history[-1].true_gap == pytest.approx(moments(whole, 0.05)[-1].true_gap, abs=CLOSE)
+    assert a.history[-1].true_gap == pytest.approx(history_of(whole, 0.05)[-1].true_gap, abs=CLOSE)
     assert [x.title for x in a.examples] == [x.title for x in b.examples]
     assert a.hardest_goal == b.hardest_goal
 
@@ -299,9 +299,7 @@ def test_words_name_pairs_in_the_numbers_of_the_whole(run):
     confidence = run.confidence()
     stop = np.zeros((28, 4), bool)
     stop[-1, 2] = True
-    compared = confidence.compared
-    compared = compared._replace(divergence=replace(compared.divergence, stop=stop))
-    unsure = replace(confidence, compared=compared)
+    unsure = replace(confidence, divergence=replace(confidence.divergence, stop=stop))
     assert unsure.unsure_pairs().tolist() == [[48, 2]]
 
 

@@ -84,11 +84,6 @@ def gap(
     return np.minimum(pinsker, 2 * regret + np.sqrt(-np.expm1(-kappa - kappa_plan)))
 
 
-def no_divergence(space: Space) -> Divergence:
-    """That of nothing known: the comparison stops everywhere."""
-    return Divergence(math.inf, 1.0, np.ones(space.sizes[1:], bool), math.inf)
-
-
 def largest_sum(
     space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
 ) -> float:
@@ -99,44 +94,22 @@ def largest_sum(
 def largest_sums(
     space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A"], stop: Bool[np.ndarray, "S A"]
 ) -> Float[np.ndarray, "S A"]:
-    """The same from each (s,a) on."""
-    on = np.where(stop, 0.0, 1 / (1 - step.leak))
-    return _most(space, step.kernel, on, np.where(stop, 0.0, cost))
+    """`largest_sum` from each (s,a) on: totals of H - 1 steps."""
+    if space.horizon < 2:
+        return np.zeros_like(cost)
+    kernel, weight = step.kernel, np.where(stop, 0.0, 1 / (1 - step.leak))
+    weighted = Kernel(kernel.succ, kernel.prob * weight[..., None], kernel.is_dense)
+    return largest_totals(weighted, np.where(stop, 0.0, cost), space.horizon - 1)
 
 
 def largest_hit(space: Space, step: RowDivergence, stop: Bool[np.ndarray, "S A"]) -> float:
     """max over pi of the estimate's probability of the bad set or of what was left out, from above."""
-    if not (stop | (step.leak > 0)).any():
+    if space.horizon < 2 or not (stop | (step.leak > 0)).any():
         return 0.0
-    hit = _most(space, step.kernel, np.where(stop, 0.0, 1.0), np.where(stop, 1.0, step.leak))
+    kernel, weight = step.kernel, np.where(stop, 0.0, 1.0)
+    weighted = Kernel(kernel.succ, kernel.prob * weight[..., None], kernel.is_dense)
+    hit = largest_totals(weighted, np.where(stop, 1.0, step.leak), space.horizon - 1)
     return float(space.at_start(np.minimum(hit.max(-1), 1.0)))
-
-
-def _most(
-    space: Space, kernel: Kernel, on: Float[np.ndarray, "S A"], paid: Float[np.ndarray, "S A"]
-) -> Float[np.ndarray, "S A"]:
-    """The most that is paid in H - 1 steps from (s,a) on, by policies that go on with weight `on`."""
-    if space.horizon < 2:
-        return np.zeros_like(paid)
-    weighted = Kernel(kernel.succ, kernel.prob * on[..., None], kernel.is_dense)
-    return largest_totals(weighted, paid, space.horizon - 1)
-
-
-def further_sum(
-    step: RowDivergence,
-    cost: Float[np.ndarray, "S A"],
-    stop: Bool[np.ndarray, "S A"],
-    mean: Float[np.ndarray, "S A"],
-) -> Float[np.ndarray, "S A"]:
-    """The sum of costs from (s,a) on, from the mean of what comes after."""
-    return np.where(stop, 0.0, cost + mean / (1 - step.leak))
-
-
-def further_hit(
-    step: RowDivergence, stop: Bool[np.ndarray, "S A"], mean: Float[np.ndarray, "S A"]
-) -> Float[np.ndarray, "S A"]:
-    """The probability to leave the comparison from (s,a) on, from the mean of what comes after."""
-    return np.where(stop, 1.0, step.leak + mean)
 
 
 def bad_sets(step: RowDivergence) -> Bool[np.ndarray, "4 S A"]:
@@ -148,11 +121,11 @@ def bad_sets(step: RowDivergence) -> Bool[np.ndarray, "4 S A"]:
 def divergence(space: Space, step: RowDivergence) -> Divergence:
     """The uniform gap: kappa and hit over all policies, for the best of a few bad sets, each tried once."""
     best: Divergence | None = None
-    tried: Bool[np.ndarray, "S A"] | None = None
+    last: Bool[np.ndarray, "S A"] | None = None
     for stop in bad_sets(step):
-        if tried is not None and np.array_equal(stop, tried):
+        if last is not None and np.array_equal(stop, last):
             continue
-        tried = stop
+        last = stop
         kappa = largest_sum(space, step, np.where(stop, 0.0, step.cost), stop)
         hit = largest_hit(space, step, stop)
         eps = float(gap(*(np.asarray(x) for x in (2 * hit, kappa, kappa))))

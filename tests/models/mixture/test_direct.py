@@ -45,7 +45,7 @@ class Case:
     def direct(self, **options):
         counts = self.evidence.since[self.confidence.bet]
         found = self.confidence
-        given = self.space, self.valid, counts, found.ball, found.step, found.compared.is_out
+        given = self.space, self.valid, counts, found.ball, found.step, found.is_out
         return direct(*given, **options)
 
     def certificate(self, method="direct"):
@@ -68,7 +68,7 @@ class Case:
     @cached_property
     def kept(self):
         """P~: P_theta_hat without the rows that it all but excludes and theta may exclude."""
-        is_out = np.append(self.confidence.compared.is_out, False)[self.valid.row_of]
+        is_out = np.append(self.confidence.is_out, False)[self.valid.row_of]
         kernel = self.model.kernel(self.confidence.theta)
         prob = np.where(is_out, 0.0, kernel.prob)
         return Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()

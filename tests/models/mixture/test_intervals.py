@@ -7,7 +7,6 @@ import numpy as np
 from scipy.optimize import linprog
 
 import horizonfree as hf
-from horizonfree._arrays import leaf
 from horizonfree.errors import FeatureError
 from horizonfree.guarantees.e_processes import Bets
 from horizonfree.models import certify
@@ -32,12 +31,12 @@ def evidence_of(model, theta, visits):
     loss = -(rows * np.log(np.where(rows > 0, p, 1.0))).sum() + 0.1
     return replace(
         first,
-        counts=leaf(counts),
-        row_counts=leaf(rows),
-        since=leaf(rows[None]),
-        losses=leaf(np.full((1, 2), loss)),
-        episodes=leaf(np.asarray(visits, np.int32)),
-        table_loss=leaf(np.asarray(np.inf)),
+        counts=counts,
+        row_counts=rows,
+        since=rows[None],
+        losses=np.full((1, 2), loss),
+        episodes=np.asarray(visits, np.int32),
+        table_loss=np.asarray(np.inf),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
@@ -47,7 +47,9 @@ class MixtureConfidence(Confidence):
     valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
-    compared: DivergenceBound
+    step: RowDivergence  # one transition of the estimate, and how far that of theta_star may be from it
+    divergence: Divergence  # how far trajectories may be from those of the estimate, under any policy
+    is_out: Bool[np.ndarray, " R"]  # rows that `step` leaves out
     bet: int
     counts: Int[np.ndarray, " R"]  # of rows, since the start of that bet
     slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
@@ -56,20 +58,10 @@ class MixtureConfidence(Confidence):
     episodes: int
     impossible: int
 
-    @property
-    def step(self) -> RowDivergence:
-        """One transition of the estimate, and how far those that the data allow can be from it."""
-        return self.compared.step
-
     @cached_property
     def tilts(self) -> Float[np.ndarray, "S A n q"]:
         """z on the successor lists."""
         return tilts(self.space, self.valid, self.ball)
-
-    @property
-    def divergence(self) -> Divergence:
-        """How far trajectories can be from those of the estimate, under any policy."""
-        return self.compared.divergence
 
     def parts(self) -> dict[str, float]:
         """Of the bet that was chosen."""
@@ -133,10 +125,8 @@ class MixtureConfidence(Confidence):
         shrunk = replace(
             self,
             ball=replace(ball, z=ball.z / root),
-            compared=self.compared._replace(
-                step=replace(step, cost=step.cost / times),
-                divergence=replace(found, kappa=found.kappa / times),
-            ),
+            step=replace(step, cost=step.cost / times),
+            divergence=replace(found, kappa=found.kappa / times),
             eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
@@ -164,7 +154,7 @@ class MixtureConfidence(Confidence):
             )
         if q == 0:
             return float(self.eps), {}
-        result = direct(self.space, self.valid, self.counts, self.ball, self.step, self.compared.is_out)
+        result = direct(self.space, self.valid, self.counts, self.ball, self.step, self.is_out)
         return result.eps, {name: getattr(result, name) for name in ("kappa", "hit", "attained", "hinge")}
 
     @property
@@ -189,7 +179,8 @@ class MixtureConfidence(Confidence):
             kernel=lift.kernel(self.kernel),
             eps=math.inf,
             valid=replace(self.valid, row_of=lift.of(self.valid.row_of), choices=np.ones(stop.shape, bool)),
-            compared=self.compared._replace(step=steps, divergence=divergence),
+            step=steps,
+            divergence=divergence,
         )
 
 
@@ -230,12 +221,14 @@ def confidence(
         is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
         ball=ball,
-        compared=comparisons[best],
+        step=comparisons[best].step,
+        divergence=comparisons[best].divergence,
+        is_out=comparisons[best].is_out,
         bet=best,
         counts=counts[best],
         slacks=slacks,
         starts=starts,
-        num_seen=_num_seen(ball.z, counts[best]),
+        num_seen=_rank(ball.z[counts[best] > 0]),
         episodes=episodes,
         impossible=int(evidence.impossible),
     )
@@ -272,10 +265,7 @@ def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Di
     return largest_loss(space, compared.step, compared.divergence, h2, spread, np.asarray(valid.choices))
 
 
-def _num_seen(z: Float[np.ndarray, "R q"], counts: Int[np.ndarray, " R"]) -> int:
-    """In how many directions the data say something: the rank of the rows that were observed."""
-    if z.shape[1] == 0:
-        return 0
+def _rank(z: Float[np.ndarray, "r q"]) -> int:
+    """In how many directions the rows that were observed say something."""
     unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-300)
-    seen = unit[counts > 0]
-    return int((np.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum())
+    return int((np.linalg.eigvalsh(unit.T @ unit) > 1e-9).sum()) if z.shape[1] else 0

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array, leaf
+from horizonfree._arrays import Array
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Diagnostics, Intervals
 from horizonfree.models.misspecification import Misspecification
@@ -104,14 +104,14 @@ def _at(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
     since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
     row_counts = np.asarray(evidence.row_counts) - since[j]
     return MixtureEvidence(
-        counts=leaf(np.zeros(evidence.counts.shape, np.int32)),
-        row_counts=leaf(row_counts),
-        since=leaf(np.where(is_on[:, None], since - since[j], 0)),
-        losses=leaf(np.where(is_on[:, None], losses - losses[j], 0.0)),
+        counts=np.zeros(evidence.counts.shape, np.int32),
+        row_counts=row_counts,
+        since=np.where(is_on[:, None], since - since[j], 0),
+        losses=np.where(is_on[:, None], losses - losses[j], 0.0),
         starts=evidence.starts,
         weights=evidence.weights,
-        thetas=leaf(predict(valid, row_counts, np.asarray(evidence.thetas))),
-        episodes=leaf(np.asarray(starts[j])),
+        thetas=predict(valid, row_counts, np.asarray(evidence.thetas)),
+        episodes=np.asarray(starts[j]),
         impossible=evidence.impossible,
     )
 

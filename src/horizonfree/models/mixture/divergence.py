@@ -25,7 +25,6 @@ from horizonfree.guarantees.divergence import (
     RowDivergence,
     curvature,
     divergence,
-    no_divergence,
     psi,
 )
 from horizonfree.mdp.space import Space
@@ -52,25 +51,24 @@ class DivergenceBound(NamedTuple):
 
 def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> DivergenceBound:
     """The steps with the smallest uniform gap over the thresholds. The same rows are not tried twice."""
-    best = DivergenceBound(_void(space, valid, ball), no_divergence(space), np.zeros_like(valid.free))
-    tried: Bool[np.ndarray, " R"] | None = None
+    best: DivergenceBound | None = None
+    last: Bool[np.ndarray, " R"] | None = None
     for below in THRESHOLDS:
         is_out = left_out(valid, ball, below)
-        if tried is not None and np.array_equal(is_out, tried):
+        if last is not None and np.array_equal(is_out, last):
             continue
-        tried = is_out
+        last = is_out
         step = steps(space, valid, ball, is_out)
-        new = DivergenceBound(step, divergence(space, step), is_out)
-        if new.divergence.eps < best.divergence.eps:
-            best = new
-    return best
-
-
-def _void(space: Space, valid: ValidSet, ball: Ellipsoid) -> RowDivergence:
-    """theta_hat's kernel, compared nowhere."""
-    kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
-    nowhere = np.broadcast_to(space.reachable[:, None], space.sizes[1:])
-    return RowDivergence(kernel, np.where(nowhere, np.inf, 0.0), np.where(nowhere, 1.0, 0.0))
+        result = divergence(space, step)
+        if result.eps < (np.inf if best is None else best.divergence.eps):
+            best = DivergenceBound(step, result, is_out)
+    if best is not None:
+        return best
+    # nothing is compared anywhere
+    reachable = np.broadcast_to(space.reachable[:, None], space.sizes[1:])
+    step = RowDivergence(step.kernel, np.where(reachable, np.inf, 0.0), np.where(reachable, 1.0, 0.0))
+    nowhere = Divergence(np.inf, 1.0, np.ones(space.sizes[1:], bool), np.inf)
+    return DivergenceBound(step, nowhere, np.zeros_like(valid.free))
 
 
 def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
@@ -103,14 +101,14 @@ def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarra
     alone = at_slots(np.where(is_out, p * ball.above, 0.0), valid.row_of).sum(-1)
     together = length(at_slots(np.where(is_out[:, None], ball.z, 0.0), valid.row_of).sum(-2))
 
-    void = _void(space, valid, ball)
+    kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
     mass = at_slots(np.where(is_out, p, 0.0), valid.row_of).sum(-1)
-    is_compared = space.reachable[:, None] & (mass < ALL_OUT)
+    reachable = np.broadcast_to(space.reachable[:, None], mass.shape)
+    is_compared = reachable & (mass < ALL_OUT)
     leak = np.where(is_compared, mass, 0.0)
     cost = (inside + np.minimum(alone, together)) / (1 - leak) - np.log1p(-leak)
-    return RowDivergence(
-        void.kernel, np.where(is_compared, cost, void.cost), np.where(is_compared, leak, void.leak)
-    )
+    cost = np.where(is_compared, cost, np.where(reachable, np.inf, 0.0))
+    return RowDivergence(kernel, cost, np.where(is_compared, leak, np.where(reachable, 1.0, 0.0)))
 
 
 def hellinger(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A"]:
@@ -136,10 +134,8 @@ def _inside(
     is_by_square = is_kept & ~is_by_itself
     vector = np.where(is_by_square[:, None], np.sqrt(k / p)[:, None] * ball.z, 0.0)
     alone = at_slots(np.where(is_by_itself, box, 0.0), valid.row_of).sum(-1)
-    return opnorm(_gram(at_slots(vector, valid.row_of))) + alone
-
-
-def _gram(B: Float[np.ndarray, "S A n q"]) -> Float[np.ndarray, "S A m m"]:
-    """B'B or BB' of every pair, whichever is smaller: their largest eigenvalue is the same."""
+    B = at_slots(vector, valid.row_of)
     n, q = B.shape[2:]
-    return np.einsum("sani,sanj->saij", B, B) if q <= n else np.einsum("sanq,samq->sanm", B, B)
+    # B'B or BB' of every pair, whichever is smaller: their largest eigenvalue is the same
+    gram = np.einsum("sani,sanj->saij", B, B) if q <= n else np.einsum("sanq,samq->sanm", B, B)
+    return opnorm(gram) + alone

@@ -33,7 +33,7 @@ from dataclasses import field
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, Leaf, library, node
+from horizonfree._arrays import Array, Leaf, node
 from horizonfree.models.base import Evidence
 from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet
@@ -104,7 +104,7 @@ class MixtureEvidence(Evidence):
     @property
     def loss(self) -> Float[Leaf, "*batch J"]:
         """Lq of each bet: its predictors mixed with weights that were fixed when it started."""
-        xp = library(self.losses)
+        xp = self.losses.__array_namespace__()
         weight = 1 / 4 + _shares(self.losses - self._since_the_earliest()[..., None, :]) / 2
         least = self.losses.min(-1)
         mixed: Array = least - xp.log((weight * xp.exp(least[..., None] - self.losses)).sum(-1))
@@ -118,7 +118,7 @@ class MixtureEvidence(Evidence):
 
 def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
     """exp(x) as shares of their sum."""
-    xp = library(x)
+    xp = x.__array_namespace__()
     weight = xp.exp(x - x.max(-1, keepdims=True))
     shares: Array = weight / weight.sum(-1, keepdims=True)
     return shares
@@ -131,8 +131,9 @@ def violation(
 
     Infinite when theta gives a transition that was seen probability zero.
     """
-    xp = library(theta, evidence.since)
-    p = xp.maximum(valid.rows @ theta, 0.0)
+    p = valid.rows @ theta
+    xp = (evidence.since @ p).__array_namespace__()  # JAX's where one of the arrays is traced
+    p = xp.maximum(p, 0.0)
     with np.errstate(divide="ignore"):
         loss = -(evidence.since * xp.log(xp.where(evidence.since > 0, p, 1.0))).sum(-1)
     return loss - evidence.loss + xp.log(delta * evidence.weights)

@@ -24,17 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, taken
+from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import Bets, check_bets
 from horizonfree.mdp.space import UNSEEN, Space, Trajectory
 from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence, Record
 from horizonfree.models.mixture.likelihood import HALF, STEPS
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import UNROLLED
 from horizonfree.native import ffi
 from horizonfree.planning.rollout import allowed_actions as allowed_actions
-from horizonfree.planning.traced import TIE, stationary_jax
+from horizonfree.planning.traced import TIE, stationary_jax, take
 
+MAX_UNROLLED_TERMS = 16  # up to which XLA is faster with a sum written out
 LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
 GROWTH = 1.02  # of the episodes, between two fits of it
 MANY = 10_000  # rows: with more, an episode updates only the rows that it showed
@@ -74,12 +74,12 @@ def coordinates(valid: ValidSet) -> Coordinates:
 
 def at_slots(x: Float[Array, " R"], row_of: Int[Array, "S A n"]) -> Float[Array, "S A n"]:
     """Each slot's entry of an array over rows; zero for padding."""
-    return taken(jnp.append(x, 0.0), row_of)
+    return take(jnp.append(x, 0.0), row_of)
 
 
 def gram(z: Float[Array, "q R"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
     """sum_r weight_r z_r z_r'. Of many rows one direction at a time: so no product of all is kept."""
-    if z.shape[1] > MANY and z.shape[0] <= UNROLLED:
+    if z.shape[1] > MANY and z.shape[0] <= MAX_UNROLLED_TERMS:
         return jnp.stack([z @ (weight * direction) for direction in z])
     return (z * weight) @ z.T
 
@@ -196,19 +196,19 @@ def _seen(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) ->
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
-    row = jnp.where(is_slot, taken(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
+    row = jnp.where(is_slot, take(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
     if R > MANY:
-        p = jnp.where(row[:, None] < R, taken(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
+        p = jnp.where(row[:, None] < R, take(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
     else:
-        p = taken(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
-    is_possible = (p > 0).all(-1) & taken(jnp.append(valid.positive, False), row)
+        p = take(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
+    is_possible = (p > 0).all(-1) & take(jnp.append(valid.positive, False), row)
     return _Transitions(s, a, j, row, p, is_slot, is_possible)
 
 
 def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) -> Float[Array, " H"]:
     """What the table of frequencies of the episodes before gave each transition."""
-    before = taken(evidence.counts, (seen.s, seen.a))
-    slots = (taken(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
+    before = take(evidence.counts, (seen.s, seen.a))
+    slots = (take(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
     at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
     return (at_slot + HALF) / (before.sum(-1) + HALF * slots)
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, library, node, static
+from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, ShapeError
 from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import acts_of
-from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, values
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, check_values, make_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
@@ -84,8 +84,8 @@ class MixtureModel(Model):
     def phi_V(self, V: Float[Leaf, "*batch S"]) -> Float[Array, "*batch S A d"]:
         """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; NumPy in, NumPy out, or traced."""
         S, A, _, d = self.phi.shape
-        xp = library(self.phi, V)
-        V = values(V, S, xp)
+        check_values(V, S)
+        xp = V.__array_namespace__()
         if self.space.is_dense:
             table = xp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
             mixed: Array = (V @ table).reshape(*V.shape[:-1], S, A, d)
@@ -104,14 +104,14 @@ class MixtureModel(Model):
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, " d"]:
         """Of the normalised features, and its rows sum to one."""
         truth = features.vector(argument, self.dim, name) * self.unit
-        check_kernel(self.kernel(leaf(truth)), f"P_theta of {name}")
+        check_kernel(self.kernel(truth), f"P_theta of {name}")
         return features.nearest_kernel_parameter(np.asarray(self.phi), truth)
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, " d"] | None
     ) -> tuple["MixtureModel", Float[np.ndarray, " d"] | None]:
         """The features of these states, and the same parameters."""
-        phi, valid = leaf(np.asarray(self.phi)[states]), restricted_valid(self.valid, states)
+        phi, valid = np.asarray(self.phi)[states], restricted_valid(self.valid, states)
         space = restricted_space(self.space, states)
         return MixtureModel(space, phi, valid, self.bound, self.unit, self.is_hull), parameter
 
@@ -182,4 +182,4 @@ def mixture_model(
     features.check_row_sums(phi, float(bound))
     phi = phi / unit
     bound = float(bound * unit)
-    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit, hull)
+    return MixtureModel(space, phi, valid_set(space, phi, bound, hull), bound, unit, hull)

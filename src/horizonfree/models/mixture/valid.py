@@ -22,7 +22,7 @@ import numpy as np
 import scipy  # loads `scipy.optimize` and `scipy.sparse`, which take long, when it is asked for
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Leaf, leaf, node
+from horizonfree._arrays import Leaf, node
 from horizonfree.errors import FeatureError
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.features import unique_rows
@@ -298,7 +298,7 @@ def _around(
     free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
     choices = _choices(np.asarray(space.succ), row_of, len(rows))
     found = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
-    return ValidSet(*map(leaf, found))
+    return ValidSet(*found)
 
 
 def _choices(

@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, taken
+from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import Bets, check_bets
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
 from horizonfree.models.tabular.evidence import TabularEvidence
-from horizonfree.planning.traced import stationary_jax
+from horizonfree.planning.traced import stationary_jax, take
 
 HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
 
@@ -54,7 +54,7 @@ def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
     """Which steps were seen, and are possible."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < space.succ.shape[2])
-    return is_slot & taken(space.support, (s, a, jnp.where(is_slot, j, 0)))
+    return is_slot & take(space.support, (s, a, jnp.where(is_slot, j, 0)))
 
 
 def estimate(space: Space, evidence: TabularEvidence) -> Kernel:

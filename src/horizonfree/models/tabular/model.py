@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Leaf, leaf, node, static
+from horizonfree._arrays import Leaf, node, static
 from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, ShapeError
 from horizonfree.guarantees.e_processes import Bets
@@ -89,7 +89,7 @@ class TabularModel(Model):
                 f"{name}: P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g}, but the support (or a terminal "
                 "state) says that it is impossible"
             )
-        check_kernel(self.space.kernel(leaf(prob)), name)
+        check_kernel(self.space.kernel(prob), name)
         prob = np.maximum(prob, 0.0)
         return np.asarray(prob / prob.sum(-1, keepdims=True))
 
@@ -99,10 +99,10 @@ class TabularModel(Model):
         """The lists of these states; where an episode can only end, the first slot stands for staying."""
         space = restricted_space(self.space, states)
         is_acting, is_first = np.asarray(space.reachable)[:, None, None], np.arange(space.succ.shape[2]) == 0
-        space = replace(space, support=leaf(np.where(is_acting, space.support, is_first)))
+        space = replace(space, support=np.where(is_acting, space.support, is_first))
         if parameter is not None:
             parameter = np.where(is_acting, parameter[states], is_first.astype(np.float64))
-        return TabularModel(space, leaf(unknown_pairs(space)), self.is_support_known), parameter
+        return TabularModel(space, unknown_pairs(space), self.is_support_known), parameter
 
     def init_evidence(self, bets: Bets, *, has_history: bool = False) -> TabularEvidence:
         """No counts."""
@@ -164,7 +164,7 @@ def tabular_model(
     """The class of all tables in which only these transitions are possible; acts: as in mdp/policies.py."""
     succ, support, is_dense = lists(taken(acts, possible))
     space = make_space(succ, support, is_dense, horizon, start, acts)
-    return TabularModel(space, leaf(unknown_pairs(space)), is_support_known)
+    return TabularModel(space, unknown_pairs(space), is_support_known)
 
 
 def lists(

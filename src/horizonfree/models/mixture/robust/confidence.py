@@ -12,7 +12,6 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import leaf
 from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.divergence import Divergence, RowDivergence
@@ -222,7 +221,7 @@ def _confidence(
     is_impossible = bool(evidence.impossible > 0) and not anywhere
     return RobustConfidence(
         space=space,
-        kernel=space.kernel(leaf(phi @ theta)),
+        kernel=space.kernel(phi @ theta),
         eps=eps,
         delta=delta,
         is_refuted=found.is_empty or is_impossible,
@@ -254,7 +253,7 @@ def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
 
 def everywhere(space: Space) -> Space:
     """The same space, where every state can be reached."""
-    return replace(space, reachable=leaf(np.ones(space.num_states, bool)))
+    return replace(space, reachable=np.ones(space.num_states, bool))
 
 
 @np.errstate(all="ignore")
@@ -302,4 +301,4 @@ def _fitted(record: Record, R: int) -> Record:
     """The record for a valid set with other virtual rows, which nobody sees."""
     rows = np.asarray(record.rows)
     wider = np.pad(rows, ((0, 0), (0, max(0, R - rows.shape[1]))))[:, :R]
-    return Record(leaf(wider), record.visits)
+    return Record(wider, record.visits)

@@ -138,7 +138,7 @@ def _chosen(valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Reco
     seen = np.asarray(record.rows) * np.asarray(valid.positive)
     at = coordinates(valid)
     thetas = predictors(valid, seen)
-    y = np.stack([at.y(theta) for theta in thetas])
+    y = np.stack([at.basis.T @ (theta - at.center) for theta in thetas])
     p = rows.p(y)
     first = np.searchsorted(STARTS, np.asarray(evidence.starts))  # J
     first = np.minimum(first, len(STARTS) - 1)
