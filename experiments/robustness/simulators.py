@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._x64 import leaf, scope, to_device, to_numpy
+from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.e_processes import ladder
@@ -65,7 +65,7 @@ def explored(known: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
     with scope():
         model, explorer = to_device(known.model), make_explorer("optimal-design")
         nothing = model.init_evidence(ladder(EPISODES, model.burn_in), has_history=True)
-        progress, sampler = init_progress(explorer, model, nothing), Sampler.of(to_device(space.kernel(leaf(prob))))
+        progress, sampler = init_progress(explorer, model, nothing), Sampler.of(to_device(space.kernel(prob)))
         for done in range(0, EPISODES, BLOCK):
             count = jnp.int32(min(EPISODES - done, BLOCK))
             progress, _ = _block(explorer, model, sampler, None, jax.random.key(seed), progress, count, BLOCK)

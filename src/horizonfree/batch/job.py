@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree._jit import jit
 from horizonfree._validation import MAX_INT, check_int
-from horizonfree._x64 import leaf, to_device, to_numpy
+from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
 from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
 from horizonfree.batch.members import Members
@@ -95,7 +95,7 @@ class Job:
         members = [self.members[i] for i in indices]
         which = np.array([x.problem * len(explorers) + x.explorer for x in members])
         shared, own = stack(setups, which)
-        keys = _keys(leaf(np.array([x.seed for x in members], np.int64)))
+        keys = _keys(np.array([x.seed for x in members], np.int64))
         return shared, eqx.tree_at(lambda setup: setup.key, own, keys, is_leaf=lambda x: x is None)
 
     @cached_property

@@ -159,6 +159,12 @@ def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
     return current_name(name) + display_marks(name, options)
 
 
+def setting_label(name: str, entry: Mapping[str, Any]) -> str:
+    """The label of a setting of a sweep: an algorithm (`entry["name"]`) with options, under a name."""
+    algorithm = label(entry["name"], entry)
+    return algorithm if name == entry["name"] else f"{name}: {algorithm}"
+
+
 def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The text behind a name in tables: that it is a reconstruction, and the values of its marked options."""
     entry = EXPLORERS.get(current_name(name))

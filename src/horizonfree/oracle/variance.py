@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._x64 import leaf, x64
+from horizonfree._x64 import x64
 from horizonfree.mdp.space import Kernel
 from horizonfree.oracle.bounds import upper_bound
 from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
@@ -72,7 +72,7 @@ def gather(
     space = prepared.space
     table = np.zeros(space.sizes)
     table[:-1], table[-2:-1] = g.T, last.T
-    kernel = Kernel(space.succ, leaf(np.asarray(prepared.p).transpose(2, 1, 0)), space.is_dense)
+    kernel = Kernel(space.succ, np.asarray(prepared.p).transpose(2, 1, 0), space.is_dense)
     D: np.ndarray = optimal(kernel, table).V[0]
     return D
 
