@@ -35,7 +35,7 @@ BASE = {
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
-    ("problems.problem", "problems.tabular"),  # problem.seen_as()
+    ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.storage"),  # run.save()
 }

@@ -51,7 +51,7 @@ def mixture(seed=0, **sizes):
 def grid(view=None):
     """Symmetric, so that it is full of ties."""
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
-    return problem if view is None else problem.seen_as(view)
+    return problem if view is None else problem.as_tabular()
 
 
 def alone(*given, **settings):

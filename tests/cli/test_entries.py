@@ -7,7 +7,9 @@ from horizonfree.errors import OptionError
 
 
 def test_an_explorer_may_have_options_and_a_name():
-    assert parse_explorers(["optimal-design", "half=ucrl-rfe scale=0.5 pool_steps=true", "ucrl-rfe scale=2"]) == {
+    assert parse_explorers(
+        ["optimal-design", "half=ucrl-rfe scale=0.5 pool_steps=true", "ucrl-rfe scale=2"]
+    ) == {
         "optimal-design": {"name": "optimal-design"},
         "half": {"name": "ucrl-rfe", "scale": 0.5, "pool_steps": True},
         "ucrl-rfe scale=2": {"name": "ucrl-rfe", "scale": 2},

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.guarantees.certificate import interval
-from horizonfree.guarantees.certificate import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS, interval
 from horizonfree.runs.run import Run
 from tests.shell import TINY, Shell
 

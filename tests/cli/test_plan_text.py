@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._x64 import leaf
 from horizonfree.cli import plan_text as show_plan
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.space import Kernel
@@ -22,7 +21,7 @@ CELLS, TARGET = grid(np.array([[1, 1, 1], [1, 0, 1]], bool))  # 0 1 2 above, 3 a
 
 def walk(policy: Any, **layout: Any) -> Plan:
     """A plan for moves that never fail, from the top left."""
-    kernel = Kernel(leaf(TARGET[:, :, None].astype(np.int32)), leaf(np.ones((5, 4, 1))), False)
+    kernel = Kernel(TARGET[:, :, None].astype(np.int32), np.ones((5, 4, 1)), False)
     return Plan(np.array(policy), 1.0, 0.9, 1.0, 0.1, CERTIFICATE, kernel, np.eye(5)[0], layout)
 
 

@@ -330,9 +330,9 @@ def test_options_outside_their_range_are_refused(options, message):
         RFUCRL(**options)
 
 
-def test_a_mixture_is_refused_unless_it_is_seen_as_a_table():
+def test_a_mixture_is_refused_unless_it_is_made_tabular():
     problem = hf.make("river-swim", states=3, horizon=3)
-    with pytest.raises(OptionError, match=r"learns a TabularModel.*problem\.seen_as\('tabular'\)"):
+    with pytest.raises(OptionError, match=r"learns a TabularModel.*problem\.as_tabular\(\)"):
         hf.explore(problem, "rf-ucrl", episodes=1, progress=False)
     run = hf.explore(problem.as_tabular(), "rf-ucrl", episodes=2, progress=False)
     assert run.episodes == 2

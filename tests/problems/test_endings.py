@@ -439,7 +439,7 @@ def test_copies_go_with_starts_that_differ_between_maps():
         assert (8 in run.records["ended_in"]) == (env is lakes[0])
 
 
-def test_a_problem_with_copies_can_be_seen_as_a_table():
+def test_a_problem_with_copies_can_be_as_a_tabular_mdp():
     problem = hf.from_gymnasium([lake(desc) for desc in LAKES], horizon=8, weights=[0.5, 0.5])
     table = problem.as_tabular()
     assert table.model.num_unknown == 4 * 15  # neither the goal nor the two copies

@@ -113,7 +113,7 @@ def test_named_problems_have_known_numbers(name, start, values):
         assert wanted is None or found == pytest.approx(wanted, abs=1e-12)
 
 
-def test_a_linear_problem_can_be_seen_as_a_table():
+def test_a_linear_problem_can_be_as_a_tabular_mdp():
     problem = hf.make("linear-lock", blocks=3, per_block=6, actions=2, horizon=5)
     for support in ("any", "given"):
         table = problem.as_tabular(support=support)

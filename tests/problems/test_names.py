@@ -9,7 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
-from horizonfree.report.facts import place
+from horizonfree.report.facts import state_text
 from horizonfree.web.session import drawing
 
 CALM, STORM = np.eye(3)[:, None].repeat(2, 1), np.full((3, 2, 3), 1 / 3)
@@ -74,7 +74,7 @@ def test_names_come_back_with_a_run(tmp_path: Path) -> None:
     back = hf.load(tmp_path / "a").problem
     assert back.layout == run.problem.layout
     assert run.plan(hf.goal(back, "sea"), start=1).certificate.summary().endswith("from bay, in 2 steps")
-    assert place(back, 2) == "sea"
+    assert state_text(back, 2) == "sea"
     assert drawing(back)["names"] == NAMES["states"]
     assert drawing(back)["actions"] == NAMES["actions"]
 

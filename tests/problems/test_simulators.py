@@ -6,7 +6,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.report.history import moments
+from horizonfree.report.history import history_of
 
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
@@ -118,7 +118,7 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
 def test_nothing_calls_a_gap_certified_that_takes_estimates_for_exact(runs: dict) -> None:
     """Neither the past in a report, which has no counts by blocks, nor the curves of a batch."""
     run = runs[10**4]
-    assert [(x.episodes, x.eps) for x in moments(run, 0.05)] == [(1500, run.certificate().eps)]
+    assert [(x.episodes, x.eps) for x in history_of(run, 0.05)] == [(1500, run.certificate().eps)]
     known = hf.from_simulators(drawn(10**4), horizon=H, weights=[0.3, 0.7])
     how = {"episodes": 20, "seeds": 1, "checkpoints": [20], "curves": ("eps", "gap")}
     batch = hf.explore_many(known, "uniform", **how)

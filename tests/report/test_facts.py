@@ -17,7 +17,7 @@ from .worlds import grid, known_world, river
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_earlier_certificate_is_the_one_that_the_run_would_have_given_then(seed: int) -> None:
-    found = {m.episodes: m for m in history.moments(grid(70, seed), 0.05)}
+    found = {m.episodes: m for m in history.history_of(grid(70, seed), 0.05)}
     assert sorted(found) == [20, 60, 70]
     for k in (20, 60):
         then = grid(k, seed)
@@ -35,12 +35,12 @@ def test_the_worst_true_gap_is_the_worst_over_the_goals(run: Run) -> None:
     for s in np.flatnonzero(occupied_states(run.problem.space)[-1]):
         goal = hf.goal(run.problem, int(s))
         gaps.append(hf.true_gap(run.problem, goal, run.plan(goal).policy))
-    assert history.moments(run, 0.05)[-1].true_gap == pytest.approx(max(gaps), abs=1e-9)
+    assert history.history_of(run, 0.05)[-1].true_gap == pytest.approx(max(gaps), abs=1e-9)
 
 
 def test_no_goal_loses_more_than_the_certificate(run: Run) -> None:
     """False alarm: 1e-6, the delta of the certificate."""
-    assert history.moments(run, 1e-6)[-1].true_gap <= run.certificate(1e-6).eps
+    assert history.history_of(run, 1e-6)[-1].true_gap <= run.certificate(1e-6).eps
 
 
 def test_many_goals_are_thinned_evenly_and_end_at_both_ends(
@@ -108,7 +108,7 @@ def test_visits_count_every_step(run: Run) -> None:
 
 
 def test_an_example_is_the_plan_of_its_reward_and_its_truth(run: Run) -> None:
-    for title, states, table in ft.samples(run.problem):
+    for title, states, table in ft.example_rewards(run.problem):
         found = ft.example(run, title, states, table, 0.05)
         plan = run.plan(table)
         assert found.V[run.problem.start] == pytest.approx(plan.value, abs=1e-12)

@@ -16,7 +16,7 @@ from horizonfree.report import draw, page, theme
 from horizonfree.report.comparison_plot import plot_comparison
 from horizonfree.report.facts import Facts, facts
 from horizonfree.report.figures import Picture, pictures, write_pictures
-from horizonfree.report.theme import written
+from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 
 from .reading import stands_alone
@@ -178,9 +178,9 @@ def test_a_contest_shows_every_explorer(
 
 
 def test_the_words_of_a_figure_are_not_changed() -> None:
-    assert written("hf-ucrl-rfe++ (reconstruction)") == "hf-ucrl-rfe++ (reconstruction)"
-    assert written("a_b") == "a_b"
-    assert written("$5") == r"\$5"
-    assert written("_x") == "\u200b_x"
-    assert written("") == " "
-    assert written("\ud800\0a\n") == "??a?"
+    assert display_text("hf-ucrl-rfe++ (reconstruction)") == "hf-ucrl-rfe++ (reconstruction)"
+    assert display_text("a_b") == "a_b"
+    assert display_text("$5") == r"\$5"
+    assert display_text("_x") == "\u200b_x"
+    assert display_text("") == " "
+    assert display_text("\ud800\0a\n") == "??a?"

@@ -166,8 +166,10 @@ def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
     assert there.value_low <= true <= there.value_high
     assert best(P, reward)[1][0][6] - true <= there.gap
     spread = np.full(16, 1 / 16)
-    assert run.plan(reward, start=spread, horizon=5).certificate.summary().endswith(
-        "16 states, drawn, in 5 steps"
+    assert (
+        run.plan(reward, start=spread, horizon=5)
+        .certificate.summary()
+        .endswith("16 states, drawn, in 5 steps")
     )
     assert run.plan(hf.goal(problem, 3)).certificate.summary().endswith("any stopping time)")
 

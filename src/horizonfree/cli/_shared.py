@@ -57,7 +57,9 @@ def state_option(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, metavar="STATE")
 
 
-RunArgument = Annotated[Path, typer.Argument(help="Folder of a run, as written by `explore --out`.", metavar="RUN")]
+RunArgument = Annotated[
+    Path, typer.Argument(help="Folder of a run, as written by `explore --out`.", metavar="RUN")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 DeltaOption = Annotated[float, float_option("Failure probability of the certificate.")]
 MisspecificationOption = Annotated[
@@ -65,7 +67,8 @@ MisspecificationOption = Annotated[
     float_option("Total-variation distance of the transition probabilities from the model class."),
 ]
 GoalOption = Annotated[
-    list[str] | None, state_option("Reward 1 for ending in this state at the last step; repeat for several.", "--goal")
+    list[str] | None,
+    state_option("Reward 1 for ending in this state at the last step; repeat for several.", "--goal"),
 ]
 RewardOption = Annotated[
     Path | None,
@@ -103,8 +106,8 @@ def output(value: Any, as_json: bool, show: Callable[[], None]) -> None:
 
 def print_line(form: str, **parts: Any) -> None:
     """Print a line. Markup is only read in the form, not in the parts."""
-    shown = {name: escape(str(x)) if isinstance(x, (str, Path)) else x for name, x in parts.items()}
-    console.print(form.format(**shown), soft_wrap=True)
+    texts = {name: x if isinstance(x, (int, float)) else escape(str(x)) for name, x in parts.items()}
+    console.print(form.format(**texts), soft_wrap=True)
 
 
 def shell_path(path: Path) -> str:
@@ -224,7 +227,11 @@ def make_problem(name: str | None, kernels: str | Path | None, param: dict[str, 
             raise OptionError(f"{name} and --kernels each name a problem; give one of them")
         return own_problems.problem_from_file(Path(kernels), param)
     assert name is not None  # the commands ask for one or the other
-    return own_problems.problem_from_function(name, param) if own_problems.is_function(name) else make(name, **param)
+    return (
+        own_problems.problem_from_function(name, param)
+        if own_problems.is_function(name)
+        else make(name, **param)
+    )
 
 
 def make_reward(

@@ -16,21 +16,21 @@ from horizonfree.cli._shared import (
     GoalOption,
     JsonOption,
     RewardOption,
-    output,
     certificate_json,
     expand_user,
-    unused_path,
-    problem_summary,
-    make_problem,
     float_option,
-    make_reward,
-    print_forecast,
-    print_weights,
-    print_line,
-    shell_path,
-    weights_json,
     int_option,
+    make_problem,
+    make_reward,
+    output,
+    print_forecast,
+    print_line,
+    print_weights,
+    problem_summary,
+    shell_path,
     spinner,
+    unused_path,
+    weights_json,
 )
 from horizonfree.errors import OptionError
 
@@ -69,7 +69,9 @@ def explore(
             autocompletion=_explorer_names,
         ),
     ] = None,
-    episodes: Annotated[int | None, int_option("Number of episodes; with --until-eps, the largest number.")] = None,
+    episodes: Annotated[
+        int | None, int_option("Number of episodes; with --until-eps, the largest number.")
+    ] = None,
     until_eps: Annotated[
         float | None, float_option("Stop when the certified suboptimality is at most this, for every reward.")
     ] = None,
@@ -83,9 +85,7 @@ def explore(
     ] = False,
     reachable: Annotated[
         bool,
-        typer.Option(
-            "--reachable", help="Only the states that episodes can reach: faster, the same plans."
-        ),
+        typer.Option("--reachable", help="Only the states that episodes can reach: faster, the same plans."),
     ] = False,
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
@@ -93,7 +93,9 @@ def explore(
     opt: Annotated[
         list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
     ] = None,
-    delta: Annotated[float | None, float_option("Failure probability of certificates.  [default: 0.05]")] = None,
+    delta: Annotated[
+        float | None, float_option("Failure probability of certificates.  [default: 0.05]")
+    ] = None,
     misspecification: Annotated[
         float | None, float_option("With --until-eps: total-variation distance from the model class.")
     ] = None,
@@ -104,15 +106,18 @@ def explore(
     reward: RewardOption = None,
     rewards: Annotated[
         str | None,
-        typer.Option(help="For a linear MDP, declare `goals` or `occupancies`: sharper certificates for them."),
+        typer.Option(
+            help="For a linear MDP, declare `goals` or `occupancies`: sharper certificates for them."
+        ),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings from a TOML file; command-line options take precedence.", metavar="FILE.toml")
+        Path | None,
+        typer.Option(help="Settings from a TOML file; options take precedence.", metavar="FILE.toml"),
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Resume the run in this folder.", metavar="RUN")
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.", metavar="RUN")] = None,
+    save_episodes: Annotated[
+        int | None, int_option("Largest number of episodes between checkpoints.")
     ] = None,
-    save_episodes: Annotated[int | None, int_option("Largest number of episodes between checkpoints.")] = None,
     save_seconds: Annotated[
         float | None, float_option("Largest number of seconds between checkpoints.  [default: 10]")
     ] = None,
@@ -166,7 +171,9 @@ def explore(
         "save_seconds": save_seconds,
     }
     chosen = config.merge_settings(config.read_settings(settings) if settings else {}, flags)
-    run = _start_run(chosen) if resume is None else _resume_run(resume, chosen, flags | {"settings": settings})
+    run = (
+        _start_run(chosen) if resume is None else _resume_run(resume, chosen, flags | {"settings": settings})
+    )
     with spinner("certifying"):
         delta_used = chosen.delta if run.until is None else run.until.delta
         within = 0.0 if run.until is None else run.until.misspecification
@@ -282,13 +289,13 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
     allowed = (*stop_options, "save_episodes", "save_seconds")
     fixed = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
     if fixed:
-        raise OptionError(
-            f"--resume goes on with the settings of the run; {', '.join(fixed)} cannot change"
-        )
+        raise OptionError(f"--resume goes on with the settings of the run; {', '.join(fixed)} cannot change")
     if chosen.until_eps is None and (chosen.goal or chosen.reward):
         raise OptionError("with --resume, --goal and --reward belong to --until-eps; give it, too")
     if chosen.until_eps is None and chosen.episodes is None and flags["delta"] is not None:
-        raise OptionError("with --resume, --delta belongs to --until-eps or --episodes; give one of them, too")
+        raise OptionError(
+            "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
+        )
     from horizonfree import load
 
     folder = expand_user(folder)
@@ -298,7 +305,8 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
         until |= {"delta": chosen.delta, "misspecification": chosen.misspecification}
         until |= {"reward": make_reward(run.problem, chosen.goal, chosen.reward)}
     print(
-        f"{problem_summary(run.problem)}; resuming after episode {run.episodes:,}, in {folder}", file=sys.stderr
+        f"{problem_summary(run.problem)}; resuming after episode {run.episodes:,}, in {folder}",
+        file=sys.stderr,
     )
     with _resume_hint(folder):
         return run.resume(progress=True, **until, **chosen.saving)

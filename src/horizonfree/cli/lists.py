@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import MAX_INT, JsonOption, output, console, format_number, float_option, table, print_line, int_option
+from horizonfree.cli._shared import (
+    MAX_INT,
+    JsonOption,
+    console,
+    float_option,
+    format_number,
+    int_option,
+    output,
+    print_line,
+    table,
+)
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -99,7 +109,9 @@ def theory(
     B: Annotated[float, float_option("Bound on the norm of the parameter.", "--B")] = 2.0,
     eps: Annotated[float, float_option("Target accuracy.", "--eps")] = 0.1,
     delta: Annotated[float, float_option("Failure probability.", "--delta")] = 0.1,
-    K: Annotated[float | None, float_option("Number of episodes.  [default: as many as the theorem needs]", "--K")] = None,
+    K: Annotated[
+        float | None, float_option("Episodes.  [default: as many as the theorem needs]", "--K")
+    ] = None,
     scale: Annotated[
         str, typer.Option(help="Rewards sum to at most 1 (total), or are in [0, 1] at each step (per-step).")
     ] = "total",
@@ -136,7 +148,9 @@ def theory(
 
     def show() -> None:
         console.print(
-            table("symbol", "value", "meaning", rows=[(x.name, format_number(x.value), x.meaning) for x in rows])
+            table(
+                "symbol", "value", "meaning", rows=[(x.name, format_number(x.value), x.meaning) for x in rows]
+            )
         )
 
     output({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)

@@ -1,10 +1,10 @@
-"""What a plan does, for people: arrows on a grid or a table by state, its likeliest way, where it spends its time.
+"""A plan as text: arrows on a grid or a table by state, its most likely path, and its occupancy measure.
 
-A policy depends on the step. In a state it is shown as of the step at which the plan is most likely there:
+A policy depends on the step. In a state, the action at the most likely step is shown:
 
     a(s) = pi_h(s),   h = argmax_h mu_h(s),
 
-where mu_h(s) is the probability to be in s at step h, in the estimate.
+where mu_h(s) is the probability of s at step h, in the estimate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,20 +24,20 @@ ARROWS = {
     "up": "↑", "right": "→", "down": "↓", "left": "←",
     "north": "↑", "east": "→", "south": "↓", "west": "←",
 }  # fmt: skip
-MAX_ROWS = 12  # states of a table
-MAX_STOPS = 10  # of a way that is written out
-MIN_SHARE = 5e-3  # a share of the time that counts as hardly ever
-MIN_PROBABILITY = 1e-2  # the probability from which on the action at a step is told
+MAX_ROWS = 12  # of a table of states
+MAX_STOPS = 10  # of a path
+MIN_SHARE = 5e-3  # of the time; smaller shares are "under 1%"
+MIN_PROBABILITY = 1e-2  # of a state at a step, to show its action
 
 
 def actions_of(policy: Any) -> Int[np.ndarray, "H S"]:
-    """The action of every step and state; of a policy that draws it, the most probable."""
+    """The action of every step and state; the most probable one of a stochastic policy."""
     table = np.asarray(policy)
     return (table if table.ndim == 2 else table.argmax(axis=-1)).astype(np.int64)
 
 
 def likely_path(plan: "Plan") -> list[int]:
-    """The likeliest way: from the likeliest start always to the likeliest next state; one state per step."""
+    """From the most likely start always to the most likely next state; one state per step."""
     assert plan.start is not None  # plans of a run have one
     succ, prob = np.asarray(plan.kernel.succ), np.asarray(plan.kernel.prob)
     policy, states = actions_of(plan.policy), [int(plan.start.argmax())]
@@ -50,7 +50,7 @@ def likely_path(plan: "Plan") -> list[int]:
 
 
 def state_text(layout: Mapping[str, Any], state: int) -> str:
-    """A state in a word or two: its name, its column and row on a grid, or its number."""
+    """A state as text: its name, its column and row on a grid, or its number."""
     cells = layout.get("cells")
     if layout.get("states") is None and cells is not None and np.asarray(cells)[:, 1].any():
         column, row = np.asarray(cells)[state]
@@ -59,16 +59,16 @@ def state_text(layout: Mapping[str, Any], state: int) -> str:
 
 
 def path_text(plan: "Plan") -> str:
-    """The likeliest way in words: states that follow each other, with how many steps it stays in one."""
+    """The most likely path as text, with the number of steps in each state."""
     stops = [(s, len(list(same))) for s, same in groupby(likely_path(plan))]
-    words = [state_text(plan.layout, s) + (f" ({count} steps)" if count > 1 else "") for s, count in stops]
-    if len(words) > MAX_STOPS:
-        words = [*words[: MAX_STOPS - 2], "..", words[-1]]
-    return " → ".join(words)
+    texts = [state_text(plan.layout, s) + (f" ({count} steps)" if count > 1 else "") for s, count in stops]
+    if len(texts) > MAX_STOPS:
+        texts = [*texts[: MAX_STOPS - 2], "..", texts[-1]]
+    return " → ".join(texts)
 
 
 def grid(plan: "Plan", width: int) -> Text | None:
-    """Arrows where states are cells of a grid and actions its directions; None elsewhere, or where it is too wide."""
+    """Arrows on a grid; None if states are not cells, actions not directions, or the grid too wide."""
     cells = plan.layout.get("cells")
     names = [name_of(plan.layout, "actions", a) for a in range(plan.kernel.succ.shape[1])]
     if cells is None or not set(names) <= set(ARROWS) or not np.asarray(cells)[:, 1].any():
@@ -77,49 +77,50 @@ def grid(plan: "Plan", width: int) -> Text | None:
     columns, lines = cells.max(axis=0) + 1
     if 2 * columns + 3 > width:
         return None
-    share, actions = plan.occupancy.mean(axis=0), _as_met(plan)
-    drawn = {(x, y): s for s, (x, y) in enumerate(cells.tolist())}
-    found = Text()
+    share, actions = plan.occupancy.mean(axis=0), _typical_actions(plan)
+    state_at = {(x, y): s for s, (x, y) in enumerate(cells.tolist())}
+    text = Text()
     for y in range(lines):
-        found.append("   ")
+        text.append("   ")
         for x in range(columns):
-            s = drawn.get((x, y))
+            s = state_at.get((x, y))
             if s is None:
-                found.append("█ ", "dim")
+                text.append("█ ", "dim")
                 continue
             is_start = plan.start is not None and plan.start[s] > 0
             style = "bold yellow" if is_start else "bold" if share[s] >= MIN_SHARE else "dim"
-            found.append(f"{ARROWS[names[actions[s]]]} ", style)
-        found.append("\n" if y < lines - 1 else "")
-    return found
+            text.append(f"{ARROWS[names[actions[s]]]} ", style)
+        text.append("\n" if y < lines - 1 else "")
+    return text
 
 
-def _as_met(plan: "Plan") -> Int[np.ndarray, " S"]:
+def _typical_actions(plan: "Plan") -> Int[np.ndarray, " S"]:
     """The action in each state, at the step at which the plan is most likely there."""
     mu = plan.occupancy
-    found: np.ndarray = actions_of(plan.policy)[mu.argmax(axis=0), np.arange(mu.shape[1])]
-    return found
+    return np.asarray(actions_of(plan.policy)[mu.argmax(axis=0), np.arange(mu.shape[1])])
 
 
 def state_rows(plan: "Plan") -> tuple[list[tuple[str, str, str]], int]:
-    """(state, share of the time, what is done there) of the states where it is most; and how many more it comes to."""
+    """(state, share of the time, actions) for the most occupied states, and the number of other reachable states."""
     mu, policy = plan.occupancy, actions_of(plan.policy)
     share = mu.mean(axis=0)
-    met = np.flatnonzero(share > 0)
-    shown = np.sort(met[np.argsort(-share[met], kind="stable")[:MAX_ROWS]])
+    occupied = np.flatnonzero(share > 0)
+    top = np.sort(occupied[np.argsort(-share[occupied], kind="stable")[:MAX_ROWS]])
     lines = [
         (
             state_text(plan.layout, int(s)),
             f"{share[s]:.0%}" if share[s] >= MIN_SHARE else "under 1%",
-            _done(plan.layout, policy[:, s], mu[:, s]),
+            _actions_text(plan.layout, policy[:, s], mu[:, s]),
         )
-        for s in shown
+        for s in top
     ]
-    return lines, len(met) - len(shown)
+    return lines, len(occupied) - len(top)
 
 
-def _done(layout: Mapping[str, Any], actions: Int[np.ndarray, " H"], mu: Float[np.ndarray, " H"]) -> str:
-    """What is done in a state, and when, at the steps at which the plan may well be there."""
+def _actions_text(
+    layout: Mapping[str, Any], actions: Int[np.ndarray, " H"], mu: Float[np.ndarray, " H"]
+) -> str:
+    """The actions in a state, and their steps, where the state is likely enough."""
     steps = np.flatnonzero(mu >= min(MIN_PROBABILITY, mu.max())).tolist()
     spans = [
         (a, [h for _, h in span])
@@ -142,23 +143,28 @@ def time_text(plan: "Plan") -> str:
     """Where it spends its time, the most first."""
     share = plan.occupancy.mean(axis=0)
     most = np.argsort(-share, kind="stable")[:5]
-    return ", ".join(f"{state_text(plan.layout, int(s))} {share[s]:.0%}" for s in most if share[s] >= MIN_SHARE)
+    return ", ".join(
+        f"{state_text(plan.layout, int(s))} {share[s]:.0%}" for s in most if share[s] >= MIN_SHARE
+    )
 
 
 def plan_lines(plan: "Plan", width: int) -> Iterator[Any]:
-    """All of it, to be printed one after the other: text, or (rows, how many more states) of a table."""
-    drawn = grid(plan, width)
-    if drawn is None:
+    """The parts to be printed: texts, or (rows, number of other states) of a table."""
+    arrows = grid(plan, width)
+    if arrows is None:
         yield state_rows(plan)
     else:
-        yield Text("What it does, cell by cell (yellow: the start; pale: where it hardly ever comes):", "dim")
-        yield drawn
-        yield Text(f"Time spent in (column, row): {time_text(plan)}")
-    yield Text(f"Likeliest way: {path_text(plan)}")
-    yield Text(f"What is proved is about episodes from {_first(plan)}; from elsewhere: --start STATE", "dim")
+        yield Text("Actions by cell (yellow: the start; pale: rarely visited):", "dim")
+        yield arrows
+        yield Text(f"Share of time in (column, row): {time_text(plan)}")
+    yield Text(f"Most likely path: {path_text(plan)}")
+    yield Text(
+        f"The certificate holds for episodes from {_start_text(plan)}; for another start: --start STATE",
+        "dim",
+    )
 
 
-def _first(plan: "Plan") -> str:
+def _start_text(plan: "Plan") -> str:
     assert plan.start is not None  # plans of a run have one
     starts = np.flatnonzero(plan.start)
     return state_text(plan.layout, int(starts[0])) if len(starts) == 1 else f"{len(starts):,} states, drawn"

@@ -65,7 +65,9 @@ def read_settings(path: Path) -> dict[str, Any]:
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
             raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {wanted}")
         if isinstance(value, str) and "\0" in value:
-            raise OptionError(f"settings {path}: {name} is {value!r}; names must not contain a null character")
+            raise OptionError(
+                f"settings {path}: {name} is {value!r}; names must not contain a null character"
+            )
     return settings
 
 

@@ -19,7 +19,7 @@ from horizonfree.planning import optimal
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report import write_comparison, write_report
-from horizonfree.report.headline import of_goals
+from horizonfree.report.facts import goals_certificate
 from horizonfree.runs.explore import explore
 from horizonfree.runs.run import Run
 
@@ -88,7 +88,7 @@ def _close(console: Console, folder: Path) -> None:
 
 def _certificates(run: Run) -> dict[str, Certificate]:
     """What is proved of all goals together, and of every reward."""
-    return {"goals": of_goals(run), "every_reward": run.certificate()}
+    return {"goals": goals_certificate(run), "every_reward": run.certificate()}
 
 
 def _told(found: Certificate) -> dict[str, Any]:

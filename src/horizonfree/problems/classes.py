@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._arrays import leaf
 from horizonfree._validation import (
     check_array,
     check_choice,
@@ -81,7 +80,7 @@ class Mixture(Problem):
         d = phi.shape[-1]
         for i in range(d):
             which = i if names is None else repr(names[i])
-            check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {which}")
+            check_kernel(Kernel(succ, phi[..., i], is_dense), f"base kernel {which}")
         packed = succ, features.normalize_rows(phi), is_dense
         require(isinstance(hull, bool), "hull", hull, "True or False")
         bound = 1.0 if hull else _longest_weights(packed)
@@ -326,7 +325,7 @@ class Tabular(Problem):
         space, truth = problem.space, None if problem.truth is None else problem.kernel()
         table: Any = None
         if support == "given":
-            model = TabularModel(space, leaf(unknown_pairs(space)), True)
+            model = TabularModel(space, unknown_pairs(space), True)
             if truth is not None:
                 prob = np.maximum(np.asarray(truth.prob), 0.0)
                 table = prob / prob.sum(-1, keepdims=True)

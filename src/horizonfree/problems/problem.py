@@ -12,10 +12,8 @@ from horizonfree._repr import ReprMixin, ReprTable, join_names
 from horizonfree._validation import check_choice, require
 from horizonfree.errors import SimulationError
 from horizonfree.mdp import names
-from horizonfree.mdp.policies import is_allowed
-from horizonfree.mdp.rewards import family
-from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.rewards import resolve
+from horizonfree.mdp.policies import is_allowed, policy_table
+from horizonfree.mdp.rewards import family, resolve
 from horizonfree.mdp.space import Kernel, Space, moved
 from horizonfree.models.base import Model
 from horizonfree.planning import evaluate, optimal

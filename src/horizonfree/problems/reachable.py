@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._arrays import leaf
 from horizonfree._validation import check_integers, check_real
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
@@ -53,7 +52,7 @@ def restrict(problem: Problem, x: Any) -> Any:
         occupied = None if x.occupied is None else restricted(x.occupied, states, sizes)
         return Reward(restricted(x.table, states, sizes), x.factor, x.offset, occupied)
     if isinstance(x, Trajectory):
-        return Trajectory(leaf(_local_numbers(problem, np.asarray(x.s), "states")), x.a, x.j)
+        return Trajectory(_local_numbers(problem, np.asarray(x.s), "states"), x.a, x.j)
     if isinstance(x, tuple):
         if len(x) != 2:
             raise ShapeError("a log is a pair of arrays, states [K, H+1] and actions [K, H]")

@@ -6,10 +6,8 @@ import numpy as np
 
 from horizonfree._validation import check_instance, check_int, check_seed
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.mdp.policies import check_allowed
-from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.space import Trajectory
+from horizonfree.mdp.policies import check_allowed, policy_table
+from horizonfree.mdp.space import Kernel, Space, Trajectory
 from horizonfree.planning.rollout import episodes_of
 from horizonfree.problems.problem import Problem
 

@@ -1,4 +1,4 @@
-"""The figure of a comparison of explorers: what plans really lose, and what is certified, against episodes."""
+"""The figure of a comparison of algorithms: true and certified suboptimality against episodes."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -6,14 +6,14 @@ from os import PathLike
 
 from horizonfree.batch.compare import Row, algorithm_name, explorer_label, medians
 from horizonfree.explorers.registry import find_entry
-from horizonfree.report.theme import written
+from horizonfree.report.theme import display_text
 
-CURVES = {"gap": "worst true gap of the plans", "eps": "certified for every reward at once"}
+CURVES = {"gap": "true suboptimality, worst goal", "eps": "certified suboptimality, every reward"}
 BASELINES = ("uniform", "goal-cycling")
 
 
 def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
-    """Medians over the seeds. Dashed: explorers that were given a reward; dotted: baselines."""
+    """Medians over the seeds. Dashed: algorithms that explore for one reward; dotted: baselines."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -23,13 +23,13 @@ def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
     colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
     for axis, (curve, title) in zip(axes, CURVES.items()):
-        found = medians(rows, curve)
+        values = medians(rows, curve)
         for name, algorithm in names.items():
-            by_k = found[name]
+            by_k = values[name]
             style = (
                 ":" if algorithm in BASELINES else "--" if "reward" in find_entry(algorithm).options else "-"
             )
-            look = {"color": colours[name], "label": written(name), "linewidth": 1.6}
+            look = {"color": colours[name], "label": display_text(name), "linewidth": 1.6}
             axis.plot(list(by_k), list(by_k.values()), style, **look)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("episodes")
@@ -37,7 +37,7 @@ def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     if any(row["gap"] > 0 for row in rows):
         axes[0].set_yscale("log")
-    axes[0].set_ylabel("loss (the best total is at most 1)")
+    axes[0].set_ylabel("suboptimality, of a total of 1")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     figure.savefig(path, facecolor="white", metadata={"Date": None})
     plt.close(figure)

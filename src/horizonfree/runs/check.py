@@ -56,8 +56,8 @@ def check_model_class(
             )
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
-        name, log_q = _groups(model, log, by)
-        log_e = log_q - alternatives_of(model).max_log_likelihood(evidence, confidence)
+        name, log_q_groups = _groups(model, log, by)
+        log_e = log_q_groups - alternatives_of(model).max_log_likelihood(evidence, confidence)
         return Check((Alternative(name, log_e),), delta, episodes)
     names, is_auto = _parse(alternatives, model)
     if problem.sampling is not None:

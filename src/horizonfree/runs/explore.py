@@ -221,7 +221,7 @@ def _schedule(save_episodes: Any, save_seconds: Any) -> CheckpointSchedule:
 def build_explorer(
     explorer: str | Explorer, problem: Problem, options: dict[str, Any], defaults: dict[str, Any]
 ) -> Explorer:
-    """An explorer by name, with those of `defaults` (budget, delta, reward) that are its options; or one already built."""
+    """An explorer by name, with those of `defaults` (budget, delta, reward) that are its options; or a built one."""
     if isinstance(explorer, Explorer):
         if options:
             raise OptionError(
@@ -247,7 +247,9 @@ def build_explorer(
 
 
 def _explorers_for(model: Model) -> str:
-    return ", ".join(name for name, entry in EXPLORERS.items() if isinstance(model, entry.explorer_type.learns))
+    return ", ".join(
+        name for name, entry in EXPLORERS.items() if isinstance(model, entry.explorer_type.learns)
+    )
 
 
 def _advice(explorer: Explorer) -> str:

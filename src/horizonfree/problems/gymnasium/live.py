@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._arrays import leaf
 from horizonfree._validation import check_int, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
 from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import local_number
@@ -186,8 +184,8 @@ def attempt(
                     f"max_episode_steps={H} or more"
                 )
     except Exception as error:
-        return Attempt(Trajectory(*map(leaf, (s, a, j))), error, end)
-    return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
+        return Attempt(Trajectory(s, a, j), error, end)
+    return Attempt(Trajectory(s, a, j), None, end)
 
 
 def _check_ending(endings: Endings, space: Space, s: int, is_over: bool, h: int) -> None:
@@ -242,7 +240,7 @@ def check_endings(
         "not, or wrap the environment so that ends are states of their own"
     )
     j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
-    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, end)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end)
 
 
 def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
