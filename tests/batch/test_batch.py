@@ -17,7 +17,7 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch.members import build_members
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
-from horizonfree.explorers.base import Explorer, Info, ExplorerPlan
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.guarantees.e_processes import Bets, ladder
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel

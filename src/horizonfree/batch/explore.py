@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -81,6 +81,7 @@ def explore_many(
     memory: int | None = None,
     progress: bool | None = None,
     out: str | PathLike[str] | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> Batch:
     """Explore every problem with every explorer and every seed; each member has the numbers that `explore` gives it.
@@ -100,6 +101,8 @@ def explore_many(
     memory: bytes that a chunk of members may take on the device; by default half of the device's memory.
     out: a folder for the batch. Members are explored in chunks, and each chunk is stored when it is finished; the same
         call with the same folder resumes after an interruption, or reads the stored result.
+    workers: processes that compute the certificates of the curves. With more than 1, a script must call this function
+        under `if __name__ == "__main__":`, since every worker imports the script.
     """
     check_bool(progress, "progress")
     _, _, delta, budget, _ = stopping.check_stop_request(episodes, None, delta, budget)
@@ -113,6 +116,7 @@ def explore_many(
     points = _check_checkpoints(checkpoints, episodes)
     _check_measure(measure, out)
     evaluation = build_evaluation(members, points, curves, rewards, delta)
+    evaluation = replace(evaluation, workers=check_count(workers, "workers"))
     bets = ladder(budget, problems[0].model.burn_in)
     job = Job(members, episodes, bets, points, evaluation, is_wide(), chunk_memory(memory), measure)
     N, parts = len(members), []

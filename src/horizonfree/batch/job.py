@@ -95,7 +95,7 @@ class Job:
         members = [self.members[i] for i in indices]
         which = np.array([x.problem * len(explorers) + x.explorer for x in members])
         shared, own = stack(setups, which)
-        keys = _keys(np.array([x.seed for x in members], np.int64))
+        keys = _keys(jnp.asarray([x.seed for x in members], jnp.int64))
         return shared, eqx.tree_at(lambda setup: setup.key, own, keys, is_leaf=lambda x: x is None)
 
     @cached_property
