@@ -117,7 +117,7 @@ def shapes(tree):
 @everyone
 def test_the_state_keeps_its_shape_under_scan(name, x64):
     where, explorer = setting(name), small(name)
-    first = eqx.filter_eval_shape(init_progress, explorer, where.model, where.empty)
+    first = eqx.filter_eval_shape(init_progress, explorer, where.model, where.nothing)
     chosen, _, after, info = eqx.filter_eval_shape(where.episode, explorer, jax.random.key(0), first)
     assert shapes(chosen) == shapes(after.state) == shapes(first.state)
     assert all(x.shape == () for x in info.values())
@@ -257,7 +257,7 @@ def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
 def before(name):
     """Before the first episode."""
     where = setting(name)
-    return jitted(init_progress, small(name), where.model, where.empty)
+    return jitted(init_progress, small(name), where.model, where.nothing)
 
 
 @everyone
@@ -344,10 +344,29 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
 
 
 # what is no algorithm
-HOUSE = set("audit force hf_answer interface least_squares loop options per_step plug_in registry".split())
+SHARED = set("audit base force hf_state least_squares loop per_step registry".split())
 
 
 def test_every_module_of_explorers_is_registered():
     path = sys.modules["horizonfree.explorers"].__path__
-    modules = {x.name for x in pkgutil.iter_modules(path)} - HOUSE
+    modules = {x.name for x in pkgutil.iter_modules(path)} - SHARED
     assert modules == {entry.explorer_type.__module__.rsplit(".", 1)[1] for entry in EXPLORERS.values()}
+
+
+def test_classes_are_importable_and_the_object_explores_as_its_name_does():
+    """`from horizonfree.explorers import ...`; options are in the signature, and a missing budget is the episodes."""
+    from horizonfree import explorers as listed
+    from horizonfree.explorers import HFUCRLRFE, __all__
+
+    assert {entry.explorer_type.__name__ for entry in EXPLORERS.values()} <= set(__all__)
+    options = inspect.signature(HFUCRLRFE).parameters
+    assert list(options) == list(listed()["hf-ucrl-rfe++"]["options"])
+    assert options["scale"].default == 1.0
+    problem, settings = world("hf-ucrl-rfe++"), {"episodes": 3, "seed": SEED, "progress": False}
+    small_options = {"scale": 0.5, "chains": 1, "sweeps": 2, "moment_orders": 2}
+    by_object = hf.explore(problem, HFUCRLRFE(**small_options), **settings)
+    by_name = hf.explore(problem, "hf-ucrl-rfe++", **small_options, **settings)
+    assert by_object.explorer == by_name.explorer
+    assert by_object.explorer.budget == 3
+    for name, x in by_name.records.items():
+        np.testing.assert_array_equal(by_object.records[name], x, err_msg=name)

@@ -15,7 +15,7 @@ from tests.reference.linear_explorers import Data, instance
 @eqx.filter_jit
 def _learned(model, trajectories):
     """As one program: step by step every operation would be one."""
-    sums, evidence = Sums.nothing(model, 3), model.init_evidence(ladder())
+    sums, evidence = Sums.empty(model, 3), model.init_evidence(ladder())
     for x in trajectories:
         sums, evidence = sums.learn(model, x), model.update(evidence, x)
     return sums, evidence

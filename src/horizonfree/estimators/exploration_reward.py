@@ -1,4 +1,4 @@
-"""The exploration reward of UCRL-RFE: how badly the worst value function is predicted from a pair (s,a).
+"""The exploration reward of UCRL-RFE: the largest prediction error over value functions at a pair (s,a).
 
 Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394, eq. (4.2). Steps count from 1 there.
 """
@@ -25,7 +25,8 @@ def exploration_reward(model: MixtureModel, box: BoxMax, beta: Float[Array, ""])
 
 
 def step_error(model: MixtureModel, box: BoxMax, beta: Float[Array, ""]) -> Float[Array, "H S A"]:
-    """min{1, beta max over f in [0,1]^S of ||phi_f||}, zero at the last step: by how much one step misjudges V <= 1."""
+    """min{1, beta max over f in [0,1]^S of ||phi_f||}, zero at the last step: a bound on the error of one step for V
+    <= 1."""
     return jnp.minimum(1.0, beta * box.upper) * (steps_left(model) > 0)[:, None, None]
 
 

@@ -68,7 +68,7 @@ def episode_rows(
 def slot_rows(
     model: MixtureModel, v: Float[Array, "H *families n"], trajectory: Trajectory, M: int
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
-    """The same for targets given at the successors of each (s_h, a_h); both 0 where no slot was taken. Traceable."""
+    """`episode_rows` for targets at the successors of each (s_h, a_h); both 0 where no slot was observed. Traceable."""
     phi = model.phi[trajectory.s[:-1], trajectory.a]
 
     def step(v: Array, phi: Array, j: Array) -> tuple[Array, Array]:
@@ -126,8 +126,8 @@ def home(
     gamma: float,
 ) -> Float[np.ndarray, " M"]:
     """Algorithm 2 for one step: sigma_bar_m^2 for m = 0..M-1, from running Sigma and frozen Sigma_dot."""
-    given = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
-    arrays = {name: check_floats(x, name) for name, x in given.items()}
+    arguments = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
+    arrays = {name: check_floats(x, name) for name, x in arguments.items()}
     shape = arrays["phi"].shape
     if len(shape) != 2 or 0 in shape:
         raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")

@@ -6,7 +6,7 @@ all 2M regressions of every episode j <= k. With one unknown direction e the val
     ||theta_0 + t e - theta_i||_Sigma <= beta   <=>   |t - m| <= sqrt(m^2 - c/a),
     a = e' Sigma e,   m = e' Sigma (theta_i - theta_0)/a,   c = ||theta_0 - theta_i||^2_Sigma - beta^2,
 
-so U_k is an interval: two numbers are all there is to remember. The argmax over theta is exact where Vhat_1(s_1) is a
+so U_k is an interval, two numbers. The argmax over theta is exact where Vhat_1(s_1) is a
 convex function of t, capped at 1: then an end is best. That is so if, from step 2 on, Vhat does not depend on theta and
 V is linear in it. `is_convex` follows this through the steps: V_h(s) gains a degree at a pair whose row depends on
 theta; Vhat_h(s) is constant where V_{h+1} and Vhat_{h+1} are, and the row is known or Vhat_{h+1} = 0. It holds for

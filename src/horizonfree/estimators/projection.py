@@ -49,12 +49,12 @@ def least_squares(
         reach_z = 1 / jnp.maximum(jnp.max(-dz / z), 1e-300)
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
-        # beyond GAP, slacks drown in rounding; where M is singular to rounding, what is there is kept
+        # below DUALITY_GAP, rounding dominates the slacks; a step that is not finite is rejected
         go = (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
-        kept: _Point = jax.tree.map(
+        point: _Point = jax.tree.map(
             lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
         )
-        return kept, i + 1, go
+        return point, i + 1, go
 
     def goes_on(carry: tuple[_Point, Array, Array]) -> Array:
         return carry[2] & (carry[1] < iterations)

@@ -59,7 +59,7 @@ def bernstein_2022(
     delta: Number,
     xp: Any = np,
 ) -> Scalar:
-    """As `bernstein_2021`, with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
+    """`radius.bernstein_2021` with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
 
     12 sigma sqrt(d log(1 + t L^2/(d lam)) tau) + 24 tau peak + 6 tau eps,
     tau = log(32 (max{0, log(R/eps)} + 1) t^2/delta)                        ([ZG], Theorem 4.3; departure 1)

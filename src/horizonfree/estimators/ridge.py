@@ -85,13 +85,13 @@ class Ridge(eqx.Module):
     def extend(
         self, x: Float[Array, "T *batch d"], y: Float[Array, "T *batch"], weight: Float[Array, "T *batch"]
     ) -> "Ridge":
-        """Add T rows at once, where nobody needs the matrices in between, and refresh."""
+        """Add T rows at once, without the matrices in between, and refresh."""
         Sigma = self.Sigma + jnp.einsum("t...,t...i,t...j->...ij", weight, x, x)
         b = self.b + jnp.einsum("t...,t...i->...i", weight * y, x)
         return Ridge(Sigma, self.W, b, self.log_det).refresh()
 
     def refresh(self) -> "Ridge":
-        """Root and log det by Cholesky; kept as they are where Sigma is numerically singular (cond > 1/u)."""
+        """Root and log det by Cholesky; unchanged where Sigma is numerically singular (cond > 1/u)."""
         W, log_det = inverse_root(self.Sigma)
         is_sound = jnp.isfinite(log_det)
         return Ridge(

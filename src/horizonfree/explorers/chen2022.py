@@ -46,7 +46,7 @@ LEAK = 0.01  # slope of the caps above H, in the search only: while all is cappe
 
 
 class Answer(eqx.Module):
-    """A policy and a reward, and their values."""
+    """The result of a search: a policy and a reward, and their values."""
 
     policy: Int[Array, "H S"]
     reward: Float[Array, "H S"]
@@ -55,7 +55,7 @@ class Answer(eqx.Module):
 
 
 class State(eqx.Module):
-    """The regressions [H 2 2] or [2 2] (series, moments), and the last answer of the oracle."""
+    """The regressions [H 2 2] or [2 2] (series, moments), and the last result of the search."""
 
     answer: Answer
     ridge: Ridge
@@ -142,7 +142,7 @@ class Chen2022(PlugIn):
         return None
 
     def radii(self, model: MixtureModel, k: Number) -> Radii:
-        """Radii of episode k."""
+        """The radii at episode k."""
         sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_variances(sizes, self.scale, self.bias_scale)
@@ -150,7 +150,7 @@ class Chen2022(PlugIn):
 
 
 def search(space: Space, estimate: Estimate, last: Answer, sweeps: int) -> Answer:
-    """Policy, then reward, again and again from the last answer; the best point met, at the caps of the paper."""
+    """Alternate between policy and reward, from the last answer; the best point, at the caps of the paper."""
 
     def score(reward: Array, policy: Array) -> Array:
         return space.at_start(pseudo_values(space, estimate, policy, reward, LEAK)[1][0])

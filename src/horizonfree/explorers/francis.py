@@ -2,11 +2,11 @@
 
 Paper: A. Zanette, A. Lazaric, M. J. Kochenderfer, E. Brunskill 2020 (NeurIPS), arXiv 2008.07737, "Provably efficient
     reward-agnostic navigation with linear value iteration". Its abstract, its opening and a review were read: this file
-    fills the holes of what is known of it and must not be taken for the published algorithm.
+    fills the gaps and must not be taken for the published algorithm.
 Algorithm: phases p = 1..H of K/H episodes each. In phase p every episode draws xi ~ N(0, Lam_p^-1), lam = 1, and plays
     least-squares value iteration for the reward phi'xi at step p alone, without optimism:
         V_p = max_a phi'xi,   Q_t = phi'w_t for t < p,   w_t = Lam_t^-1 (cross_t V_{t+1});
-    greedy up to step p, even draws of actions after it. Plans: the same for the reward given, on all that was seen.
+    greedy up to step p, uniform actions after it. Plans: the same for a given reward, on all data.
 Symbols: `phase` in the rows is p. The scale of xi does not matter: nothing is clipped.
 Guarantee: the paper proves d^3 H^5/eps^2 episodes up to logarithms, if every direction of the features can be reached
     at every step. Of this reconstruction nothing is proved and nothing is claimed; certificates of its evidence hold as
@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.base import Episodes, Explorer, ExplorerPlan, Info, check_budget
 from horizonfree.explorers.least_squares import (
@@ -35,7 +36,6 @@ from horizonfree.explorers.least_squares import (
     Fit,
     Steps,
     Sums,
-    check_choice,
     current_sums,
     greedy_random_ties,
     pairs,
@@ -52,7 +52,8 @@ LAM = 1.0
 
 
 class State(eqx.Module):
-    """The policy, and what was kept of the episodes where the evidence has more, or has it of all steps together."""
+    """The policy, and sums of the transitions, unless those of the evidence (all transitions, all steps pooled)
+    serve."""
 
     policy: Float[Leaf, "*batch H S A"]
     sums: Sums | None
@@ -76,7 +77,7 @@ class Francis(Explorer):
         return jnp.minimum(episode // max(1, K // space.horizon), space.horizon - 1)
 
     def init(self, model: LinearModel) -> State:
-        """Nothing seen."""
+        """No data."""
         H = model.space.horizon
         is_kept = self.strict or self.steps == "own"
         sums = Sums.empty(model, H if self.steps == "own" else 1) if is_kept else None

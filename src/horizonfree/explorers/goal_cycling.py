@@ -1,4 +1,4 @@
-"""Aim at the least visited pair: the baseline that a sceptic would write in an afternoon.
+"""Aim at the least visited state-action pair: a simple baseline.
 
 Paper: none.
 Algorithm: every episode aims at the reachable pair (s,a) with the fewest visits and aims so far, and follows the
@@ -39,12 +39,12 @@ class GoalCycling(Explorer):
     learns: ClassVar[type[Model]] = Model  # type: ignore[type-abstract]  # every class
 
     def init(self, model: Model) -> State:
-        """Nothing aimed at."""
+        """No aim yet."""
         H, S, A = model.space.sizes
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.zeros((S, A), jnp.int32))
 
     def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
-        """Aims count as visits, so that a pair that is hard to reach does not hold the attention for ever."""
+        """Aims count as visits, so that a pair that is hard to reach is not aimed at forever."""
         (H, S, A), visits = model.space.sizes, evidence.visits
         tried = jnp.where(model.space.reachable[:, None], visits + state.aims, MAX_VISITS)
         aim = jnp.zeros(S * A, bool).at[tried.argmin()].set(True).reshape(S, A)
@@ -72,5 +72,5 @@ class GoalCycling(Explorer):
         return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: Model, state: State) -> None:
-        """None."""
+        """None: a baseline."""
         return None

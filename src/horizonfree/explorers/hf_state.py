@@ -1,4 +1,4 @@
-"""What HF-UCRL-RFE++ (hf_ucrl_rfe.py) keeps: the answers of its oracle, and its state between two episodes."""
+"""The state of HF-UCRL-RFE++ (hf_ucrl_rfe.py): the answers of its oracle and its regressions."""
 
 import equinox as eqx
 import jax
@@ -10,8 +10,8 @@ from horizonfree.estimators.ridge import Ridge
 from horizonfree.oracle import OracleResult, Point, next_search_radius
 
 
-class Found(eqx.Module):
-    """What a search found: policy and reward, the functions to regress on, the value and a bound above it.
+class SearchResult(eqx.Module):
+    """The result of a search: policy and reward, the functions to regress on, the value and an upper bound.
 
     `f` are the tilde targets of the relaxed search, one function on the successors of each pair; else it is empty.
     `radius` is the one for the next search.
@@ -25,19 +25,19 @@ class Found(eqx.Module):
     upper: Float[Array, ""]
     radius: Float[Array, ""]
 
-    def after(self, x: OracleResult, beta: Float[Array, ""]) -> "Found":
-        """What an ascent found after this."""
+    def after(self, x: OracleResult, beta: Float[Array, ""]) -> "SearchResult":
+        """The result of an ascent that follows this one."""
         radius = next_search_radius(x.search_value, x.radius, beta)
-        return Found(x.point, x.V, x.V_hat, self.f, x.value, x.upper, radius)
+        return SearchResult(x.point, x.V, x.V_hat, self.f, x.value, x.upper, radius)
 
 
 class Answer(eqx.Module):
-    """The answer of an oracle call: what was found in theta_k, U, and how deep theta_k lies in its order-0 balls.
+    """The answer of an oracle call: the result in theta_k, U, and the position of theta_k in its order-0 balls.
 
     `inv` are the inverse covariances of these balls, tilde and hat.
     """
 
-    found: Found
+    found: SearchResult
     relaxed: Float[Array, ""]
     theta: Float[Array, " d"]
     inv: Float[Array, "2 d d"]
@@ -46,7 +46,7 @@ class Answer(eqx.Module):
 
 
 class State(eqx.Module):
-    """What the next episode needs. `last` is in force, `best` has the smallest value so far."""
+    """The state between two episodes. `last` gives the present policy, `best` has the smallest value so far."""
 
     ridge: Ridge
     last: Answer
@@ -63,7 +63,7 @@ class State(eqx.Module):
         return self.last.found.point.policy
 
     def with_answer(self, answer: Answer, interval: Float[Array, " 2"] | None) -> "State":
-        """With the answer to the next call."""
+        """The state with a new answer."""
         is_best = answer.found.value <= self.best.found.value  # k*: the latest of equals
         best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, self.best)
         log_det, calls = self.ridge.log_det, self.calls + 1

@@ -48,7 +48,7 @@ from horizonfree.explorers.base import (
     PlugIn,
     check_budget,
 )
-from horizonfree.explorers.hf_state import Answer, Found, State
+from horizonfree.explorers.hf_state import Answer, SearchResult, State
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.evidence import MixtureEvidence
@@ -101,8 +101,8 @@ class HFUCRLRFE(PlugIn):
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                said = " or ".join(map(repr, choices))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {said}")
+                expected = " or ".join(map(repr, choices))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {expected}")
         if self.theta == "optimistic" and self.oracle != "exhaustive":
             raise OptionError(
                 f"theta='optimistic' needs an exact maximum over policies and rewards, but oracle is {self.oracle!r}; "
@@ -122,7 +122,7 @@ class HFUCRLRFE(PlugIn):
         point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        found = Found(point, zero, zero, f, one, one, self.beta(model, self.total()))
+        found = SearchResult(point, zero, zero, f, one, one, self.beta(model, self.total()))
         nothing = Answer(found, one, jnp.zeros(model.dim), ridge.Sigma_inv[:, 0], one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
@@ -152,13 +152,18 @@ class HFUCRLRFE(PlugIn):
         return state.with_answer(self.answer(model, state, theta, found, U), interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
-        """theta_k (departure 1)."""
+        """theta_k, least squares over the valid parameters (departure 1)."""
         return least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
 
     def answer(
-        self, model: MixtureModel, state: State, theta: Float[Array, " d"], found: Found, U: Float[Array, ""]
+        self,
+        model: MixtureModel,
+        state: State,
+        theta: Float[Array, " d"],
+        found: SearchResult,
+        U: Float[Array, ""],
     ) -> Answer:
-        """What was found in theta, and U at the start."""
+        """The answer to an oracle call in theta."""
         ridge = state.ridge
         ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
         return Answer(found, U, theta, ridge.Sigma_inv[:, 0], ball_ratio, state.episode)
@@ -170,8 +175,8 @@ class HFUCRLRFE(PlugIn):
         theta: Float[Array, " d"],
         inv: Float[Array, "2 d d"],
         beta: Float[Array, ""],
-        last: Found,
-    ) -> tuple[Found, Float[Array, ""]]:
+        last: SearchResult,
+    ) -> tuple[SearchResult, Float[Array, ""]]:
         """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
         start = last.radius if self.homotopy else beta
         how = {"chains": self.chains, "sweeps": self.sweeps}
@@ -179,13 +184,13 @@ class HFUCRLRFE(PlugIn):
         return last.after(x, beta), U
 
     def by_enumeration(
-        self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found
-    ) -> Found:
+        self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: SearchResult
+    ) -> SearchResult:
         """The maximum over all deterministic policies and single-step indicator rewards."""
         point, best = enumerated(model, prepared, beta)
         path = evaluate(prepared, point.policy, point.reward, beta)
         upper = prepared.space.at_start(upper_bound(prepared, beta)[0])
-        return Found(point, path.V, path.V_hat, last.f, best.value, upper, beta)
+        return SearchResult(point, path.V, path.V_hat, last.f, best.value, upper, beta)
 
     def by_relaxation(
         self,
@@ -193,14 +198,14 @@ class HFUCRLRFE(PlugIn):
         beta: Float[Array, ""],
         policy: Int[Array, "H S"],
         U: Float[Array, "H1 S"],
-        last: Found,
-    ) -> Found:
+        last: SearchResult,
+    ) -> SearchResult:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
         at_start = prepared.space.at_start
         point = Point(policy, last.point.step, last.point.target)
         f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
         upper = at_start(upper_bound(prepared, beta)[0])
-        return Found(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
+        return SearchResult(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
 
     def update(
         self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
@@ -227,7 +232,7 @@ class HFUCRLRFE(PlugIn):
         return new, Info(numbers, (ConfidenceBall(ridge, self.beta(model, episode + 1)),))
 
     def targets(
-        self, model: MixtureModel, found: Found, trajectory: Trajectory
+        self, model: MixtureModel, found: SearchResult, trajectory: Trajectory
     ) -> tuple[Float[Array, "H 2 M d"], Float[Array, "H 2 M"]]:
         """phi and y of both families along the episode: V and Vhat, or f and Vhat after a relaxed search."""
         M = self.orders(model)
@@ -283,20 +288,20 @@ class HFUCRLRFE(PlugIn):
         return least if attained >= least else min(least, total_variance_bound(prepared, beta))
 
     def orders(self, model: MixtureModel) -> int:
-        """M."""
+        """M, the number of moment orders."""
         if self.moment_orders is not None:
             return self.moment_orders
         return radius.moment_orders(self.total(), model.space.horizon)
 
     def total(self) -> int:
-        """K."""
+        """K, the budget."""
         return check_budget(self.budget, "K that the radii refer to")
 
     def parameters(self, model: MixtureModel) -> radius.Parameters:
         """alpha, gamma, lam: the theorem's, or the options'."""
         alpha, gamma, lam = radius.parameters(model_sizes(model))
-        given = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
-        return radius.Parameters(*given, lam)
+        values = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
+        return radius.Parameters(*values, lam)
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""

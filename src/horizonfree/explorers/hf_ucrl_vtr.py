@@ -1,4 +1,4 @@
-"""HF-UCRL-VTR+ and UCRL-VTR: the reward-aware ancestors, with the same moment estimator.
+"""HF-UCRL-VTR+ and UCRL-VTR: optimism for one known reward, with the same moment estimator.
 
 Paper: Zhou, Gu 2022 (NeurIPS), arXiv 2205.11507, for HF-UCRL-VTR+; Jia, Yang, Szepesvari, Wang 2020 (L4DC) and Ayoub
     et al. 2020 (ICML) for UCRL-VTR.
@@ -108,7 +108,7 @@ class HFUCRLVTR(PlugIn):
         return radius.moment_orders(K, model.space.horizon) if self.is_weighted else 1
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
-        """beta_k."""
+        """The radius beta_k."""
         sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_moments(sizes, self.scale, self.bias_scale)

@@ -61,13 +61,13 @@ from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import greedy
 
 PLANNERS = ("value-iteration", "natural-policy-gradient")
-MAX_STORED_ENTRIES = 2**31  # entries of the policies that are kept
+MAX_STORED_ENTRIES = 2**31  # of the stored policies
 
 
 class State(eqx.Module):
-    """What EULER saw for its present goal, what the replayed episodes saw, and the policies to replay.
+    """Data of EULER for its present goal, data of the replayed episodes, and the policies to replay.
 
-    `draws` says which of EULER's episodes each replayed one takes its policy from; `kept` are the same in order.
+    `draws`: the episode of EULER whose policy each replayed episode takes; `kept`: the same numbers, sorted.
     """
 
     policy: Float[Leaf, "*batch H S A"]
@@ -120,7 +120,7 @@ class Jin2020(Explorer):
         return first, budget - first
 
     def init(self, model: TabularModel) -> State:
-        """Nothing seen, nothing drawn."""
+        """No data, no draws."""
         H, S, A = model.space.sizes
         first, N = self.episodes(model.space)
         nothing = self.empty(model)
@@ -133,7 +133,7 @@ class Jin2020(Explorer):
         return Frequencies.empty(model, 1 if self.pool_steps else model.space.horizon)
 
     def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
-        """EULER for the goal of this episode, or one of its policies again."""
+        """EULER's policy for the goal of this episode, or one of its earlier policies."""
         first, N = self.episodes(model.space)
         key_draw, key_lot = jax.random.split(key)
 
@@ -152,25 +152,25 @@ class Jin2020(Explorer):
         return chosen
 
     def aim(self, key: Array, model: TabularModel, state: State, first: int) -> State:
-        """The policy of EULER for the goal of this episode; kept, if it was drawn."""
+        """EULER's policy for the goal of this episode; stored if it was drawn."""
         k, S = state.episode, model.space.num_states
         goal = k // self.per_goal
         is_new = k % self.per_goal == 0
         seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), self.empty(model), state.euler)
-        found = self.euler(key, model.space, seen, goal // S, goal % S)
+        bounds = self.euler(key, model.space, seen, goal // S, goal % S)
         slot = self.slot(state, k, first)
         place = (
             jnp.where(state.kept[slot] == k, slot, len(state.policies)) if first > len(state.kept) else slot
         )
-        policies = state.policies.at[place].set(found.policy.astype(state.policies.dtype), mode="drop")
-        policy = jax.nn.one_hot(found.policy, model.space.num_actions, dtype=jnp.float64)
-        reach = model.space.at_start(found.up[0])
+        policies = state.policies.at[place].set(bounds.policy.astype(state.policies.dtype), mode="drop")
+        policy = jax.nn.one_hot(bounds.policy, model.space.num_actions, dtype=jnp.float64)
+        reach = model.space.at_start(bounds.up[0])
         new = (policy, reach, seen, policies)
         aimed: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.euler, x.policies), state, new)
         return aimed
 
     def replay(self, model: TabularModel, state: State, first: int) -> State:
-        """The policy that was drawn for this episode, with an even draw at its goal."""
+        """The policy that was drawn for this episode, uniform at its goal."""
         S, A = model.space.sizes[1:]
         t = state.draws[(state.episode - first) % len(state.draws)]
         goal = t // self.per_goal
@@ -180,7 +180,7 @@ class Jin2020(Explorer):
         return again
 
     def slot(self, state: State, t: Int[Array, ""], first: int) -> Int[Array, ""]:
-        """Where the policy of EULER's episode t is kept, if it is: the first place where it was drawn."""
+        """The index at which the policy of EULER's episode t is stored: its first draw."""
         if first <= len(state.kept):
             return t
         return jnp.minimum(jnp.searchsorted(state.kept, t), len(state.kept) - 1).astype(jnp.int32)
@@ -215,7 +215,7 @@ class Jin2020(Explorer):
             r = jnp.broadcast_to(is_goal[:, None], (S, A)).astype(jnp.float64)
             high, low = backups(space, prob, visits.astype(jnp.float64), after, L, R, self.bonus_scale)
             Q, lower = jnp.minimum(cap, r + high), jnp.maximum(0.0, r + low)
-            if not self.faithful:  # at its goal and after it EULER knows all
+            if not self.faithful:  # from its goal on everything is known
                 Q, lower = (jnp.where(step < h, x, r) for x in (Q, lower))
             a = greedy_random_ties(lot, Q)
             new = Q.max(-1), jnp.take_along_axis(lower, a[:, None], axis=-1)[:, 0]
@@ -242,7 +242,7 @@ class Jin2020(Explorer):
         return ExplorerPlan(policy, jnp.concatenate([V, jnp.zeros_like(V[:1])]))
 
     def claim(self, model: TabularModel, state: State) -> None:
-        """None in numbers: the paper's constant is not known."""
+        """None: the paper's constant is not known."""
         return None
 
 
@@ -308,7 +308,7 @@ def values(
 def sufficient_episodes(
     sizes: tuple[int, int, int], eps: float, p: float, c: float = 1.0
 ) -> tuple[float, float]:
-    """N0 and N of the theorem, for sizes (H, S, A) and rewards in [0, 1] per step; c is the constant nobody knows."""
+    """N0 and N of the theorem, for sizes (H, S, A) and rewards in [0, 1] per step; c is the unknown constant."""
     H, S, A = sizes
     significant = eps / (2 * S * H**2)
     N0 = c * S**2 * A * H**4 * math.log(S * A * H / (p * significant)) ** 3 / significant

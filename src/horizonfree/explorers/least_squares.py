@@ -1,4 +1,4 @@
-"""Least squares on features phi(s,a), backwards over the steps: what the explorers of linear MDPs share.
+"""Least-squares value iteration on features phi(s,a), shared by the explorers of linear MDPs.
 
 P(s'|s,a) = <phi(s,a), mu(s')>, so that [P V](s,a) = <phi(s,a), w> with w = sum_s' mu(s') V(s'). Of transitions with
 weights g (1 unless an algorithm says otherwise), of every step apart (T = H, steps="own", as the papers have it) or of
@@ -11,11 +11,11 @@ V_{H+1} = 0, with what each algorithm gains at a pair (its own reward and bonus 
 
     Q_h = clip( phi w_h + gain_h, low, cap ),   V_h = max_a Q_h.
 
-Tables of pairs have actions before states: maxima over actions are then of whole rows. Actions that tie are settled by
-lot: under a cap all of them do, and the lowest would be the only one ever tried.
+Tables of pairs have actions before states: maxima over actions are then of whole rows. Ties are broken at
+random: under a cap all actions tie, and the lowest would be the only one that is ever tried.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,9 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import short_repr
 from horizonfree._x64 import Leaf, Number
-from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers.base import ExplorerPlan
 from horizonfree.mdp.space import Trajectory
@@ -36,13 +34,7 @@ from horizonfree.planning.traced import greedy, nearly_best
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")
-MAX_FEATURES_FOR_PRODUCTS = 32  # features up to which their products are kept
-
-
-def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse what is none of the choices."""
-    if value not in choices:
-        raise OptionError(f"{name} is {short_repr(value)}; it must be {' or '.join(map(repr, choices))}")
+MAX_FEATURES_FOR_PRODUCTS = 32  # up to this number norms are computed from products of features
 
 
 class Sums(eqx.Module):
@@ -60,7 +52,7 @@ class Sums(eqx.Module):
     def learn(
         self, model: LinearModel, trajectory: Trajectory, weight: Float[Array, " H"] | float = 1.0
     ) -> "Sums":
-        """After one more episode, its transitions so weighted; those that were not seen add nothing; traced."""
+        """With the weighted transitions of an episode; unobserved ones add nothing; traced."""
         x, s_next = rows(model, trajectory), trajectory.s[1:]
         wx = jnp.broadcast_to(jnp.asarray(weight, float), s_next.shape)[:, None] * x
         if len(self.gram) == 1:
@@ -71,27 +63,27 @@ class Sums(eqx.Module):
 
 
 def init_own_sums(model: LinearModel, steps: str) -> Sums | None:
-    """What an explorer has to keep itself before the first episode: nothing where the evidence has it."""
+    """The explorer's own sums before the first episode; None if those of the evidence serve."""
     return Sums.empty(model, model.space.horizon) if steps == "own" else None
 
 
 def current_sums(own: Sums | None, evidence: LinearEvidence) -> Sums:
-    """The explorer's own sums, or those of all steps, which the evidence has."""
+    """The explorer's own sums, or those of the evidence, of all steps together."""
     return Sums(evidence.gram[None], evidence.cross[None]) if own is None else own
 
 
 def update_own_sums(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
-    """What the explorer keeps itself after one more episode; traced."""
+    """The explorer's own sums after an episode; traced."""
     return None if own is None else own.learn(model, trajectory)
 
 
 def observed_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
-    """Which steps of an episode were seen; traced."""
+    """The steps of an episode that were observed; traced."""
     return (trajectory.j >= 0) & (trajectory.j < model.space.num_states)
 
 
 def rows(model: LinearModel, trajectory: Trajectory) -> Float[Array, "H d"]:
-    """phi of the pairs of an episode, zero where a step was not seen; traced."""
+    """phi of the pairs of an episode, zero where a step was not observed; traced."""
     x = model.phi[trajectory.s[:-1], trajectory.a]
     return jnp.where(observed_steps(model, trajectory)[:, None], x, 0.0)
 
@@ -124,12 +116,12 @@ class Fit(NamedTuple):
 
 
 def pairs(model: LinearModel) -> Float[Array, "AS d"]:
-    """phi, actions before states."""
+    """phi of all state-action pairs, actions before states."""
     return jnp.swapaxes(jnp.asarray(model.phi), 0, 1).reshape(-1, model.phi.shape[-1])
 
 
 def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A S"]:
-    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as by W phi."""
+    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as with W phi."""
     T, d, _ = W.shape
     x = pairs(model).T
     if d <= MAX_FEATURES_FOR_PRODUCTS:
@@ -157,7 +149,8 @@ def value_iteration(
     cap: Number = jnp.inf,
     missing: Float[Array, "_ A S"] | None = None,
 ) -> ValueIteration:
-    """The recursion above; tables are of every step or of all. missing: mass that goes to the best state; traced."""
+    """The recursion above, with one table for each step or one for all. missing: mass that goes to the best state;
+    traced."""
     H, S, A = model.space.sizes
     phi = pairs(model)
     tables = {"W": fit.W, "cross": fit.cross, "gain": gain} | (
@@ -181,7 +174,7 @@ def value_iteration(
 
 
 def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
-    """The greedy actions; of those that are best, or nearly, a lot of 16 bits picks one; traced."""
+    """The greedy actions; 16 random bits choose among those that are best up to rounding; traced."""
     H, A, S = Q.shape
     bits = jax.random.bits(
         key, (-(-H * S // 4),), jnp.uint64
@@ -189,13 +182,13 @@ def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"
     lots = jax.lax.bitcast_convert_type(bits, jnp.uint16).reshape(-1)[: H * S].reshape(H, S)
     is_best = nearly_best(Q, 1)
     rank = jnp.cumsum(is_best, axis=1, dtype=jnp.uint32)
-    wanted = ((lots.astype(jnp.uint32) * rank[:, -1]) >> 16) + 1
+    choice = ((lots.astype(jnp.uint32) * rank[:, -1]) >> 16) + 1
     actions = jnp.arange(A, dtype=jnp.int32)[:, None]
-    return jnp.where(is_best & (rank == wanted[:, None]), actions, 0).sum(1, dtype=jnp.int32)
+    return jnp.where(is_best & (rank == choice[:, None]), actions, 0).sum(1, dtype=jnp.int32)
 
 
 def uniform_after(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
-    """The policy up to a step, even draws of an action after it; traced."""
+    """The policy up to a step, uniform actions after it; traced."""
     after = (jnp.arange(len(policy)) > last)[:, None, None]
     return jnp.where(after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
 

@@ -1,4 +1,4 @@
-"""Go where the features of a linear MDP were seen least: one dynamic programme per episode.
+"""Optimal design for linear MDPs: one dynamic program per episode.
 
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems", for a design whose points
     are policies, as Wagenmaker et al. 2022 and Qiao and Wang 2023 (arXiv 2210.00701) have for linear MDPs.
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
@@ -27,7 +28,6 @@ from horizonfree.explorers.least_squares import (
     Fit,
     Steps,
     Sums,
-    check_choice,
     current_sums,
     greedy_random_ties,
     init_own_sums,
@@ -45,7 +45,7 @@ LAM = 0.1
 
 
 class State(eqx.Module):
-    """The policy, T, and what was seen of every step, where steps are apart."""
+    """The policy, T, and sums of every step if steps="own"."""
 
     policy: Int[Leaf, "*batch H S"]
     promise: Float[Leaf, "*batch"]
@@ -67,7 +67,7 @@ class LinearDesign(Explorer):
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), init_own_sums(model, self.steps))
 
     def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
-        """The best design for what is known now."""
+        """The best design for the present evidence."""
         fit = Fit.of(current_sums(state.sums, evidence), LAM)
         missing = fit.missing(model)
         Q, V = value_iteration(model, fit, norms_sq(model, fit.W), missing=missing)
@@ -76,7 +76,7 @@ class LinearDesign(Explorer):
     def update(
         self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Pooled, all that is learnt is in the evidence."""
+        """Update the own sums; pooled data are in the evidence."""
         sums = update_own_sums(state.sums, model, trajectory)
         return State(state.policy, state.promise, sums), Info({"information": state.promise})
 

@@ -1,8 +1,8 @@
-"""A reconstruction of LSVI-RFE: uncertainty as a reward, in a regression that trusts quiet transitions more.
+"""A reconstruction of LSVI-RFE: uncertainty as a reward, in a regression weighted by variances.
 
 Paper: P. Hu, Y. Chen, L. Huang 2023 (ICLR), "Towards minimax optimal reward-free reinforcement learning in linear
-    MDPs". Only its abstract and opening were read: this file fills the holes of what is known of it and must not be
-    taken for the published algorithm.
+    MDPs". Only its abstract and opening were read: this file fills the gaps and must not be taken for the published
+    algorithm.
 Algorithm: as Wang et al. 2020 with weights. lam = 1, ||.|| the norm of Lam^-1, Lam and w of transitions with weight
     1/sigma^2, those with a bar of transitions that all count alike, b = min{1, ||phi||/2},
         Q_h = clip( phi'w_h + 2 b_h, 0, 1 ),    once as a reward and once as a bonus,
@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
 from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
@@ -34,7 +35,6 @@ from horizonfree.explorers.least_squares import (
     Fit,
     Steps,
     Sums,
-    check_choice,
     current_sums,
     greedy_random_ties,
     init_own_sums,
@@ -53,7 +53,7 @@ RADIUS = 0.5
 
 
 class State(eqx.Module):
-    """The policy and its value; sigma^2 that a transition would have; weighted sums, and plain ones of own steps."""
+    """The policy and its value; sigma^2 of each pair; weighted sums, and unweighted ones if steps="own"."""
 
     policy: Int[Leaf, "*batch H S"]
     value: Float[Leaf, "*batch"]
@@ -72,14 +72,14 @@ class LSVIRFE(Explorer):
         check_choice(self.steps, "steps", STEPS)
 
     def init(self, model: LinearModel) -> State:
-        """Nothing seen."""
+        """No data."""
         H, S, A = model.space.sizes
         weighted = Sums.empty(model, H if self.steps == "own" else 1)
         sums, policy = init_own_sums(model, self.steps), jnp.zeros((H, S), jnp.int32)
         return State(policy, jnp.zeros(()), jnp.ones((H, A, S)), weighted, sums)
 
     def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
-        """Greedy in the uncertainty that is carried back, and how noisy each transition would be."""
+        """Greedy in the uncertainty that is carried back, and the variances of the next transitions."""
         fit, plain = Fit.of(state.weighted, LAM), Fit.of(current_sums(state.sums, evidence), LAM)
         norms = jnp.sqrt(norms_sq(model, fit.W))
         Q, V = value_iteration(model, fit, 2 * jnp.minimum(1.0, RADIUS * norms), low=0.0, cap=1.0)
@@ -93,7 +93,7 @@ class LSVIRFE(Explorer):
     def update(
         self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """One more row of every step, weighted by how noisy it was thought to be."""
+        """One more row of every step, weighted by the estimated variance."""
         h = jnp.arange(model.space.horizon)
         weight = 1 / state.sigma_sq[h, trajectory.a, trajectory.s[:-1]]
         weighted = state.weighted.learn(model, trajectory, weight)

@@ -1,4 +1,4 @@
-"""Frequencies of an unknown table, of every step apart or of all steps together, and errors carried back through them.
+"""Empirical transition frequencies of a tabular MDP, per step or pooled, and errors propagated through them.
 
 p_hat(s'|s,a) = N(s,a,s')/n(s,a) is kept as a running mean: after c more visits, x(s') of which led to s',
 p_hat <- p_hat + (x - c p_hat)/n. An episode touches H rows. Where n = 0 every possible successor counts alike. A
@@ -7,13 +7,13 @@ the successor lists come before pairs: means over successors are then sums of wh
 
 Where any state may follow, lists of all S successors are long. `successors` says how many different ones a pair may
 show: lists of that length are then filled as transitions are seen, and everything else stays as it is. Transitions
-that find no place are `missed`: if there are any, p_hat is not what the theorems speak of.
+that do not fit are `missed`: if there are any, the theorems do not apply to p_hat.
 
 Errors, for bonuses b_h(s,a), a factor and caps of every step (each paper has its own):
 
     X_{H+1} = 0,    X_h(s,a) = min{ cap_h, b_h(s,a) + factor sum_s' p_hat_h(s'|s,a) max_a' X_{h+1}(s',a') }
 
-`ByErrors` explores greedily in them: what RF-UCRL and RF-Express share.
+`ErrorExplorer` is greedy in them; RF-UCRL and RF-Express share it.
 """
 
 import abc
@@ -49,7 +49,7 @@ from horizonfree.planning.traced import greedy, nearly_best
 
 
 class Frequencies(eqx.Module):
-    """n and p_hat, of each step or of all; `succ` are the lists as they were filled, None for those of the space."""
+    """n and p_hat, of each step or of all; `succ` are lists filled from data, None for those of the space."""
 
     visits: Int[Leaf, "*batch T S A"]
     prob: Float[Leaf, "*batch T n S A"]
@@ -72,7 +72,7 @@ class Frequencies(eqx.Module):
     def learn(
         self, space: Space, trajectory: Trajectory, *, is_counted: Array | bool = True
     ) -> "Frequencies":
-        """After one more episode; steps that were not seen count for nothing."""
+        """With an episode; unobserved steps are not counted."""
         is_seen = is_possible(space, trajectory) & is_counted
         succ, missed, slots = self.succ, self.missed, trajectory.j
         if succ is not None and missed is not None:
@@ -91,12 +91,12 @@ class Frequencies(eqx.Module):
         return Frequencies(visits, self.prob.at[t, :, s, a].set(row), succ, missed)
 
     def places(self, trajectory: Trajectory) -> tuple[Int[Array, " H"], Int[Array, " H"], Int[Array, " H"]]:
-        """Where the steps of an episode are counted: table, state and action."""
+        """Indices of the steps of an episode: table, state and action."""
         s, a = trajectory.s[:-1], trajectory.a
         return jnp.arange(len(a), dtype=jnp.int32) % len(self.visits), s, a
 
     def unseen_rows(self, space: Space) -> Float[Array, "T S A"]:
-        """1 for the rows that are on no list: pairs without visits of which something is unknown."""
+        """1 for pairs without visits whose successor is not known."""
         return ((self.visits == 0) & (space.support.sum(-1) > 1)).astype(jnp.float64)
 
     def plan(self, space: Space, reward: Float[Array, "H S A"]) -> ExplorerPlan:
@@ -144,7 +144,7 @@ def expect(
 def assign_slots(
     succ: Int[Array, "n S A"], trajectory: Trajectory, is_seen: Bool[Array, " H"]
 ) -> tuple[Int[Array, "n S A"], Int[Array, " H"]]:
-    """The lists with the successors of an episode in them, and the slot of each; n where there was no place; traced."""
+    """The lists with the successors of an episode, and the slot of each, n if the list is full; traced."""
     n, S, _ = succ.shape
     steps = trajectory.s[:-1], trajectory.a, trajectory.s[1:], is_seen
 
@@ -159,16 +159,16 @@ def assign_slots(
 
     is_there = succ[:, steps[0], steps[1]].T == steps[2][:, None]
     is_old = (is_there.any(-1) | ~is_seen).all()
-    found: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(place, x, steps), succ)
-    return found
+    result: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(place, x, steps), succ)
+    return result
 
 
 def missed_transitions(frequencies: Frequencies) -> str | None:
-    """Why theorems do not speak of these frequencies, None if they do; on the host."""
+    """Why theorems do not apply to these frequencies, None if they do; on the host."""
     if frequencies.missed is None or not int(frequencies.missed):
         return None
     return (
-        f"{int(frequencies.missed)} transitions found no place in the lists; explore with more `successors`"
+        f"{int(frequencies.missed)} transitions result no place in the lists; explore with more `successors`"
     )
 
 
@@ -191,8 +191,8 @@ def propagate_errors(
 ) -> Errors:
     """The recursion above with bonuses scale_h b(s,a); traced.
 
-    Ties are settled by lot, as by the authors: at first everything is at its cap, and the lowest action would be the
-    only one that is ever tried.
+    Ties are broken at random, as by the authors: at first everything is at its cap, and the lowest action would be
+    the only one that is ever tried.
     """
     H, S, _ = space.sizes
     lots = jax.random.bits(key, (H, S), jnp.uint32)
@@ -211,12 +211,12 @@ def propagate_errors(
 
 
 def greedy_random_ties(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
-    """One of the actions that are best, or nearly: the lot, a number of 32 bits, picks it; traced."""
+    """The greedy action; 32 random bits (`lot`) choose among those that are best up to rounding; traced."""
     is_best = nearly_best(X, -1)
     rank = jnp.cumsum(is_best, axis=-1, dtype=jnp.uint32)
-    wanted = lot[..., None] % rank[..., -1:] + 1
+    choice = lot[..., None] % rank[..., -1:] + 1
     actions = jnp.arange(X.shape[-1], dtype=jnp.int32)
-    return jnp.where(is_best & (rank == wanted), actions, 0).sum(-1, dtype=jnp.int32)
+    return jnp.where(is_best & (rank == choice), actions, 0).sum(-1, dtype=jnp.int32)
 
 
 def moments(
@@ -228,7 +228,7 @@ def moments(
 
 
 class State(eqx.Module):
-    """The policy, the error at the start when it was made, what was seen, and the bonuses of that."""
+    """The policy, the error at the start when it was chosen, the frequencies and their bonuses."""
 
     policy: Int[Leaf, "*batch H S"]
     error: Float[Leaf, "*batch"]
@@ -238,7 +238,7 @@ class State(eqx.Module):
 
 
 class ErrorExplorer(Explorer):
-    """Greedy in errors that are carried back; `number` is what the rows call the error at the start."""
+    """Greedy in propagated errors; `number` is the name of the error at the start in the records."""
 
     clip: Clip = False
     bonus_scale: BonusScale = 1.0
@@ -258,7 +258,7 @@ class ErrorExplorer(Explorer):
 
     @abc.abstractmethod
     def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
-        """Of pairs after n visits; traced."""
+        """The bonus of pairs after n visits; traced."""
 
     @abc.abstractmethod
     def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
@@ -266,19 +266,19 @@ class ErrorExplorer(Explorer):
 
     @abc.abstractmethod
     def value_error(self, error: Any) -> Any:
-        """By how much a value at the start may be misjudged, rewards in [0, 1] per step."""
+        """A bound on the error of values at the start, for rewards in [0, 1] per step."""
 
     def init(self, model: TabularModel) -> State:
-        """No visits."""
+        """No data."""
         H, S, _ = model.space.sizes
         seen = Frequencies.empty(model, 1 if self.pool_steps else H, self.successors)
         policy, bonus = jnp.zeros((H, S), jnp.int32), self.bonus(model, seen.visits)
         return State(policy, jnp.asarray(self.largest(H)), seen, bonus, jnp.int32(0))
 
     def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
-        """Greedy in the errors."""
-        found = self.exploration_errors(key, model, state.seen, state.bonus)
-        return State(found.policy, found.first, state.seen, state.bonus, state.episode)
+        """The greedy policy of the errors."""
+        result = self.exploration_errors(key, model, state.seen, state.bonus)
+        return State(result.policy, result.first, state.seen, state.bonus, state.episode)
 
     def update(
         self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
@@ -297,6 +297,7 @@ class ErrorExplorer(Explorer):
         return state.seen.plan(model.space, reward)
 
     def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
-        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
+        """The number of episodes after which the paper's rule stops, None if it does not; rewards in [0, 1] per
+        step."""
         stops = np.flatnonzero(self.value_error(np.asarray(records[self.number])) <= eps / 2)
         return int(stops[0]) if stops.size else None

@@ -1,4 +1,4 @@
-"""RF-UCRL: go where the values of some policy and reward may be misjudged most.
+"""RF-UCRL: greedy in an upper bound on the error of value estimates.
 
 Paper: E. Kaufmann, P. Menard, O. D. Domingues, A. Jonsson, E. Leurent, M. Valko 2021 (ALT), arXiv 2006.06294,
     "Adaptive reward-free exploration".
@@ -18,7 +18,7 @@ Departures:
        all actions tie for thousands of episodes. It is always there in `claim`.
     2. bonus_scale multiplies the bonus while exploring, as in the authors' code; never in `claim`. Pairs without visits
        count as n = 1 in the bonus, as there; at bonus_scale >= 1 the minimum is then at its cap, as printed.
-    3. Ties are settled by lot, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
+    3. Ties are broken at random, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
     4. p_hat without visits is even over the possible successors, printed as 1/S; it matters without clipping only.
 """
 
@@ -45,30 +45,30 @@ from horizonfree.models.tabular.model import TabularModel
 
 
 class RFUCRL(ErrorExplorer):
-    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: where values may be misjudged most."""
+    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: greedy in a bound on the error of values."""
 
     number: ClassVar[str] = "E"
 
     def largest(self, H: int) -> float:
-        """H-1."""
+        """The error before the first episode, H-1."""
         return H - 1.0
 
     def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
-        """sqrt(2 beta(n)/n); traced."""
+        """The bonus sqrt(2 beta(n)/n); traced."""
         n = jnp.asarray(n, jnp.float64)
         return jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
 
     def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
-        """E; traced."""
+        """E, without the minimum unless `clip`; traced."""
         largest = max_remaining_reward(model.space.horizon)
         return self.errors(key, model, seen, bonus, largest, self.bonus_scale, self.clip)
 
     def value_error(self, error: Any) -> Any:
-        """E itself."""
+        """E bounds the error."""
         return error
 
     def claim(self, model: TabularModel, state: State) -> Certificate:
-        """2U, with the paper's constants whatever explored."""
+        """2U, with the paper's constants, however the data were gathered."""
         E, U = self.bounds(model, state.seen)
         k = int(state.episode)
         return claim(

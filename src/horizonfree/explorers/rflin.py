@@ -1,4 +1,4 @@
-"""RFLIN: for every step, cover the features that policies can bring about there, hard ones last.
+"""RFLIN: for every step, cover the features that policies can reach there, hard ones last.
 
 Paper: A. Wagenmaker, Y. Chen, M. Simchowitz, S. S. Du, K. Jamieson 2022 (ICML), "Reward-free RL is no harder than
     reward-aware RL in linear Markov decision processes"; FORCE, its regret minimiser, is in force.py.
@@ -10,18 +10,18 @@ Symbols: m epochs of each step; `step`, `epoch` in the rows are h and i, `uncove
     the regret minimiser's bound on the reward of the episode.
 Guarantee: with the constants of the paper (theory/linear.py), FORCE, and H sum K_i episodes, plans lose at
     most eps for all rewards that are linear in phi and in [0, 1] at every step, with probability 1 - delta. `claim`
-    says it with constants="paper", and how many episodes that is: far more than anybody has.
+    says it with constants="paper", and how many episodes that is: far more than is practical.
 Departures:
     1. regmin="lsvi-ucb" (default): bonus ||phi||/2 before step h, values at most 1, instead of FORCE. Tables name it.
     2. constants="practical" (default): m = 4 epochs whose lengths, in the ratio 8:4:2:1, share the budget exactly, and
        gamma_i^2 = 4^i d (1 - 2^-m)/K_h, K_h = K/H: the third term of the paper's K_i solved for gamma, without its
        logarithm and constants. The first epoch is the longest; the third covers everything.
-    3. X is kept as a set of pairs (s,a). Actions after step h are drawn evenly. After the budget it stays in the last
+    3. X is kept as a set of pairs (s,a). Actions after step h are uniform. After the budget it stays in the last
        epoch; before it is spent, late steps have not been aimed at.
     4. Regressions, of the regret minimiser too, use all that was seen of a step, steps="pooled" (default) of all steps.
        The paper keeps data of every step apart, which is what makes its radius sqrt(d) instead of d. FORCE starts
        afresh in every epoch, with K = K_i, and its Q is at least 0.
-    5. Plans have no bonus, unless constants="paper", and are clipped to [0, 1]. Ties are settled by lot.
+    5. Plans have no bonus, unless constants="paper", and are clipped to [0, 1]. Ties are broken at random.
     6. constants="paper": what the paper leaves open is 1; the appendix prints the number of epochs upside down.
 """
 
@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_choice, check_probability
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
@@ -52,7 +52,6 @@ from horizonfree.explorers.least_squares import (
     Fit,
     Steps,
     Sums,
-    check_choice,
     current_sums,
     greedy_random_ties,
     init_own_sums,
@@ -75,11 +74,11 @@ EPOCHS = 4
 RADIUS = 0.5  # of lsvi-ucb
 REGMIN = ("lsvi-ucb", "force")
 CONSTANTS = ("practical", "paper")
-MAX_STORED_TRANSITIONS = 10**8  # transitions that FORCE keeps
+MAX_STORED_TRANSITIONS = 10**8  # of FORCE
 
 
 class State(eqx.Module):
-    """The policy and its bound; what was seen; phi phi' of the epoch; the pairs in X; what FORCE keeps."""
+    """The policy and its bound; sums; phi phi' of the epoch; the pairs in X; the memory of FORCE."""
 
     policy: Float[Leaf, "*batch H S A"]
     reach: Float[Leaf, "*batch"]
@@ -122,19 +121,19 @@ class RFLIN(Explorer):
         return practical_epochs(budget, H, d)
 
     def paper_schedule(self, model: LinearModel) -> theory.Schedule:
-        """The paper's own radius and epochs."""
+        """The paper's radius and epochs."""
         return theory.rflin_schedule(float(self.eps), float(self.delta), model.dim, model.space.horizon)
 
     def init(self, model: LinearModel) -> State:
         """All pairs are to be covered at the first step."""
         _, S, A = model.space.sizes
-        room, memory = min(int(min(self.schedule(model).lengths.max(), 2.0**62)), self.budget or 0), None
+        capacity, memory = min(int(min(self.schedule(model).lengths.max(), 2.0**62)), self.budget or 0), None
         if self.regmin == "force":
-            if room * model.space.horizon > MAX_STORED_TRANSITIONS:
+            if capacity * model.space.horizon > MAX_STORED_TRANSITIONS:
                 raise OptionError(
                     f"budget is {self.budget} episodes; FORCE keeps all transitions of an epoch, and these are too many"
                 )
-            memory = force.Memory.empty(model, room)
+            memory = force.Memory.empty(model, capacity)
         policy, gram = jnp.full(model.space.sizes, 1 / A), jnp.zeros((model.dim, model.dim))
         is_left, sums = jnp.ones((A, S), bool), init_own_sums(model, self.steps)
         return State(policy, jnp.zeros(()), sums, gram, is_left, memory, jnp.int32(0))
@@ -187,15 +186,16 @@ class RFLIN(Explorer):
         now: "EpochPosition",
         is_over: Bool[Array, ""],
     ) -> force.Memory | None:
-        """What FORCE keeps after the episode: nothing where an epoch is over."""
+        """The memory of FORCE after the episode; empty at the end of an epoch."""
         if state.memory is None:
             return None
         terms = force.Terms.of(model, now.length, self.delta)
         precision = force.precisions(model, state.memory, terms, trajectory)
         place = (state.episode - now.start).astype(jnp.int32)
-        kept = state.memory.keep(model, trajectory, place, precision)
-        left: force.Memory = eqx.tree_at(lambda x: x.precision, kept, jnp.where(is_over, 0.0, kept.precision))
-        return left
+        memory = state.memory.append(model, trajectory, place, precision)
+        precision = jnp.where(is_over, 0.0, memory.precision)
+        result: force.Memory = eqx.tree_at(lambda x: x.precision, memory, precision)
+        return result
 
     def plan(
         self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
@@ -210,18 +210,18 @@ class RFLIN(Explorer):
             return None
         needed = theory.rflin_episodes(self.paper_schedule(model), model.space.horizon)
         is_enough = int(state.episode) >= needed and self.regmin == "force" and self.steps == "own"
-        said = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
-        words = (
+        text = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
+        statement = (
             f"suboptimality at most {rounded_up(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
             if is_enough
-            else f"vacuous: {said}"
+            else f"vacuous: {text}"
         )
         method = "paper (constants that it leaves open are 1)"
-        return Certificate(self.eps if is_enough else 1.0, self.delta, method, words, {"needed": needed})
+        return Certificate(self.eps if is_enough else 1.0, self.delta, method, statement, {"needed": needed})
 
 
 class EpochPosition(eqx.Module):
-    """Where an episode stands: step and epoch, both from 0, gamma^2, and first episode and length of the epoch."""
+    """Step and epoch of an episode, both from 0, gamma^2, and first episode and length of the epoch."""
 
     step: Int[Array, ""]
     epoch: Int[Array, ""]
@@ -237,7 +237,7 @@ class Epochs(eqx.Module):
     gamma_sq: Float[np.ndarray, " m"]
 
     def at(self, episode: Int[Array, ""]) -> EpochPosition:
-        """Where an episode stands; after all epochs it is in the last; traced."""
+        """The position of an episode; after all epochs it is in the last; traced."""
         H, m = self.lengths.shape
         ends = np.cumsum(self.lengths.ravel())
         e = jnp.minimum((episode >= ends).sum(dtype=jnp.int32), H * m - 1)
@@ -257,7 +257,7 @@ def practical_epochs(budget: int, H: int, d: int) -> Epochs:
 
 
 def apportion(total: int, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Whole numbers in these proportions that sum to the total: rounded down, the largest remainders up."""
+    """Integers in these proportions that sum to the total (largest remainders)."""
     exact = total * weights / weights.sum()
     down: np.ndarray = np.floor(exact)
     order = np.argsort(down - exact, kind="stable")

@@ -1,15 +1,15 @@
 """A reconstruction of SSTP: visit every pair about as often as it can be reached, in stages.
 
 Paper: Z. Zhang, S. S. Du, X. Ji 2021 (ICML), arXiv 2010.05901, "Near optimal reward-free reinforcement learning"
-    (staged sampling, truncated planning). Its text was not read: this file fills the holes of what is known of it and
-    must not be taken for the published algorithm. The bonus is that of MVP, Z. Zhang, X. Ji, S. S. Du 2021 (COLT),
+    (staged sampling, truncated planning). Its text was not read: this file fills the gaps and must not be taken for
+    the published algorithm. The bonus is that of MVP, Z. Zhang, X. Ji, S. S. Du 2021 (COLT),
     arXiv 2009.13503, which was read.
 Algorithm: stages k = 1..K, K = ceil(log2(1/eps)) + 1, of equally many episodes. Goals of stage k are the unknown pairs
     with N(s,a) < base 2^-k visits, Y. The policy maximises, with optimism, the probability to take a goal at all:
         Q_h(s,a) = 1 on Y,   else min{ 1, p_hat V_{h+1} + c1 sqrt(Var_p_hat(V_{h+1}) iota/n) + c3 iota/n },
     c1 = 460/9, c3 = 544/9, iota = ln(2/delta); it is made anew when a count has doubled or Y has changed. A stage ends
     with its episodes, or when Y is empty. Plans: value iteration in p_hat; nothing is counted after a pair that has
-    fewer visits than the last stage wants.
+    fewer visits than the last stage requires.
 Symbols: visits and frequencies N, n, p_hat of all steps together, as the paper's kernel is shared by the steps: there
     is nothing to pool. `reach` in the rows is the optimistic probability to take a goal, `goals` how many there are.
 Guarantee: the paper proves S^2 A/eps^2 episodes up to logarithms, of H too, for rewards of total at most 1. Of this
@@ -54,9 +54,9 @@ C1, C3 = 460 / 9, 544 / 9  # of MVP
 
 
 class State(eqx.Module):
-    """The policy, its promise, the stage and its episodes so far, and visits when the policy was made.
+    """The policy, its `reach`, the stage and its episodes so far, and the visits when the policy was chosen.
 
-    `finished` is the stage in which a pair ceased to be a goal, 0 where it has not.
+    `finished`: the stage in which a pair ceased to be a goal, 0 if it has not.
     """
 
     policy: Int[Leaf, "*batch H S"]
@@ -87,12 +87,12 @@ class SSTP(Explorer):
 
     @property
     def stages(self) -> int:
-        """K."""
+        """K, the number of stages."""
         return math.ceil(math.log2(1 / self.eps)) + 1
 
     @property
     def episodes(self) -> int:
-        """Of a stage."""
+        """The episodes of a stage."""
         return max(1, check_budget(self.budget, "in all, which the stages share") // self.stages)
 
     def init(self, model: TabularModel) -> State:
@@ -103,13 +103,13 @@ class SSTP(Explorer):
         return State(policy, jnp.ones(()), jnp.int32(1), jnp.int32(0), none, none, jnp.asarray(True))
 
     def required_visits(self, stage: Int[Array, ""]) -> Float[Array, ""]:
-        """base 2^-k."""
+        """The visits that stage k requires of a pair, base 2^-k."""
         return self.base * 0.5 ** stage.astype(jnp.float64)
 
     def goals(
         self, model: TabularModel, stage: Int[Array, ""], visits: Int[Array, "S A"]
     ) -> Bool[Array, "S A"]:
-        """Y."""
+        """Y, the pairs with fewer visits."""
         s, a = model.pairs.T
         is_goal = visits[s, a] < self.required_visits(stage)
         return jnp.zeros(model.space.sizes[1:], bool).at[s, a].set(is_goal)
@@ -141,7 +141,7 @@ class SSTP(Explorer):
     def update(
         self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Pairs with enough visits are finished; on to the next stage when it is time."""
+        """Pairs with enough visits are finished; a stage ends with its episodes, or without goals."""
         before = self.goals(model, state.stage, state.planned)
         goals = self.goals(model, state.stage, evidence.visits)
         is_wanted = jnp.zeros_like(goals).at[tuple(model.pairs.T)].set(True)
@@ -157,7 +157,7 @@ class SSTP(Explorer):
         return new, Info({"reach": state.reach, "goals": before.sum(dtype=jnp.int32)})
 
     def covered(self, model: TabularModel, evidence: TabularEvidence) -> Kernel:
-        """p_hat; pairs with fewer visits than the last stage wants lead nowhere; traced."""
+        """p_hat, zero in pairs with fewer visits than the last stage requires; traced."""
         kernel = model.estimate(evidence)
         is_missing = self.goals(model, jnp.int32(self.stages), evidence.visits)
         return model.space.kernel(jnp.where(is_missing[..., None], 0.0, kernel.prob))
@@ -165,7 +165,7 @@ class SSTP(Explorer):
     def plan(
         self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
     ) -> ExplorerPlan:
-        """The best policy where enough is known."""
+        """The optimal policy in this kernel."""
         return ExplorerPlan(*optimal_jax(self.covered(model, evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:

@@ -44,7 +44,7 @@ from horizonfree.models.mixture.model import MixtureModel
 
 
 class State(eqx.Module):
-    """The regression; the policy, its optimistic value and the maximisers it was made with; the smallest U so far."""
+    """The regression; the policy, its optimistic value and maximisers; the smallest U so far."""
 
     policy: Int[Array, "H S"]
     value: Float[Array, ""]
@@ -74,7 +74,7 @@ class UCRLRFE(PlugIn):
         return State(jnp.zeros((H, S), jnp.int32), cap, f, jnp.asarray(1.0), ridge, jnp.int32(0))
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
-        """PLAN(theta_k, Sigma_k, r^k, beta)."""
+        """The policy PLAN(theta_k, Sigma_k, r^k, beta)."""
         beta, ridge = self.beta(model), state.ridge
         box = max_box_norm(model, ridge)
         policy, V = optimistic(model, ridge, beta, exploration_reward(model, box, beta), model.space.horizon)

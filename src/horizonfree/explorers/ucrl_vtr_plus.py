@@ -104,7 +104,7 @@ class UCRLVTRPlus(PlugIn):
         return None
 
     def radii(self, model: MixtureModel, k: Number) -> Radii:
-        """Radii of episode k."""
+        """The radii at episode k."""
         sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_variances(sizes, self.scale, self.bias_scale)

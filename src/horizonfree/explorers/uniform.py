@@ -1,4 +1,4 @@
-"""Uniformly random actions: the baseline that every explorer must beat.
+"""Uniformly random actions: a baseline.
 
 Paper: none.
 Algorithm: every action with probability 1/A in every state and step.
@@ -27,22 +27,22 @@ class State(eqx.Module):
 
 
 class Uniform(Explorer):
-    """Random actions."""
+    """Baseline: uniformly random actions."""
 
     learns: ClassVar[type[Model]] = Model  # type: ignore[type-abstract]  # every class
 
     def init(self, model: Model) -> State:
-        """1/A everywhere."""
+        """The uniform policy."""
         return State(jnp.full(model.space.sizes, 1.0 / model.space.num_actions))
 
     def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
-        """Always the same."""
+        """The uniform policy."""
         return state
 
     def update(
         self, model: Model, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Nothing to learn."""
+        """The state does not change."""
         return state, Info({})
 
     def plan(
@@ -52,5 +52,5 @@ class Uniform(Explorer):
         return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: Model, state: State) -> None:
-        """None."""
+        """None: a baseline."""
         return None

@@ -4,7 +4,8 @@ With Sigma^{-1} = L L' and F = L' phi(s,a)' [d, n] this is max_f ||phi_f(s,a)||_
 UCRL-RFE explores by (Zhang, Zhou, Gu 2021, eq. 4.2) and that bounds every bonus of HF-UCRL-RFE++. The norm is
 convex, so some vertex f in {0,1}^n is best; finding it is hard in general, hence two routes:
 
-- n <= ENUMERATE: all 2^n vertices of all pairs (s,a) at once; n <= ONE_BY_ONE: pair by pair, to spare memory. Exact.
+- n <= MAX_VECTORIZED_SUCCESSORS: all 2^n vertices of all pairs (s,a) at once; n <= MAX_ENUMERATED_SUCCESSORS: pair by
+  pair, to save memory. Exact.
 - larger n: local ascent f <- 1[F'F f > 0], which never lowers the norm, from the best of 2m+1 starts; and an upper
   bound.
 """
@@ -20,9 +21,9 @@ from horizonfree._arrays import Array
 from horizonfree.models.mixture.learner import MAX_UNROLLED_TERMS
 from horizonfree.planning.traced import nearly_best, significant
 
-MAX_VECTORIZED_SUCCESSORS = 8  # the largest n whose 2^n vertices are tried for all pairs at once
-MAX_ENUMERATED_SUCCESSORS = 12  # the largest n whose 2^n vertices are tried at all
-ASCENT_STEPS = 20  # steps of the local ascent beyond that
+MAX_VECTORIZED_SUCCESSORS = 8  # up to this n, all 2^n vertices of all pairs are computed together
+MAX_ENUMERATED_SUCCESSORS = 12  # up to this n, all 2^n vertices are computed, pair by pair
+ASCENT_STEPS = 20  # of the local ascent for larger n
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -43,7 +44,7 @@ def _slope(axis: int, at: tuple[Array], along: tuple[Array]) -> tuple[Array, Arr
 
 
 class BoxMax(eqx.Module):
-    """The maximiser found, its norm, and a bound that no f in the box exceeds (equal to it when exact)."""
+    """The best maximiser, its norm, and a bound that no f in the box exceeds (equal to it when exact)."""
 
     f: Bool[Array, "*batch n"]
     lower: Float[Array, "*batch"]
@@ -57,8 +58,8 @@ def box_max(F: Float[Array, "*batch m n"]) -> BoxMax:
         return _climb(F)
     if n <= MAX_VECTORIZED_SUCCESSORS:
         return _enumerate(F)
-    found = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
-    return BoxMax(found.f.reshape(*batch, n), found.lower.reshape(batch), found.upper.reshape(batch))
+    result = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
+    return BoxMax(result.f.reshape(*batch, n), result.lower.reshape(batch), result.upper.reshape(batch))
 
 
 def _enumerate(F: Float[Array, "*batch m n"]) -> BoxMax:

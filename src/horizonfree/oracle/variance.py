@@ -41,8 +41,8 @@ def total_variance_bound(prepared: Prepared, beta: float) -> float:
 
     Needs P_theta to be a kernel. Runs on the host: seconds, for reports, not inside an explorer.
     """
-    given = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
-    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, given)
+    tables = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
+    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, tables)
     tilde = [beta * penalised_max(F_tilde, p, k, box_tilde) for k in RATIOS]
     hat = [2 * beta * penalised_max(F_hat, p, k / 2, box_hat) for k in RATIOS]
     x = np.asarray(_upper_bound(prepared, beta)[0])  # bounds Vhat_1, hence Vhat_h, in every state

@@ -1,4 +1,4 @@
-"""The main theorem of HF-UCRL-RFE++ letter by letter: no slip mended, nothing restored, rounded or divided.
+"""The main theorem of HF-UCRL-RFE++ exactly as published, without any correction.
 
 Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), main theorem and the exact forms of appendix A, with alpha =
 H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
@@ -10,7 +10,7 @@ H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
     gap <= 4 A1/K + 4 A2/sqrt(K),   m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps.
 
 The print leaves open that A1 and A2 depend on K: m is the least fixed point here, too. Where the print takes the
-logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has what we make of it.
+logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has the corrected numbers.
 """
 
 import math
@@ -91,5 +91,5 @@ def _lines(values: dict[str, float | str]) -> list[TableLine]:
         "sample_complexity": "episodes for a gap of eps",
     }
     return [
-        TableLine(f"{name}_as_printed", values[name], f"the print: {said}") for name, said in meanings.items()
+        TableLine(f"{name}_as_printed", values[name], f"the print: {text}") for name, text in meanings.items()
     ]

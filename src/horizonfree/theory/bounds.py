@@ -91,7 +91,7 @@ def zeta(K: float, H: int, delta: float) -> float:
 
 @python_numbers
 def symbols(K: float, delta: float, d: int, H: int, B: float) -> Symbols:
-    """What the bounds on the sums of the proof (`bound_R`, ...) are made of, delta divided among all events."""
+    """The symbols of the bounds on the sums of the proof (`bound_R`, ...), delta divided among all events."""
     check_ranges(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
     alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
@@ -191,7 +191,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
     K >= (D/eps)^2 (1 - t - 2 delta)^2 / (192 (1 - delta)^2),   D = (d-1)(H-1)/H,   t = sqrt(2/21) = 0.3086,
 
     when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
-    Otherwise 0, which says nothing; `why_no_lower_bound` says why. The constant is ours; proof in docs/theory.md.
+    Otherwise 0, which is vacuous; `why_no_lower_bound` gives the reason. The constant is ours; proof in docs/theory.md.
     """
     check_ranges(eps=eps, delta=delta, d=d, H=H, B=B)
     unit = scale_factor(scale, H)
@@ -203,7 +203,7 @@ def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Sc
 def why_no_lower_bound(
     eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total"
 ) -> str | None:
-    """What makes `lower_bound` 0, in words; None where it is not."""
+    """The reason why `lower_bound` is 0; None if it is not."""
     if lower_bound(eps, delta, d, H, B, scale=scale) > 0:
         return None
     if d == 1 or H == 1:
@@ -221,12 +221,12 @@ def why_no_lower_bound(
 def regret_lower_bound(K: float, d: int, H: int, B: float) -> float:
     """Expected regret over K episodes, for one known reward of total at most 1, that no algorithm escapes.
 
-    sqrt(K) D (1 - t)/sqrt(192) = D sqrt(K)/20.04, when K >= max{3 d^2, (d-1)^2/(192 (B-1)^2)}; otherwise 0, which says
-    nothing. The print has d sqrt(K)/(16 sqrt(3)) up to a constant: D sqrt(K)/27.7 is the same with t = 1/2.
+    sqrt(K) D (1 - t)/sqrt(192) = D sqrt(K)/20.04, when K >= max{3 d^2, (d-1)^2/(192 (B-1)^2)}; otherwise 0, which
+    is vacuous. The print has d sqrt(K)/(16 sqrt(3)) up to a constant: D sqrt(K)/27.7 is the same with t = 1/2.
     """
     check_ranges(K=K, d=d, H=H, B=B)
-    found = math.sqrt(K / 192) * _spread(d, H) * (1 - TOTAL_VARIATION)
-    return found if _min_episodes(d, B) <= K else 0.0
+    bound = math.sqrt(K / 192) * _spread(d, H) * (1 - TOTAL_VARIATION)
+    return bound if _min_episodes(d, B) <= K else 0.0
 
 
 def _spread(d: int, H: int) -> float:
