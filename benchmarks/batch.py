@@ -88,7 +88,7 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
     from horizonfree.batch.job import Job
     from horizonfree.batch.members import build_members
     from horizonfree.batch.simulate import init_many, simulate_many
-    from horizonfree.guarantees.bets import ladder
+    from horizonfree.guarantees.e_processes import ladder
     from horizonfree.runs.explore import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
@@ -229,7 +229,7 @@ def main() -> None:
         rows = FIRST[args.worker]
         rows = rows + [(x, OTHERS[args.worker]) for x in EXPLORERS if x not in {name for name, _ in rows}]
     model = make(args.problem).model
-    rows = [(name, n) for name, n in rows if isinstance(model, EXPLORERS[name].kind.learns)]
+    rows = [(name, n) for name, n in rows if isinstance(model, EXPLORERS[name].explorer_type.learns)]
     worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.problem, args.json)
 
 

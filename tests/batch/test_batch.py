@@ -17,12 +17,13 @@ from horizonfree.batch import job as batch_job
 from horizonfree.batch.members import build_members
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
-from horizonfree.explorers.base import Explorer, Info, Planned
-from horizonfree.guarantees.bets import Bets, ladder
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
+from horizonfree.guarantees.e_processes import Bets, ladder
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.learner import design
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
 from tests.reference.linear_models import random_linear
@@ -50,7 +51,7 @@ def mixture(seed=0, **sizes):
 def grid(view=None):
     """Symmetric, so that it is full of ties."""
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
-    return problem if view is None else problem.seen_as(view)
+    return problem if view is None else problem.as_tabular()
 
 
 def alone(*given, **settings):
@@ -122,14 +123,14 @@ def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone()
             np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("name", hf.explorers())
+@pytest.mark.parametrize("name", hf.explorers(all=True))
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
-    learns = registry.EXPLORERS[name].kind.learns
+    learns = registry.EXPLORERS[name].explorer_type.learns
     problem = (
         random_linear() if learns is LinearModel else grid("tabular" if learns is TabularModel else None)
     )
-    needs_reward = "reward" in hf.explorers()[name]["options"]
+    needs_reward = "reward" in hf.explorers(all=True)[name]["options"]
     settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
@@ -164,7 +165,7 @@ class NowAndThen(Explorer):
         return State(state.policy, due, state.choices), Info({"choices": state.choices})
 
     def plan(self, model, state, evidence, reward):
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model, state):
         return None
@@ -240,7 +241,9 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
     for i, run in enumerate(batch):
         place, value, seed = np.unravel_index(i, (2, 2, 2))
         assert (run.explorer.scale, run.seed) == (scales[value], seed)
-        np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
+        np.testing.assert_allclose(
+            diagnostics_of(run.problem.model).in_units(run.problem.truth), truths[place], rtol=1e-12
+        )
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
     single = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)

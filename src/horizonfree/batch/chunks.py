@@ -137,9 +137,9 @@ def open_store(
     path = files.resolve_path(out)
     with files.os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        if not files.is_blank(path) and not (path / SETTINGS).exists():
+        if not files.is_empty(path) and not (path / SETTINGS).exists():
             raise RunError(f"{path} holds no batch and is not empty; choose another folder")
-    with files.locked(path):
+    with files.lock(path):
         if not (path / SETTINGS).exists():
             files.write_json(path / SETTINGS, {**settings, "size": size})
         _check_file_size(path / SETTINGS, MAX_SETTINGS_BYTES + 4 * len(json.dumps(settings, indent=1)))

@@ -11,7 +11,7 @@ import numpy as np
 from horizonfree._validation import check_count, short_repr
 from horizonfree.batch.explore import explore_many
 from horizonfree.errors import OptionError
-from horizonfree.explorers.registry import check_options, find, marks, typed_name
+from horizonfree.explorers.registry import check_options, display_marks, find_entry, resolve_typed_name
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
@@ -47,7 +47,7 @@ def compare(
     """
     chosen = parse_entries(explorers)
     if checkpoints is None:
-        stopping.check(episodes, None, delta)
+        stopping.check_stop_request(episodes, None, delta)
         checkpoints = default_checkpoints(int(episodes))
     rows: list[Row] = []
     for name, (algorithm, options) in chosen.items():
@@ -60,12 +60,12 @@ def compare(
             checkpoints=checkpoints,
             curves=CURVES,
             delta=delta,
-            reward=reward if "reward" in find(algorithm).options else None,
+            reward=reward if "reward" in find_entry(algorithm).options else None,
             progress=False,
             **options,
         )
         seconds = time.perf_counter() - began
-        label = {"explorer": name, "algorithm": algorithm, "marks": marks(algorithm, options)}
+        label = {"explorer": name, "algorithm": algorithm, "marks": display_marks(algorithm, options)}
         for i, seed in enumerate(batch.members.seeds):
             for c, k in enumerate(batch.checkpoints):
                 values = {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
@@ -97,7 +97,7 @@ def compare_in_processes(
     for algorithm, options in chosen.values():
         check_options(algorithm, options)
     check_count(workers, "workers")
-    stopping.check(episodes, None, delta)
+    stopping.check_stop_request(episodes, None, delta)
     if isinstance(seeds, int):
         check_count(seeds, "seeds")
     settings |= {"episodes": episodes, "seeds": seeds, "delta": delta}
@@ -134,15 +134,15 @@ def parse_entries(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
             raise OptionError(
                 f"explorer {short_repr(name)} has {short_repr(table)}; it must have options by name"
             )
-        algorithm = typed_name(table.get("name", name))
-        find(algorithm)
+        algorithm = resolve_typed_name(table.get("name", name))
+        find_entry(algorithm)
         result[str(name)] = algorithm, {str(key): x for key, x in table.items() if key != "name"}
     return result
 
 
 def explorer_label(row: Row) -> str:
     """The label of a row's explorer in tables, with its marks (registry.marks)."""
-    return str(row["explorer"]) + str(row.get("marks", marks(algorithm_name(row))))
+    return str(row["explorer"]) + str(row.get("marks", display_marks(algorithm_name(row))))
 
 
 def algorithm_name(row: Row) -> str:

@@ -11,12 +11,13 @@ from jaxtyping import Array, Float
 
 from horizonfree._validation import short_repr
 from horizonfree._x64 import to_numpy
-from horizonfree.batch.certificates import certified_curves
+from horizonfree.batch.certificates import CertifiedCurves
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import optimal
 from horizonfree.planning.traced import evaluate_jax
 
@@ -33,24 +34,21 @@ class Evaluation:
     rewards: Float[np.ndarray, "T H S A"]
     best: tuple[Float[np.ndarray, " T"], ...]
     delta: float
+    workers: int = 1  # processes that compute certificates
 
     def certified(
         self, members: Members, first: int, N: int, progress: Progress
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
         """The curves that need confidence sets, of members first, ..., first + N - 1."""
-        names = set(self.curves).difference(TRACED_CURVES)
+        names = tuple(name for name in self.curves if name not in TRACED_CURVES)
         if not names:
             return {}
-        evidence, rows = to_numpy(progress.evidence), []
-        for i in range(N):
-            problem = members[first + i].problem
-            own = jax.tree.map(lambda x, i=i: x[i], evidence)
-            rows.append(
-                certified_curves(
-                    members.problems[problem], own, names, self.delta, self.rewards, self.best[problem]
-                )
-            )
-        return {name: np.array([[row[name]] for row in rows]) for name in rows[0]}
+        batch = to_numpy(progress.evidence)
+        evidence = [jax.tree.map(lambda x, i=i: x[i], batch) for i in range(N)]
+        certified = CertifiedCurves(names, self.delta, tuple(members.problems), self.rewards, self.best)
+        indices = [members[first + i].problem for i in range(N)]
+        curves = certified.of_members(indices, evidence, self.workers)
+        return {name: x[:, None] for name, x in curves.items()}
 
 
 def build_evaluation(
@@ -109,7 +107,7 @@ def traced_curves(
                 setup, rewards, lambda r: setup.explorer.plan(model, now.state, evidence, r).policy
             )
         if "efficiency" in curves:
-            result["efficiency"] = model.inefficiency(evidence)
+            result["efficiency"] = diagnostics_of(model).inefficiency(evidence)
         return result
 
     result: dict[str, Array] = jax.lax.map(of_member, (own, progress), batch_size=batch_size)

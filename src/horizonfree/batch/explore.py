@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -19,14 +19,14 @@ from horizonfree.batch.members import Members, build_members, resolve_explorers,
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import Progress
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping
 from horizonfree.runs.explore import build_explorer, check_reward_matters
-from horizonfree.runs.meter import meter
+from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,7 @@ def explore_many(
     memory: int | None = None,
     progress: bool | None = None,
     out: str | PathLike[str] | None = None,
+    workers: int = 1,
     **options: Any,
 ) -> Batch:
     """Explore every problem with every explorer and every seed; each member has the numbers that `explore` gives it.
@@ -100,9 +101,11 @@ def explore_many(
     memory: bytes that a chunk of members may take on the device; by default half of the device's memory.
     out: a folder for the batch. Members are explored in chunks, and each chunk is stored when it is finished; the same
         call with the same folder resumes after an interruption, or reads the stored result.
+    workers: processes that compute the certificates of the curves. With more than 1, a script must call this function
+        under `if __name__ == "__main__":`, since every worker imports the script.
     """
     check_bool(progress, "progress")
-    _, _, delta, budget, _ = stopping.check(episodes, None, delta, budget)
+    _, _, delta, budget, _ = stopping.check_stop_request(episodes, None, delta, budget)
     episodes, problems = check_count(episodes, "episodes"), resolve_problems(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
     arguments = {"budget": budget or episodes, "delta": delta, "reward": reward}
@@ -113,6 +116,7 @@ def explore_many(
     points = _check_checkpoints(checkpoints, episodes)
     _check_measure(measure, out)
     evaluation = build_evaluation(members, points, curves, rewards, delta)
+    evaluation = replace(evaluation, workers=check_count(workers, "workers"))
     bets = ladder(budget, problems[0].model.burn_in)
     job = Job(members, episodes, bets, points, evaluation, is_wide(), chunk_memory(memory), measure)
     N, parts = len(members), []
@@ -120,7 +124,7 @@ def explore_many(
         size = job.chunk_size()
     with (
         open_store(out, job.settings(), size, N) as store,
-        meter(0, Until(0, N * episodes), progress) as show,
+        progress_meter(0, StopRule(0, N * episodes), progress) as show,
     ):
         for first in range(0, N, store.size):
             arrays = store.load(first, job)

@@ -15,23 +15,22 @@ from jaxtyping import Array, Float, Int
 
 from horizonfree._jit import jit
 from horizonfree._validation import MAX_INT, check_int
-from horizonfree._x64 import leaf, to_device, to_numpy
+from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
 from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
-from horizonfree.explorers.loop import Progress, Records, begin
+from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.registry import ExplorerSpec, describe
-from horizonfree.guarantees.bets import Bets
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
-from horizonfree.runs.drive import Pace
-from horizonfree.runs.engines import BLOCK
+from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
 CHUNK_BYTES = 2 * 2**30  # memory of a chunk if the device does not report its own
 DEVICE_SHARE = 0.5  # of the device's memory for a chunk
@@ -96,7 +95,7 @@ class Job:
         members = [self.members[i] for i in indices]
         which = np.array([x.problem * len(explorers) + x.explorer for x in members])
         shared, own = stack(setups, which)
-        keys = _keys(leaf(np.array([x.seed for x in members], np.int64)))
+        keys = _keys(jnp.asarray([x.seed for x in members], jnp.int64))
         return shared, eqx.tree_at(lambda setup: setup.key, own, keys, is_leaf=lambda x: x is None)
 
     @cached_property
@@ -106,7 +105,9 @@ class Job:
 
         def init() -> Progress:
             model = to_device(self.members.problems[member.problem].model)
-            return begin(self.members.explorers[member.explorer], model, model.init_evidence(self.bets))
+            return init_progress(
+                self.members.explorers[member.explorer], model, model.init_evidence(self.bets)
+            )
 
         return self.setups([0])[1], eqx.filter_eval_shape(init)
 
@@ -117,7 +118,7 @@ class Job:
         of records; in the wide arrangement also workspace.
         """
         own, progress = self.first_member
-        bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, BLOCK)
+        bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, MAX_BLOCK)
         N, most = len(self.members), MAX_MEMBERS[self.is_wide]
         if self.is_wide and min(N, most) > WORKSPACE_SAMPLE:
             bytes_per_member += self.workspace_bytes()
@@ -130,7 +131,7 @@ class Job:
         """Memory for the intermediate results of one member among others, from the compiler's analysis."""
         shared, own = self.setups(range(WORKSPACE_SAMPLE))
         progress = init_many(shared, own, is_wide=True)
-        count, size = jnp.int32(1), min(BLOCK, self.episodes)
+        count, size = jnp.int32(1), min(MAX_BLOCK, self.episodes)
         lowered = simulate_many.lower(shared, own, progress, count, size, is_wide=True)  # type: ignore[attr-defined]
         program = lowered.compile()
         return int(program.compiled.memory_analysis().temp_size_in_bytes) // WORKSPACE_SAMPLE
@@ -152,15 +153,15 @@ class Job:
         rewards = jnp.asarray(self.evaluation.rewards)
         traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
         progress = init_many(shared, own, is_wide=self.is_wide)
-        records, curves, k, pace = [], [], 0, Pace()
+        records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
             while k < checkpoint:  # in blocks of about equal time
-                began, count = time.perf_counter(), min(pace.count, checkpoint - k)
+                began, count = time.perf_counter(), min(sizer.count, checkpoint - k)
                 progress, numbers = simulate_many(
-                    shared, own, progress, jnp.int32(count), min(BLOCK, K), is_wide=self.is_wide
+                    shared, own, progress, jnp.int32(count), min(MAX_BLOCK, K), is_wide=self.is_wide
                 )
                 records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
-                pace.learn(count, time.perf_counter() - began)
+                sizer.update(count, time.perf_counter() - began)
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
@@ -235,7 +236,7 @@ def member_run(
         own.evidence,
         own.state,
         {name: x[i] for name, x in records.items()},
-        until=Until(0, int(own.episode), delta=delta),
+        until=StopRule(0, int(own.episode), delta=delta),
     )
 
 

@@ -14,7 +14,7 @@ from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
 from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.state import name_of
+from horizonfree.runs.state import path_name
 
 MAX_SEEDS = 10**7
 RELATIVE_TOLERANCE = 1e-9  # smaller relative differences of static numbers are rounding
@@ -121,7 +121,7 @@ def _check_same_shape(model: Model, first: Model, i: int) -> None:
     for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
         if np.shape(x) != np.shape(y):
             raise ShapeError(
-                f"{name_of(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
+                f"{path_name(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
             )
 
 

@@ -27,11 +27,11 @@ from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import (
     Progress,
     Records,
-    absorb,
-    begin,
     episode_keys,
+    init_progress,
     is_due,
     simulate_block,
+    update_progress,
 )
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
@@ -74,7 +74,7 @@ def init_many(shared: Setup, own: Setup, *, is_wide: bool) -> Progress:
 
     def init(own: Setup) -> Progress:
         setup = eqx.combine(own, shared)
-        return begin(setup.explorer, setup.model, setup.evidence)
+        return init_progress(setup.explorer, setup.model, setup.evidence)
 
     progress: Progress = _over_members(init, is_wide)(own)
     return progress
@@ -141,7 +141,7 @@ def _next_episode(shared: Setup, own: Setup, progress: Progress) -> tuple[Progre
     setup = eqx.combine(own, shared)
     _, key = episode_keys(setup.key, progress)
     trajectory = setup.sampler.episode(key, progress.state.policy, setup.model.space)
-    return absorb(setup.explorer, setup.model, setup.truth, progress, trajectory)
+    return update_progress(setup.explorer, setup.model, setup.truth, progress, trajectory)
 
 
 def _choose_for_group(
