@@ -230,7 +230,7 @@ def test_a_window_pays_for_the_e_processes_outside_of_it(window, has_kt, monkeyp
     found = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0, has_kt)
     m = len(radius.KAPPAS) + has_kt
     wanted = 2.0 + math.log(m / len(window))
-    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
 
 
 def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
@@ -240,7 +240,7 @@ def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
     bet = gammaln(1.5) - gammaln(1.5 + 10) + (gammaln(N + 0.5) - gammaln(0.5)).sum()
     log_e = bet - (N * np.log(N / 10)).sum()
     wanted = (2.0 + math.log(5) - log_e) / 10
-    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
 
 
 # Linear MDPs

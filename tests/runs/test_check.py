@@ -10,7 +10,7 @@ from scipy.special import betaln
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.runs.check import GROWTH
+from horizonfree.runs.check import CHANGE_RATIO
 
 K, H = 3, 2
 AUTO = ["any law for every pair", "a change in time", "memory of the step before", "the step of an episode"]
@@ -45,7 +45,7 @@ def literal(tosses: np.ndarray) -> dict[str, float]:
     heads, n = int(tosses.sum()), tosses.size
     best = sum(x * math.log(x / n) for x in (heads, n - heads) if x)
     before = np.concatenate([np.zeros((len(tosses), 1), int), tosses[:, :-1]], axis=1)
-    moments = [m for m in sorted({math.ceil(GROWTH**k) for k in range(50)}) if m < len(tosses)]
+    moments = [m for m in sorted({math.ceil(CHANGE_RATIO**k) for k in range(50)}) if m < len(tosses)]
     episode = np.arange(len(tosses))[:, None] * np.ones(tosses.shape, int)
     change = sum(math.exp(parted(tosses, episode >= m)) / ((k + 1) * (k + 2)) for k, m in enumerate(moments))
     step = np.arange(H) * np.ones(tosses.shape, int)

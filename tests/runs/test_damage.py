@@ -73,7 +73,7 @@ def test_every_flipped_byte_is_under_a_checksum(
         read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for place, data in flipped_everywhere(saved / name):
-                patch.setattr(files, "read", lambda _, data=data: data)
+                patch.setattr(files, "read_bytes", lambda _, data=data: data)
                 assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
     with subtests.test(RECORDS), monkeypatch.context() as patch:
         _, run_id = files.read_json(saved / MANIFEST)
@@ -95,7 +95,7 @@ def test_every_truncation_is_detected(
         read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for data in truncated_everywhere(path):
-                patch.setattr(files, "read", lambda _, data=data: data)
+                patch.setattr(files, "read_bytes", lambda _, data=data: data)
                 assert is_damaged(read, path), f"{len(data)} bytes were accepted"
 
 

@@ -17,7 +17,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.models.base import Model
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.runs import drive, engines
+from horizonfree.runs import loop
 from horizonfree.runs.until import StopRule
 from tests.runs.test_store import assert_same
 
@@ -32,9 +32,8 @@ def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
     seconds: float, block: int, problem: hf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = hf.explore(problem, "optimal-design", episodes=17, seed=8)
-    monkeypatch.setattr(drive, "SECONDS", seconds)
-    for module in (drive, engines):
-        monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(loop, "BLOCK_SECONDS", seconds)
+    monkeypatch.setattr(loop, "MAX_BLOCK", block)
     assert_same(whole, hf.explore(problem, "optimal-design", episodes=17, seed=8))
 
 
@@ -47,7 +46,7 @@ def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.
 
 def test_blocks_write_over_no_evidence_but_their_own(problem: hf.Problem, x64: None) -> None:
     run = hf.explore(problem, "optimal-design", episodes=17, seed=8)
-    engine, progress = engines.simulation_engine(run, run.explorer), to_device(run.progress)
+    engine, progress = loop.simulation_engine(run, run.explorer), to_device(run.progress)
     first, again = (engine(progress, 3)[0] for _ in range(2))
     np.testing.assert_array_equal(first.evidence.counts, again.evidence.counts)
     np.testing.assert_array_equal(progress.evidence.counts, run.evidence.counts)
@@ -85,7 +84,7 @@ def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Problem)
     until = run.until
     assert until is not None
     before = max(k for k in range(1, run.episodes) if until.next_look(k) == k)
-    assert drive._certified(hf.explore(problem, "optimal-design", episodes=before, seed=3), until) > 0.4
+    assert loop._certified(hf.explore(problem, "optimal-design", episodes=before, seed=3), until) > 0.4
     assert run.resume(until_eps=0.4, delta=0.1).episodes == run.episodes  # it is there already
 
 
@@ -97,7 +96,7 @@ def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Problem) 
 @pytest.fixture
 def unexplored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs before their first episode: what an explorer is told needs no compiled episodes."""
-    monkeypatch.setattr("horizonfree.runs.explore.drive", lambda run, *_: run)
+    monkeypatch.setattr("horizonfree.runs.explore.run_loop", lambda run, *_: run)
 
 
 def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem, unexplored: None) -> None:

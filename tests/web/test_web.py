@@ -133,7 +133,7 @@ def test_the_value_has_an_interval_from_the_start_that_the_proof_is_about(client
 def test_what_is_proved_of_all_paintings_is_computed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(run)
     first = session.problem()
-    monkeypatch.setattr("horizonfree.web.session.of_goals", None)
+    monkeypatch.setattr("horizonfree.web.session.goals_certificate", None)
     assert session.problem() == first
 
 

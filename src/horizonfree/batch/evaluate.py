@@ -122,4 +122,5 @@ def _worst_gap(
     def value(reward: Array) -> Array:
         return setup.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
 
-    return (setup.best - jax.vmap(value)(rewards)).max()
+    worst: Array = (setup.best - jax.vmap(value)(rewards)).max()
+    return worst

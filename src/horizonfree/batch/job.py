@@ -23,7 +23,7 @@ from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.registry import ExplorerSpec, describe
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
@@ -45,7 +45,7 @@ def _prepare(
     model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
 ) -> tuple[Sampler, Evidence]:
     """The sampler and the empty evidence of a problem, in one compiled program."""
-    return Sampler.of(kernel), model.init_evidence(Bets(np.array(starts, np.int32), np.array(weights)))
+    return Sampler.of(kernel), model.init_evidence(EProcesses(np.array(starts, np.int32), np.array(weights)))
 
 
 @jit
@@ -59,7 +59,7 @@ class Job:
 
     members: Members
     episodes: int
-    bets: Bets
+    bets: EProcesses
     checkpoints: Int[np.ndarray, " C"]
     evaluation: Evaluation
     is_wide: bool

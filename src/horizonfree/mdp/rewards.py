@@ -25,12 +25,12 @@ from horizonfree._validation import (
     short_repr,
 )
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
 SCALES = ("total", "per-step", "rescale")
-SHORT = 16  # numbers whose maximum is found faster one by one
-SLACK = 1e-9  # a total may exceed its scale by rounding only
+MAX_SHORT_AXIS = 16  # numbers whose maximum is found faster one by one
+TOTAL_TOLERANCE = 1e-9  # a total may exceed its scale by rounding only
 FAMILIES = ("goals", "occupancies")
 
 
@@ -97,7 +97,9 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
             table = np.where(reward.occupied[:, :, None], table, 0.0)
         _check(space, table)
         return (
-            reward if space.acts is None else replace(reward, table=taken(space.acts, reward.table, axis=1))
+            reward
+            if space.acts is None
+            else replace(reward, table=redirect_forbidden(space.acts, reward.table, axis=1))
         )
     if not isinstance(scale, str) or scale not in SCALES:
         raise RewardError(
@@ -110,7 +112,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
         _check(space, table)
         return Reward(table)
     _check_entries(table)
-    high = np.argwhere(table > 1 + SLACK)
+    high = np.argwhere(table > 1 + TOTAL_TOLERANCE)
     if high.size:
         h, s, a = high[0]
         raise RewardError(
@@ -127,7 +129,7 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
         return
     highest = max_total(space, table)
     most = _at_best_start(space, highest)
-    if most > 1 + SLACK:
+    if most > 1 + TOTAL_TOLERANCE:
         raise RewardError(
             f"the total reaches {most:.12g} on the trajectory {_worst(space, table, highest)}; "
             "it must be <= 1 on every possible trajectory: divide the reward by that total, or take the scale "
@@ -189,7 +191,7 @@ def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndar
         allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
         raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
     if array.ndim > 1:
-        array = taken(space.acts, array, axis=array.ndim - 2)
+        array = redirect_forbidden(space.acts, array, axis=array.ndim - 2)
     check_finite_rewards(array)
     return array
 
@@ -215,7 +217,7 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
 
 def _largest(x: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m"]:
     """The maximum along the last axis; NumPy is slow where that is short."""
-    return x.max(axis=-1) if x.shape[-1] > SHORT else reduce(np.maximum, np.moveaxis(x, -1, 0))
+    return x.max(axis=-1) if x.shape[-1] > MAX_SHORT_AXIS else reduce(np.maximum, np.moveaxis(x, -1, 0))
 
 
 def _at_best_start(space: Space, T: Float[np.ndarray, "H1 S"]) -> float:

@@ -19,7 +19,7 @@ from horizonfree._validation import check_floats, check_int
 from horizonfree.errors import KernelError, ShapeError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
-LONGEST = 10**6  # steps of an episode
+MAX_HORIZON = 10**6  # steps of an episode
 IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
 
 
@@ -136,7 +136,9 @@ def make_space(
 ) -> Space:
     """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
     S = succ.shape[0]
-    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(
+        horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
+    )
     initial, first = _start(start, S)
     reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
     lists = succ.astype(np.int32), support, reachable
@@ -144,7 +146,7 @@ def make_space(
     return Space(*lists, begins, horizon, first, is_dense, None, None if acts is None else acts)
 
 
-def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
+def with_start(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
     """The same lists seen from another start or with another horizon; None leaves it as it is.
 
     Refuses to go where no episode of the space could: nothing can be known of it. A state is kept as a distribution, so
@@ -154,7 +156,9 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
     S = space.num_states
     if horizon is None:
         horizon = space.horizon
-    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(
+        horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
+    )
     initial, first = (space.initial, space.start) if start is None else _start(start, S)
     starts = _starts(S, initial, first)
     acting = max(1, horizon - 1) if is_paid_after else horizon

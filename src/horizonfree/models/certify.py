@@ -34,10 +34,10 @@ from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
-HALF = 0.5  # the gap that `Confidence.missing` speaks of
-ENOUGH = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
+TYPICAL_TARGET = 0.5  # the gap that `Confidence.missing` speaks of
+BAD_POLICY = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
-TIMES = [
+FORECAST_TIMES = [
     1.25**k for k in range(1, 42)
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
@@ -149,7 +149,7 @@ def planned(
     if np.array_equal(kernels[0].prob, kernels[1].prob):
         del kernels[1]
     lifted = confidence if lift is None else confidence.lifted(lift)
-    found = []
+    result = []
     for kernel in kernels:
         if lift is None:
             policy = acting = named_allowed(confidence.space, best_plan(kernel, reward).policy)
@@ -157,9 +157,9 @@ def planned(
             first = best_plan(lift.kernel(kernel), reward).policy[:, lift.first]
             policy = named_allowed(confidence.space, first)
             acting = policy[:, lift.origin]
-        found.append((policy, bounds(lifted, reward, acting)))
+        result.append((policy, bounds(lifted, reward, acting)))
     return min(
-        found, key=lambda pair: 1.0 if pair[1].is_refuted else smallest_gap(pair[1], model.rounding())[2]
+        result, key=lambda pair: 1.0 if pair[1].is_refuted else smallest_gap(pair[1], model.rounding())[2]
     )
 
 
@@ -174,19 +174,19 @@ def for_family(
 
     show: called after each reward with how many of them are done.
     """
-    found, rounding = [], model.rounding()
+    result, rounding = [], model.rounding()
     if confidence.is_refuted:
         return _rejected(model, confidence)
     for bounded in _plans_bounds(model, confidence, rewards):
         if bounded.is_refuted:
             return _rejected(model, confidence)
-        found.append(smallest_gap(bounded, rounding)[1:])
+        result.append(smallest_gap(bounded, rounding)[1:])
         if show is not None:
-            show(len(found))
-    worst = max(range(len(found)), key=lambda i: found[i][1])
-    method, eps = found[worst]
-    median = float(np.median([eps for _, eps in found]))
-    parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
+            show(len(result))
+    worst = max(range(len(result)), key=lambda i: result[i][1])
+    method, eps = result[worst]
+    median = float(np.median([eps for _, eps in result]))
+    parts = confidence.parts() | {"rewards": len(result), "worst": worst, "median": median}
     table = rewards[worst].table
     ahead = _forecast(model, confidence, table, planned(model, confidence, table)[0], eps)
     statement = f"{name}: {_in_units(confidence, eps, rewards)}"
@@ -255,9 +255,9 @@ def _forecast(
         later, _ = confidence.after(times)
         return smallest_gap(bounds(later, reward, policy), model.rounding())[2] <= target
 
-    if not is_enough(TIMES[-1]):
+    if not is_enough(FORECAST_TIMES[-1]):
         return forecast(target, math.inf)
-    enough = TIMES[bisect_left(TIMES, True, key=is_enough)]
+    enough = FORECAST_TIMES[bisect_left(FORECAST_TIMES, True, key=is_enough)]
     return forecast(target, confidence.after(enough)[1])
 
 
@@ -271,8 +271,8 @@ def _statement(
     if round_up(eps) < 1:
         return proved(factor * eps, float(confidence.delta), unit) + confidence.condition()
     if missing is None:
-        missing = "" if float(confidence.eps) <= HALF else confidence.missing()
-    return f"vacuous: {missing}" if missing else ENOUGH
+        missing = "" if float(confidence.eps) <= TYPICAL_TARGET else confidence.missing()
+    return f"vacuous: {missing}" if missing else BAD_POLICY
 
 
 def _certificate(

@@ -25,7 +25,7 @@ from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
 BALLS = ("tv", "kl", "sampled", "ratio")
-WAYS = {
+DIVERGENCE_TEXTS = {
     "kl": "of one from the other, the same way at every step",
     "sampled": "of the parameter's law from it",
 }
@@ -74,7 +74,7 @@ class Misspecification:
 
     def way(self) -> str:
         """How the radius is measured, for people, where that is no total variation."""
-        return WAYS.get(self._given()[0], "")
+        return DIVERGENCE_TEXTS.get(self._given()[0], "")
 
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
@@ -91,5 +91,5 @@ def declared(given: Any) -> Misspecification | None:
     """What a caller declares: a Misspecification, or a radius in total variation, a number or [S, A]; None for 0."""
     if type(given) in (int, float) and given == 0:
         return None
-    found = given if isinstance(given, Misspecification) else Misspecification(tv=given)
-    return found if found._given()[1].any() else None
+    result = given if isinstance(given, Misspecification) else Misspecification(tv=given)
+    return result if result._given()[1].any() else None

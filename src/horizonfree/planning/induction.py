@@ -58,9 +58,9 @@ def solve(
 
     A reward of one step is that of every step. all_values, all_actions: of every step, else of the first one alone.
     """
-    found = native.solve(kernel, reward, horizon, ROUNDING, all_values, all_actions)
-    if found is not None:
-        policy, V, is_finite = found
+    result = native.solve(kernel, reward, horizon, ROUNDING, all_values, all_actions)
+    if result is not None:
+        policy, V, is_finite = result
         return Solution(policy, V), is_finite
     S, A = reward.shape[-2:]
     tables = np.broadcast_to(reward, (*reward.shape[:-3], horizon, S, A)).reshape(-1, horizon, S, A)

@@ -43,8 +43,8 @@ def test_few_of_many_rows_give_the_same_point(monkeypatch):
     at_once, _ = valid.relative_interior_point(x, sums)
     given = []
     solve = valid.scipy.optimize.linprog
-    monkeypatch.setattr(programmes, "MANY", 100)
-    monkeypatch.setattr(programmes, "FEW", 5)
+    monkeypatch.setattr(valid, "MAX_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(valid, "ROWS_PER_ROUND", 5)
     monkeypatch.setattr(
         valid.scipy.optimize, "linprog", lambda c, **x: given.append(len(x["A_ub"])) or solve(c, **x)
     )

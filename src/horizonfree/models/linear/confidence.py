@@ -38,7 +38,7 @@ from horizonfree.models.linear.regression import (
     regress,
 )
 
-DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
+NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class LinearConfidence(Confidence):
     def needed(self, target: float) -> float:
         """4 (.69) (S log 2 + .8 d + log(1/delta)) (H-1) d / target^2: what the best design takes, roughly."""
         S, _, d = self.fit.X.shape
-        share, per_feature = DRIFT
+        share, per_feature = NEEDED_CONSTANTS
         level = S * math.log(2) + per_feature * d - math.log(self.delta)
         return 4 * share * level * max(self.space.horizon - 1, 1) * d / target**2
 
@@ -171,14 +171,14 @@ def confidence(
     for j in map(int, np.flatnonzero(is_started)):
         V0 = evidence.gram_at[j]
         V1, C1 = evidence.gram - V0, evidence.cross - evidence.cross_at[j]
-        found = fit(regress(phi, white, V1, C1), phi, white, V0, V1, terms)
-        gap = rank = uniform_loss(space, found, found.beta(L_all[j]))
+        result = fit(regress(phi, white, V1, C1), phi, white, V0, V1, terms)
+        gap = rank = uniform_loss(space, result, result.beta(L_all[j]))
         if not gap < 1:
             # a gap of 1 says nothing: then the one that knows the rows best, for the declared rewards if there are any
-            wide = found.beta(L_some[j] if num_declared else L_all[j]) * found.n + found.e
-            rank = 1 + float(np.where(found.is_bad, 1.0, wide / (1 + wide)).mean())
+            wide = result.beta(L_some[j] if num_declared else L_all[j]) * result.n + result.e
+            rank = 1 + float(np.where(result.is_bad, 1.0, wide / (1 + wide)).mean())
         if not fits or rank < least:
-            fits, eps = {j: found}, gap
+            fits, eps = {j: result}, gap
             least = math.inf if math.isnan(rank) else rank
     ((best, estimate),) = fits.items()
     beta = estimate.beta(level_of_all(S, delta / 2 * evidence.weights[best]))
@@ -212,6 +212,6 @@ def contradictions(
     apart = np.abs(counts[is_seen] / N[:, None] - estimate.prob[is_seen]).sum(-1) / 2
     L = level_of_all(S, delta / 2) + math.log(S * A)
     radius = np.sqrt(N + 1) / N * np.sqrt((np.log1p(N) / 2 + L) / 2)
-    found = np.zeros((S, A), bool)
-    found[is_seen] = apart > estimate.width(beta)[is_seen] + radius
-    return found
+    result = np.zeros((S, A), bool)
+    result[is_seen] = apart > estimate.width(beta)[is_seen] + radius
+    return result

@@ -31,8 +31,10 @@ from horizonfree.models.mixture.tangent import bounds_of_states
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
 
-LARGE = 2**14  # successors of all pairs: with more, an e-process that cannot be the best is left out
-EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
+MIN_SLOTS_TO_PRUNE = (
+    2**14
+)  # successors of all pairs: with more, an e-process that cannot be the best is left out
+EPS_BELOW_ONE = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +110,11 @@ class MixtureConfidence(Confidence):
 
     def more_episodes(self, target: float) -> float:
         """The divergence behind eps falls like 1/episodes; infinite while some direction has not been seen at all."""
-        found = self.divergence
+        result = self.divergence
         eps = float(self.eps)
-        if self.num_seen < self.valid.num_free or (eps >= 1 and found.hit > target / 4):
+        if self.num_seen < self.valid.num_free or (eps >= 1 and result.hit > target / 4):
             return math.inf
-        behind = float(found.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
+        behind = float(result.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
         used = int(self.episodes) - int(self.starts[self.bet])
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
@@ -120,13 +122,13 @@ class MixtureConfidence(Confidence):
         """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the bet counts from its own start."""
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
-        ball, found, step = self.ball, self.divergence, self.step
-        behind = -math.log1p(-(min(float(self.eps), 1 - EPS) ** 2)) / times
+        ball, result, step = self.ball, self.divergence, self.step
+        behind = -math.log1p(-(min(float(self.eps), 1 - EPS_BELOW_ONE) ** 2)) / times
         shrunk = replace(
             self,
             ball=replace(ball, z=ball.z / root),
             step=replace(step, cost=step.cost / times),
-            divergence=replace(found, kappa=found.kappa / times),
+            divergence=replace(result, kappa=result.kappa / times),
             eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
@@ -207,16 +209,16 @@ def confidence(
     slacks = losses - np.log(delta * weights) - fit_loss
     balls = {j: ellipsoid(valid, counts[j], fits[j], float(slacks[j])) for j in fits if j < J}
     comparisons = {j: compare(space, valid, ball) for j, ball in balls.items()}
-    found = losses_in(space, valid, balls, comparisons)
+    result = losses_in(space, valid, balls, comparisons)
     # gaps above 1 say nothing: then the bet that knows the rows best
-    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in found.items()}
+    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in result.items()}
     best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
     ball = balls[best]
     return MixtureConfidence(
         space=space,
         valid=valid,
         kernel=space.kernel(phi @ ball.theta),
-        eps=found[best],
+        eps=result[best],
         delta=delta,
         is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
@@ -242,7 +244,7 @@ def losses_in(
     # the most promising first
     for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):
         ball, compared = balls[j], comparisons[j]
-        if space.succ.size > LARGE and least < math.inf:
+        if space.succ.size > MIN_SLOTS_TO_PRUNE and least < math.inf:
             h2 = hellinger(space, valid, ball)
             if least_loss(space, compared.step, compared.divergence, h2, np.asarray(valid.choices)) > least:
                 losses[j] = math.inf

@@ -39,13 +39,13 @@ from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet
 
 BLOCKS = 64  # the last begins after about a million episodes, and has no end
-GROWTH = 4  # a block has one episode for so many before it
+EPISODES_PER_BLOCK_EPISODE = 4  # a block has one episode for so many before it
 
 
 def _block_starts() -> Int[np.ndarray, " T"]:
     starts = [0]
     while len(starts) < BLOCKS:
-        starts.append(starts[-1] + max(1, starts[-1] // GROWTH))
+        starts.append(starts[-1] + max(1, starts[-1] // EPISODES_PER_BLOCK_EPISODE))
     return np.array(starts, np.int32)
 
 
@@ -66,11 +66,11 @@ def predictors(valid: ValidSet, rows: Int[np.ndarray, "T R"]) -> Float[np.ndarra
     The one with few pseudo-counts (likelihood.predict), three Newton steps on from the block before, inside Theta.
     """
     before = np.cumsum(rows, axis=0) - rows
-    thetas, found = np.tile(np.asarray(valid.center), (2, 1)), []
+    thetas, result = np.tile(np.asarray(valid.center), (2, 1)), []
     for counts in before:
         thetas = predict(valid, counts, thetas)
-        found.append(thetas[1])
-    return np.stack(found)
+        result.append(thetas[1])
+    return np.stack(result)
 
 
 @node

@@ -243,15 +243,15 @@ def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet
     kept = np.flatnonzero(is_kept)
     index = np.full(len(virtual) + 1, len(kept), np.int32)
     index[kept] = np.arange(len(kept), dtype=np.int32)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: np.asarray(getattr(valid, name))[kept] for name in ("rows", "free", "positive", "sizes")
     }
-    found |= {
+    result |= {
         "row_of": index[row_of[states]],
         "choices": np.asarray(valid.choices)[states],
         "virtual": virtual[kept],
     }
-    return dataclasses.replace(valid, **found)
+    return dataclasses.replace(valid, **result)
 
 
 def _tell_weights(
@@ -297,8 +297,8 @@ def _around(
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
     free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
     choices = _choices(np.asarray(space.succ), row_of, len(rows))
-    found = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
-    return ValidSet(*found)
+    result = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
+    return ValidSet(*result)
 
 
 def _choices(

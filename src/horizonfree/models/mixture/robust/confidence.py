@@ -24,7 +24,7 @@ from horizonfree.models.mixture.divergence import compare, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.evidence import MixtureEvidence, Record
 from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
-from horizonfree.models.mixture.robust.sets import Common, common, confidence_sets
+from horizonfree.models.mixture.robust.sets import SharedData, confidence_sets, shared_data
 from horizonfree.models.mixture.valid import ValidSet
 
 
@@ -92,7 +92,7 @@ class RobustConfidence(Confidence):
         where = ", and may lead anywhere" if self.anywhere else ""
         return (
             f", if every transition law is within {within} of one and the same parameter{where}; the data show that no "
-            f"parameter is closer than {shown_low(float(self.zeta_low))}"
+            f"parameter is closer than {lower_bound_text(float(self.zeta_low))}"
         )
 
     @property
@@ -117,7 +117,9 @@ class RobustConfidence(Confidence):
                 "hf.Misspecification(tv=..., support='anywhere') allows them"
             )
         low = float(self.zeta_low)
-        least = shown_low(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
+        least = (
+            lower_bound_text(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
+        )
         return (
             f"no single parameter is within {least} of all laws (wrong with probability "
             f"{at_most_of(float(self.delta))} at most); declare a larger misspecification"
@@ -153,12 +155,12 @@ class RobustConfidence(Confidence):
         )
 
 
-def shown_low(zeta: float) -> str:
+def lower_bound_text(zeta: float) -> str:
     """A lower bound on a radius, for people."""
     return f"{round_down(zeta):.3g}" if zeta > 0 else "0"
 
 
-def confidence_within(
+def robust_confidence(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
@@ -169,21 +171,21 @@ def confidence_within(
     """The confidence of the evidence for any radii; on the host. rebuilt: makes the valid set of another space."""
 
     @cache
-    def given(anywhere: bool) -> tuple[Space, Common]:
+    def given(anywhere: bool) -> tuple[Space, SharedData]:
         """What does not depend on the radii."""
         among, rows, record = space, valid, _record(evidence)
         if anywhere and not np.asarray(space.reachable).all():
             among = everywhere(space)
             rows = rebuilt(among)
             record = _fitted(record, len(rows.rows))
-        return among, common(rows, evidence, record, delta)
+        return among, shared_data(rows, evidence, record, delta)
 
     @np.errstate(all="ignore")  # infinite divergences and slacks
     def within(declared: Misspecification) -> RobustConfidence:
         check_support(space, declared)
         among, shared = given(declared.support == "anywhere")
-        found = _confidence(among, shared, phi, evidence, delta, declared)
-        return replace(found, space=space)  # bounds are about episodes of the class's own space
+        result = _confidence(among, shared, phi, evidence, delta, declared)
+        return replace(result, space=space)  # bounds are about episodes of the class's own space
 
     return within
 
@@ -199,7 +201,7 @@ def check_support(space: Space, declared: Misspecification) -> None:
 
 def _confidence(
     space: Space,
-    shared: Common,
+    shared: SharedData,
     phi: Float[np.ndarray, "S A n d"],
     evidence: MixtureEvidence,
     delta: float,
@@ -208,11 +210,11 @@ def _confidence(
     """For these radii."""
     anywhere = declared.support == "anywhere"
     zeta = declared.radii(*space.sizes[1:])
-    found = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
-    theta = np.asarray(found.ball.theta)
+    result = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
+    theta = np.asarray(result.ball.theta)
     valid = shared.valid
-    lost = _loss_by_theta(space, valid, found.ball)
-    step, divergence = compare_within(space, valid, found.ball, zeta)
+    lost = _loss_by_theta(space, valid, result.ball)
+    step, divergence = compare_within(space, valid, result.ball, zeta)
     floor = asymptotic_gap(space, valid, zeta, theta, anywhere=anywhere)
     steered = by_pinsker(space, declared)
     floor, eps = min(floor, steered), lost + min(_coupled(space, zeta), steered)
@@ -224,19 +226,19 @@ def _confidence(
         kernel=space.kernel(phi @ theta),
         eps=eps,
         delta=delta,
-        is_refuted=found.is_empty or is_impossible,
+        is_refuted=result.is_empty or is_impossible,
         valid=valid,
         theta=theta,
-        ball=found.ball,
+        ball=result.ball,
         step=step,
         divergence=divergence,
-        tilts=tilts(space, valid, found.ball),
+        tilts=tilts(space, valid, result.ball),
         is_slot=successors(valid),
         zeta=zeta,
-        zeta_low=found.zeta_low,
+        zeta_low=result.zeta_low,
         floor=floor,
-        slack=found.bet.slack,
-        start=found.bet.start,
+        slack=result.bet.slack,
+        start=result.bet.start,
         episodes=int(evidence.episodes),
         impossible=int(evidence.impossible),
         anywhere=anywhere,
@@ -272,8 +274,8 @@ def asymptotic_gap(
     o = np.zeros(len(valid.rows))
     p = np.where(valid.positive, np.asarray(valid.rows) @ theta, 1.0)
     z = np.zeros((len(o), valid.num_free))
-    found = compare_within(space, valid, Ellipsoid(theta, p, z, o, o, 0.0), zeta)[1]
-    return float(np.fmin(coupled, found.eps))
+    result = compare_within(space, valid, Ellipsoid(theta, p, z, o, o, 0.0), zeta)[1]
+    return float(np.fmin(coupled, result.eps))
 
 
 def by_pinsker(space: Space, declared: Misspecification) -> float:
