@@ -102,7 +102,9 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     blocks = Blocks(*(np.asarray(x)[late:block] for x in (y, p, record.rows, visits)))
     truth = (problem.truth - valid.center) @ valid.basis
     nearest = half_spaces(kinds, blocks, z, v, truth, share, anywhere=False).level.argmin()
-    g = np.append(np.clip(v[nearest] @ z.T / p[block], -MAX_EXPONENT, MAX_EXPONENT), 0.0)[np.asarray(valid.row_of)]
+    g = np.append(np.clip(v[nearest] @ z.T / p[block], -MAX_EXPONENT, MAX_EXPONENT), 0.0)[
+        np.asarray(valid.row_of)
+    ]
     kernel = problem.kernel()
     return Kernel(kernel.succ, best_laws(np.asarray(kernel.prob), g, zeta), kernel.is_dense)
 

@@ -27,8 +27,8 @@ from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.tabular import radius
 from horizonfree.problems import any_law
 from horizonfree.problems.classes import Tabular
-from horizonfree.problems.sampling import SHARE, Sampling
-from horizonfree.runs import check, confidences
+from horizonfree.problems.sampling import DELTA_SHARE, Sampling
+from horizonfree.runs import certificates, check
 from tests.reference import small
 
 DELTA = 0.05
@@ -370,14 +370,14 @@ def test_samples_and_episodes_share_delta(monkeypatch):
         asked.append((delta, about))
         return Stub(np.asarray(delta))
 
-    monkeypatch.setattr(confidences.ConfidenceCache, "within", within)
-    found = confidences.ConfidenceCache().of(problem, None, DELTA, 0.0)
-    assert SHARE == 0.2
+    monkeypatch.setattr(certificates.ConfidenceCache, "within", within)
+    found = certificates.ConfidenceCache().of(problem, None, DELTA, 0.0)
+    assert DELTA_SHARE == 0.2
     ((left, about),) = asked
     assert left == pytest.approx(0.8 * DELTA, abs=1e-15)
     wanted = problem.sampling.divergence(0.2 * DELTA)
     np.testing.assert_allclose(about.sampled, wanted, rtol=1e-12)
-    assert left + SHARE * DELTA <= DELTA * (1 + 1e-15)
+    assert left + DELTA_SHARE * DELTA <= DELTA * (1 + 1e-15)
     assert float(found.delta) == DELTA
 
 

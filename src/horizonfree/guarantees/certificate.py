@@ -1,4 +1,4 @@
-"""A certificate and its words. Numbers that people read are rounded up, so that what is said stays true.
+"""Certificates and their texts. Numbers are rounded in the direction in which the statement stays true.
 
 What the numbers of a certificate mean, in a few words each; docs/certificates.md defines them.
 """
@@ -17,9 +17,7 @@ ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `ro
 MIN_UNIT = 1e-300  # a unit that can be divided by
 MAX_NONVACUOUS = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
 MIN_PERCENT_DELTA = 1e-9  # a delta below which the confidence is written as 1 - delta
-TARGETS = tuple(
-    x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0)
-)  # gaps that people ask for: 0.5, 0.2, ...
+TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # round numbers: 0.5, 0.2, ...
 TARGET_SHARE = 0.75  # the next of them is below this share of the gap
 OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 MEANINGS = {
@@ -68,7 +66,7 @@ class Certificate(ReprMixin):
 
     `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `statement`
     is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
-    granted. `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller bound
+    granted. `parts` are the numbers that eps is made of. `forecast`: about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
     """
 
@@ -113,7 +111,7 @@ class Certificate(ReprMixin):
 
 
 def round_up(eps: float, finest: float = 0.0) -> float:
-    """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    """A bound rounded up to three digits, or to multiples of `finest`."""
     if eps <= 0 or not math.isfinite(eps):
         return max(0.0, eps)
     unit = max(finest, MIN_UNIT, 10.0 ** (math.floor(math.log10(eps)) - 2))
@@ -144,7 +142,7 @@ def interval(low: float, high: float) -> str:
 
 
 def rounded_up(eps: float) -> str:
-    """A bound for people."""
+    """A bound as text."""
     return f"{round_up(eps):.3g}"
 
 
@@ -169,7 +167,7 @@ def confidence_of(delta: float) -> str:
 
 
 def target_below(eps: float) -> float | None:
-    """The next gap that people ask for, clearly below this one."""
+    """The next round number clearly below this gap."""
     return next((target for target in TARGETS if target < TARGET_SHARE * eps), None)
 
 

@@ -43,16 +43,16 @@ class Lift(NamedTuple):
         return _at_successors(self.land, np.asarray(succ))[self.origin]
 
     def of(self, x: Any) -> Any:
-        """What is said of states, for lifted ones."""
+        """An array over states as one over lifted states."""
         return np.asarray(x)[self.origin]
 
     def kernel(self, kernel: Kernel) -> Kernel:
-        """The same probabilities of lifted states."""
+        """The kernel of the lifted states."""
         return Kernel(self.lists(kernel.succ), self.of(kernel.prob), False)
 
 
 def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
-    """t as a finite table, of an array [S, A, S] or a function (s, a, s') that is asked for what is possible."""
+    """t as a finite table, from an array [S, A, S] or a function (s, a, s') of possible transitions."""
     _, S, A = space.sizes
     if callable(transition):
         table = _table_of_function(space, transition)
@@ -77,7 +77,7 @@ def _table_of_function(space: Space, function: Any) -> Float[np.ndarray, "S A S"
             continue
         try:
             table[where] = function(*where)
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the caller's function
             raise RewardError(
                 f"transition gives no number at (s, a, s') = {where}: {type(error).__name__}: {error}"
             ) from error
@@ -96,7 +96,7 @@ def separated(
 
     From one pair of each connected part, g = 0, to its successors, from these to the pairs that lead there, and so on.
     """
-    import scipy.sparse as sp  # worlds, which know of lifts, are loaded without it
+    import scipy.sparse as sp  # loads slowly
     from scipy.sparse.csgraph import connected_components
 
     _, S, A = space.sizes
@@ -165,5 +165,5 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> Lift:
 
 
 def _at_successors(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
-    """Of a table [S, A, S] what it says of lists of successors [S, A, n]."""
+    """The entries of a table [S, A, S] at successor lists [S, A, n]."""
     return np.take_along_axis(table, succ, axis=-1)

@@ -53,7 +53,9 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
 
 
 def action_aliases(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | None:
-    """What is done for each name, of a table [S, A] or a function (s, a) -> bool; None where all is allowed."""
+    """The action that is taken for each, from a table [S, A] or a function (s, a) -> bool; None where all are
+    allowed.
+    """
     if allowed is None:
         return None
     table = _table_of_function(allowed, S, A) if callable(allowed) else np.asarray(allowed)
@@ -79,7 +81,7 @@ def _table_of_function(allowed: Any, S: int, A: int) -> np.ndarray:
     for s, a in np.ndindex(S, A):
         try:
             result = allowed(s, a)
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the caller's function
             raise OptionError(
                 f"actions_allowed(s={s}, a={a}) fails: {type(error).__name__}: {error}; it takes s and a"
             ) from error
@@ -92,7 +94,9 @@ def _table_of_function(allowed: Any, S: int, A: int) -> np.ndarray:
 
 
 def redirect_forbidden(acts: Any, x: np.ndarray, axis: int = 0) -> np.ndarray:
-    """An array over pairs, from the axis of the states on, in which forbidden actions have what is done for them."""
+    """An array over pairs, with the states on this axis, in which forbidden actions have the entries of their
+    aliases.
+    """
     if acts is None:
         return x
     pairs: tuple[Any, ...] = np.arange(len(acts))[:, None], np.asarray(acts)

@@ -173,7 +173,7 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
 def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
     """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A].
 
-    What it says of forbidden actions is not looked at: they have what is done for them.
+    Entries of forbidden actions are ignored: they have those of their aliases.
     """
     space = space_of(problem)
     H, S, A = space.sizes
@@ -237,14 +237,14 @@ def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray,
 
 
 def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int, acts: Any) -> np.ndarray:
-    """A function asked for every step, state and allowed action."""
+    """The values of a function at every step, state and allowed action."""
     table = np.zeros((H, S, A))
     for place in np.ndindex(H, S, A):
         if acts is not None and acts[place[1:]] != place[2]:
             continue
         try:
             table[place] = function(*place)
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the caller's function
             raise RewardError(
                 f"the reward function gives no number at (h, s, a) = {place}: {type(error).__name__}: {error}; "
                 "it takes h, s and a"

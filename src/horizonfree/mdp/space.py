@@ -58,7 +58,7 @@ class Space:
 
     @property
     def space(self) -> "Space":
-        """Itself: what asks a problem or a model for its space can be asked with a space."""
+        """Itself, so that a space can stand in for a problem or a model (`HasSpace`)."""
         return self
 
     @property
@@ -147,7 +147,7 @@ def make_space(
 
 
 def with_start(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
-    """The same lists seen from another start or with another horizon; None leaves it as it is.
+    """The space with another start or horizon; None leaves it as it is.
 
     Refuses to go where no episode of the space could: nothing can be known of it. A state is kept as a distribution, so
     that what is compiled for one state serves for all. is_paid_after: the last step is only a payment for the state
@@ -178,7 +178,7 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
     """(None, state), or (distribution, None); a distribution that is sure of a state is that state."""
     try:
         is_state = np.ndim(start) == 0
-    except ValueError:  # rows of different lengths: not an array, as `numbers` says
+    except ValueError:  # rows of different lengths: not an array, which `check_floats` reports
         is_state = False
     if is_state:
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Best(NamedTuple):
-    """The value at the start of the best policy for each reward; the policies, where they were asked for."""
+    """The value at the start of the best policy for each reward; the policies, if requested."""
 
     value: Float[np.ndarray, " R"]
     policy: Int[np.ndarray, "R H S"] | None

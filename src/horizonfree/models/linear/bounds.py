@@ -68,7 +68,7 @@ class Numbers(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Everything that is carried from one step back to the one before it; h are the steps from this one on."""
+    """The state of the backward pass; h are the steps from this one on."""
 
     at: Numbers
     J: Float[np.ndarray, "S h d"]
@@ -207,7 +207,7 @@ def reward_bounds(
 
 
 def bounds_at_start(space: Space, first: Carried, eps: float) -> Bounds:
-    """The same, of what a pass has found for the first step."""
+    """The bounds, from the result of the backward pass at the first step."""
     at = Numbers(*(space.at_start(x) for x in first.at))
     is_refuted = space.at_start(first.is_refuted.astype(float)) > 0
     low = np.maximum(at.lo_pi, at.lo - at.D)

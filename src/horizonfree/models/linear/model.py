@@ -72,7 +72,7 @@ class LinearModel(Model):
         )
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
-        """The same class, with these rewards declared; what no episode comes to is left out of them."""
+        """The class with these rewards declared, which are set to 0 where no episode can be."""
         kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
         return replace(self, declared=kept)
 

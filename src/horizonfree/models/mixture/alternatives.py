@@ -1,4 +1,4 @@
-"""What bets against a mixture: the same class with a parameter for every part of the transitions.
+"""Alternatives to a mixture: the same class with a separate parameter for every part of the transitions.
 
 Transitions fall into parts (before and after an episode, after this or that transition, groups of episodes), known
 before the next state is. An alternative has a parameter of its own in each part, averaged over all of them: for kernels
@@ -15,7 +15,7 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import scipy  # loads `scipy.sparse` and `scipy.special` when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int
 
 from horizonfree.guarantees.e_processes import KT_PRIOR, dirichlet
@@ -122,7 +122,7 @@ def _divergence(a: Float[np.ndarray, "C d"], prior: Float[np.ndarray, " d"]) -> 
 
 
 def over_kinds(valid: ValidSet, counts: Int[np.ndarray, "C S A n"]) -> float:
-    """The same where each kind of pair has any law on its rows; slots with one row share its probability evenly."""
+    """As `over_weights`, with any distribution on the rows of each kind of pair; slots of one row share it evenly."""
     R, n = len(valid.rows), counts.shape[-1]
     rows = np.asarray(valid.row_of).reshape(-1, n)
     order = np.argsort(rows, axis=1, kind="stable")

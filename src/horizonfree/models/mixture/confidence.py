@@ -1,8 +1,8 @@
-"""What the evidence of a mixture says at confidence 1 - delta: the best of its bets, ready for certificates and plans.
+"""The confidence set of a mixture: the best of its e-processes.
 
-For each bet the maximum likelihood, its slack and ellipsoid, the largest divergence of trajectories, and what a plan
-can lose by that; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its eps
-bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
+Each e-process has a maximum likelihood, a slack, an ellipsoid, a largest divergence of trajectories, and a bound on
+what a plan can lose by it. The e-process with the smallest uniform gap is used: its theta_hat is the estimate to plan
+with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
 import math
@@ -39,7 +39,7 @@ EPS_BELOW_ONE = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 @dataclass(frozen=True, eq=False)
 class MixtureConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence; one per state of the evidence."""
+    """The ellipsoid of one e-process, the divergence of trajectories, and what follows from them."""
 
     space: Space
     kernel: Kernel
@@ -53,8 +53,8 @@ class MixtureConfidence(Confidence):
     divergence: Divergence  # how far trajectories may be from those of the estimate, under any policy
     is_out: Bool[np.ndarray, " R"]  # rows that `step` leaves out
     bet: int
-    counts: Int[np.ndarray, " R"]  # of rows, since the start of that bet
-    slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
+    counts: Int[np.ndarray, " R"]  # of rows, since the start of that e-process
+    slacks: Float[np.ndarray, " J1"]  # of each e-process; last, of the table against the class
     starts: Int[np.ndarray, " J"]
     num_seen: int
     episodes: int
@@ -66,7 +66,7 @@ class MixtureConfidence(Confidence):
         return tilts(self.space, self.valid, self.ball)
 
     def parts(self) -> dict[str, float]:
-        """Of the bet that was chosen."""
+        """Of the e-process that was chosen."""
         return {
             "slack": float(self.slacks[self.bet]),
             "start": float(self.starts[self.bet]),
@@ -88,7 +88,7 @@ class MixtureConfidence(Confidence):
         return f"no parameter explains the data (wrong with probability {wrong} at most)"
 
     def missing(self) -> str:
-        """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
+        """Directions that the e-process has not seen, pairs of which too little is known, or just more episodes."""
         q = self.valid.num_free
         if not q:
             return "nothing is unknown, and more episodes do not help"
@@ -119,7 +119,9 @@ class MixtureConfidence(Confidence):
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
     def after(self, times: float) -> tuple["MixtureConfidence", float]:
-        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the bet counts from its own start."""
+        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the e-process counts from its own
+        start.
+        """
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
         ball, result, step = self.ball, self.divergence, self.step
@@ -165,7 +167,7 @@ class MixtureConfidence(Confidence):
         return "direct" if 0 < self.valid.num_free <= MAX_UNKNOWNS else "uniform"
 
     def lifted(self, lift: Lift) -> "MixtureConfidence":
-        """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
+        """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
 
         `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state
         remembers which of them was paid. Without it `bounds` uses Lemma 5 with kappa and hit.
@@ -194,11 +196,11 @@ def confidence(
     evidence: MixtureEvidence,
     delta: float,
 ) -> MixtureConfidence:
-    """The confidence of the evidence, with the bet that gives the smallest uniform gap."""
+    """The confidence of the evidence, with the e-process that gives the smallest uniform gap."""
     starts, episodes = np.asarray(evidence.starts), int(evidence.episodes)
     counts = np.concatenate([evidence.since, np.asarray(evidence.row_counts)[None]])
     J = len(starts)
-    # Bets that have not begun carry no data; if none has begun, the earliest stands in. The table always counts.
+    # E-processes that have not started carry no data; if none has started, the earliest stands in.
     is_begun = (starts < episodes) | (np.arange(J) == np.argmin(starts))
     losses, weights = np.append(evidence.loss, evidence.table_loss), np.append(evidence.weights, 1.0)
     fits = {
@@ -210,7 +212,7 @@ def confidence(
     balls = {j: ellipsoid(valid, counts[j], fits[j], float(slacks[j])) for j in fits if j < J}
     comparisons = {j: compare(space, valid, ball) for j, ball in balls.items()}
     result = losses_in(space, valid, balls, comparisons)
-    # gaps above 1 say nothing: then the bet that knows the rows best
+    # vacuous gaps: prefer the e-process with the narrowest rows
     rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in result.items()}
     best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
     ball = balls[best]
@@ -239,7 +241,7 @@ def confidence(
 def losses_in(
     space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, DivergenceBound]
 ) -> dict[int, float]:
-    """`largest_loss_in` of each bet; infinite where another is surely smaller, of many successors."""
+    """`largest_loss_in` of each e-process; infinite where another is surely smaller, of many successors."""
     least, losses = math.inf, {}
     # the most promising first
     for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):

@@ -1,4 +1,4 @@
-"""What a report asks of the evidence of a mixture: earlier moments, doubts, and the parameter with its intervals."""
+"""What reports show of a mixture: earlier moments, uncertainties, and the parameter with its intervals."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -27,7 +27,7 @@ MAX_ENTRIES_OF_PROGRAMMES = (
 LSTSQ_TOLERANCE = (
     1e-12  # singular values below this share of the largest are left to the remainder of an interval
 )
-NEGLIGIBLE_REMAINDER = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
+NEGLIGIBLE_REMAINDER = 1e-12  # smaller remainders of an interval are not reduced by linear programmes
 
 
 class MixtureDiagnostics(Diagnostics):
@@ -86,10 +86,10 @@ class MixtureDiagnostics(Diagnostics):
 
 
 def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[MixtureEvidence]:
-    """The evidence at the starts of the bets that lie in the past.
+    """The evidence at the starts of the e-processes that lie in the past.
 
-    Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode
-    m_j is the difference of the two:
+    Counts and losses of the e-processes only grow. Bet j counts from its start m_j on, so what e-process i had
+    gathered at episode m_j is the difference of the two:
 
         N_i(m_j) = N_i - N_j,      Lq_i(m_j) = Lq_i - Lq_j          for m_i < m_j
 
@@ -102,7 +102,9 @@ def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[Mixture
 
 
 def _at(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
-    """The evidence at the start of bet j. Counts per (s, a) of that moment are not kept: they are left at zero."""
+    """The evidence at the start of e-process j. Counts per (s, a) of that moment are not kept: they are left at
+    zero.
+    """
     starts = np.asarray(evidence.starts)
     is_on = starts < starts[j]
     since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
@@ -152,8 +154,8 @@ def intervals(
     ranks matters: least squares make rho vanish where the rows determine the entry, and where they do not, rho is of
     the order of 1 and the interval is as wide as Theta.
 
-    Of an entry that cannot be learnt, and of every entry where the data refute the class, nothing is known but what
-    Theta and the `limits` of all entries leave. bound: on the norm of the parameter.
+    An entry that cannot be learnt, and every entry of a refuted class, is bounded by Theta and the `limits` alone.
+    bound: on the norm of the parameter.
     """
     theta, is_learnable = np.asarray(confidence.theta), _is_learnable(valid)
     ends: dict[int, tuple[float, float]] = {}

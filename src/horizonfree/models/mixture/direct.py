@@ -8,7 +8,7 @@ Hoffman 1981). Every polytope on the way gives a bound, and kappa where the way 
 how much of it some parameter of U attains.
 
 The hinge (hinge.py) is convex in theta too, and gives a smaller gap; a programme of it costs about ten of kappa. So
-the last polytope is kept, and cut further only where the hinge asks for it. docs/certificates.md has the proofs.
+the last polytope is reused, and cut further only where the hinge is largest. docs/certificates.md has the proofs.
 
 Polytopes around U, given by their vertices, and the planes that have U on one side.
 
@@ -39,7 +39,7 @@ MAX_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond
 MAX_PROGRAMMES = 10_000  # dynamic programmes to spend
 MAX_HINGES = 4_000  # programmes of the hinge to spend
 POINTS_PER_BLOCK = 128  # programmes side by side
-HINGES_PER_ROUND = 16  # programmes of the hinge before we ask again whether more are needed
+HINGES_PER_ROUND = 16  # programmes of the hinge between two tests whether more are needed
 CUTS_PER_ROUND = 16  # of the polytope between two calls
 RELATIVE_TOLERANCE = (
     0.005  # stop when parameters of U attain kappa, or the gap by the hinge, up to this share
@@ -134,7 +134,7 @@ class Separation:
     ) -> tuple[Polytope, Float[np.ndarray, "c q"]]:
         """The polytope without these vertices, and where the ways to them leave U.
 
-        The same polytope if the first of them belongs to all that is known of U.
+        The argument itself if the first of them cannot be cut off.
         """
         v = polytope.vertices[worst]
         by_loss, by_rows = self.leave(v)
@@ -191,7 +191,8 @@ def direct(
     programmes: int = MAX_PROGRAMMES,
     hinges: int = MAX_HINGES,
 ) -> Direct:
-    """The uniform gap over U itself, for the best of a few bad sets, none first; `counts` are those of the ball's bet.
+    """The uniform gap over U itself, for the best of a few bad sets, none first; `counts` are those of the ball's
+    e-process.
 
     `is_out` are the rows that `step` leaves out.
     Takes at most about `programmes` dynamic programmes per bad set, and `hinges` of the hinge for the best of them.

@@ -63,7 +63,7 @@ def psi_inverse_below(c: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
 
 def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: float) -> Ellipsoid:
-    """The ellipsoid of one bet, from its counts N, its maximum likelihood and its slack W >= 0."""
+    """The ellipsoid of one e-process, from its counts N, its maximum likelihood and its slack W >= 0."""
     z = coordinates(valid).z
     if valid.num_free == 0:
         zero = np.zeros_like(fit.p)

@@ -13,7 +13,7 @@ Which of many rows of numbers are the same but for rounding: each row has a mark
 from typing import Any
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int, UInt64
 
 from horizonfree._validation import check_floats, check_int, check_real, short_repr

@@ -141,7 +141,7 @@ def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -
 
     The loss of the episode is that of the predictors fixed before it; only then are they trained on it.
     A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible; steps that were not
-    seen count for nothing, since what is bet on is decided step by step.
+    seen count for nothing, since what is e-process on is decided step by step.
     """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     seen = _seen(valid, evidence, trajectory)
@@ -254,7 +254,7 @@ def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
 def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
     """The regularised estimates for the next episode, a few Newton steps from the last ones; traceable.
 
-    They are inside Theta after any number of steps, which is all that a bet needs.
+    They are inside Theta after any number of steps, which is all that an e-process needs.
     """
     if valid.num_free == 0:
         return thetas
@@ -304,7 +304,8 @@ def _best_step(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Of the lengths t, each half of the one before, the one at which f is least, and by how much it changes there.
 
-    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is asked first.
+    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is tested
+    first.
     """
 
     def tried(t: Array) -> tuple[Array, Array]:
@@ -351,7 +352,7 @@ def best_in_jax(
 def best_in_c(
     space: Space, row_of: Int[Array, "S A n"], p: Float[Array, " R"], promise: Float[Array, " R"]
 ) -> Best:
-    """The same policy, and V_1 up to rounding, on CPUs (native/design.c)."""
+    """`best_in_jax` on CPUs, with V_1 up to rounding (native/design.c)."""
     S = space.num_states
     struct: Any = jax.ShapeDtypeStruct  # untyped
     results = struct((space.horizon, S), np.int32), struct((S,), np.float64)

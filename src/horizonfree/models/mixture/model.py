@@ -7,7 +7,7 @@ phi is kept on successor lists (mdp/space.py): `phi [S, A, n, d]` holds the feat
 
 Norms. The paper asks for ||phi_V(s,a)||_2 <= 1 for every V in [0,1]^S and ||theta_star||_2 <= B. `features.norm_bound`
 gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it; so it is
-for small b, since judgements of rank are made on the scale of 1.
+for small b, since ranks are computed on the scale of 1.
 `unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
@@ -138,7 +138,7 @@ class MixtureModel(Model):
     def robust_confidence(
         self, evidence: MixtureEvidence, delta: float
     ) -> Callable[[Misspecification], RobustConfidence]:
-        """The same for every system whose laws are within the radii of one parameter; on the host."""
+        """For every system whose transition laws are within the radii of one parameter."""
 
         def rebuilt(space: Space) -> ValidSet:
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)

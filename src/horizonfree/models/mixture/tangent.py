@@ -78,7 +78,7 @@ class EllipsoidAround(Protocol):
 
 
 class Values(NamedTuple):
-    """What is carried back from step to step, for each state."""
+    """The state of the backward pass, for each state."""
 
     V_star: Float[np.ndarray, " S"]  # the best value under theta_hat
     kappa: Float[np.ndarray, " S"]  # divergence of the policy
@@ -131,7 +131,7 @@ def bounds(around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: 
 
 
 def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
-    """The same of what a pass has found at the start."""
+    """The bounds, from the result of the backward pass at the start."""
     most = around.divergence
     uniform = gap(at.V_star - at.V + at.hit + most.hit, np.asarray(most.kappa), at.kappa)
     if shortfall <= OPTIMALITY_TOLERANCE:

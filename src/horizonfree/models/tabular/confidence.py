@@ -1,4 +1,4 @@
-"""What the evidence of a table says at confidence 1 - delta: a ball around the frequencies of every unknown pair."""
+"""The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair."""
 
 import math
 from dataclasses import dataclass, replace
@@ -89,7 +89,7 @@ class TabularConfidence(Confidence):
         return Expansion.of(self.space, self.balls, self.pairs)
 
     def parts(self) -> dict[str, float]:
-        """kappa only where it says something."""
+        """kappa only where it is finite."""
         kappa = self.uniform.kappa
         return {
             "episodes": float(self.episodes),
@@ -129,7 +129,7 @@ class TabularConfidence(Confidence):
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
-        """kappa falls like 1/episodes; where it says nothing, what the best design needs in all, less those seen."""
+        """kappa falls like 1/episodes; where it is infinite, what the best design needs in all, less those so far."""
         kappa, seen = self.uniform.kappa, self.episodes
         if self.eps <= target:
             return 0.0

@@ -1,7 +1,8 @@
 """What exploration leaves behind of a table: how often each transition was seen, in any order.
 
-The bets of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no ladder
-of starts. Those that were declared are stored, as every class does, and not used. learner.py computes the evidence.
+The e-processes of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no
+ladder of starts. Those that were declared are stored, as every class does, and not used. learner.py computes the
+evidence.
 """
 
 from dataclasses import dataclass

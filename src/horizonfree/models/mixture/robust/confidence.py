@@ -1,4 +1,4 @@
-"""What the evidence of a mixture says, if every law of the system is within a declared radius of one parameter.
+"""The confidence set of a misspecified mixture: every law of the system is within a declared radius of one parameter.
 
 Everything is as in a plain confidence, for every system that the assumption allows: the estimate, an ellipsoid around
 theta_star, one gap for every reward, and bounds for single rewards. docs/robust.md has the proofs.
@@ -30,7 +30,7 @@ from horizonfree.models.mixture.valid import ValidSet
 
 @dataclass(frozen=True, eq=False)
 class RobustConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence, for radii zeta [S, A].
+    """The confidence set for radii zeta [S, A].
 
     `valid` is the set of parameters that all of it is about. Where laws may lead anywhere, rows of unreachable states
     belong to it, and it may be smaller than the model's own.
@@ -66,7 +66,7 @@ class RobustConfidence(Confidence):
         return float(np.asarray(self.zeta).max())
 
     def parts(self) -> dict[str, float]:
-        """Of the bet that was chosen, and of the radii."""
+        """Of the e-process that was chosen, and of the radii."""
         return {
             "zeta": self.largest,
             "zeta_low": float(self.zeta_low),
@@ -136,11 +136,11 @@ class RobustConfidence(Confidence):
         return f"more episodes help, down to a gap of about {round_up(floor):.3g}"
 
     def more_episodes(self, target: float) -> float:
-        """Not foreseen: what is lost by the radii does not fall with the episodes."""
+        """Unknown: what is lost by the radii does not fall with the episodes."""
         return math.inf
 
     def after(self, times: float) -> tuple["RobustConfidence", float]:
-        """Not foreseen."""
+        """Unknown."""
         return self, math.inf
 
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
@@ -156,7 +156,7 @@ class RobustConfidence(Confidence):
 
 
 def lower_bound_text(zeta: float) -> str:
-    """A lower bound on a radius, for people."""
+    """A lower bound on a radius, rounded down."""
     return f"{round_down(zeta):.3g}" if zeta > 0 else "0"
 
 
@@ -254,7 +254,7 @@ def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
 
 
 def everywhere(space: Space) -> Space:
-    """The same space, where every state can be reached."""
+    """The space with every state reachable."""
     return replace(space, reachable=np.ones(space.num_states, bool))
 
 
@@ -284,7 +284,7 @@ def by_pinsker(space: Space, declared: Misspecification) -> float:
 
 
 def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
-    """The same where laws may lead anywhere: two episodes that stay together as long as they can."""
+    """`asymptotic_gap` where laws may lead anywhere: two maximally coupled episodes."""
     return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
 

@@ -11,7 +11,7 @@ Theorem R8: the smallest multiple of the radii for which some parameter satisfie
 
 Pairs (s,a) that are alike: the same rows among their successors, and the same radius.
 
-Everything that a certificate asks of a pair, but for where its successors are, is the same for all pairs of a kind. A
+Certificates need nothing of a pair but its kind and its successors. A
 grid of thousands of cells has a handful of kinds. Successors of a pair are the slots whose row is possible under some
 parameter; a slot whose row is zero on all of Theta is none.
 """
@@ -20,7 +20,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
@@ -83,7 +83,7 @@ class Frequencies(NamedTuple):
         return low, high
 
     def within(self, kinds: PairKinds) -> "Frequencies":
-        """The same classes for the radii of these kinds: intervals do not depend on them."""
+        """The classes with the radii of these kinds, on which intervals do not depend."""
         kind, _, which, _ = _classes(kinds)
         return self._replace(zeta=_largest(kinds.zeta[kind], which, len(self.row)))
 

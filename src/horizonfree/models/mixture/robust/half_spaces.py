@@ -1,7 +1,7 @@
 """Half-spaces that hold theta_star, the sharpest of the three sets: Theorem R3.
 
-At the start of a bet directions v_k are fixed, those in which the rows are hardest to know, and for each later block,
-with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
+At the start of an e-process directions v_k are fixed, those in which the rows are hardest to know, and for each later
+block, with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
 
     E_Q e^g <= u(y_star) for all laws Q within their radii, u concave (normalisers.py)
 
@@ -37,7 +37,7 @@ MAX_DIRECTIONS = (
     256  # directions of one sign: rows beyond this many are passed over, those with the largest cost are kept
 )
 MAX_WORK = 10**6  # slots times directions: fewer directions where kinds are many
-PLANNED_GROWTH = 4.0  # a bet from episode m on is made for about 4 m episodes
+PLANNED_GROWTH = 4.0  # an e-process from episode m on is made for about 4 m episodes
 MAX_EXPONENT = 1.0  # |g|
 BLOCK_SIZE = 4 * 10**6  # numbers at a time
 MIN_SHARE_ABOVE = 0.05  # nu is at least this share of the span above max f
@@ -108,7 +108,7 @@ class HalfSpaces(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The blocks of a bet: predictors `y`, probabilities `p` of the rows, counts of rows, visits of kinds."""
+    """The blocks of an e-process: predictors `y`, probabilities `p` of the rows, counts of rows, visits of kinds."""
 
     y: Float[np.ndarray, "T q"]
     p: Float[np.ndarray, "T R"]
@@ -123,7 +123,9 @@ def directions(
     slots: int,
     delta: float,
 ) -> Float[np.ndarray, "K q"]:
-    """+- v of the rows, from the counts before the bet and its first predictor p; of all rows, or the costliest."""
+    """+- v of the rows, from the counts before the e-process and its first predictor p; of all rows, or the
+    costliest.
+    """
     is_free = (z != 0).any(-1)
     z, p, before = z[is_free], p[is_free], before[is_free]
     box = (z / np.maximum(p, 1 - p)[:, None]).T @ (z / np.maximum(p, 1 - p)[:, None]) / len(z)

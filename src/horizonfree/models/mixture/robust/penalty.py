@@ -1,4 +1,4 @@
-"""What the bets must pay for laws that are not those of the class: Theorem R1 and Lemma R4.
+"""What the e-processes must pay for laws that are not those of the class: Theorem R1 and Lemma R4.
 
 rho_t(s') = P_{theta_t}(s')/P_theta(s') has mean at most 1 + zeta span rho_t under every law within zeta of P_theta, so
 
@@ -18,7 +18,7 @@ Delta). It grows with zeta times a quantity of first order, so theta is known to
 import math
 
 import numpy as np
-import scipy  # loads `scipy.linalg` when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int
 
 from horizonfree.models.mixture.robust.frequencies import PairKinds

@@ -1,7 +1,7 @@
 """Where theta_star lies, if the laws are within their radii: three sets, and an ellipsoid around what they share.
 
-The bets of Theorem R1 get 0.8 of delta, row frequencies (R2) 0.1 and half-spaces (R3) 0.1. Starting from R2's bounds of
-the rows, each round takes
+The e-processes of Theorem R1 get 0.8 of delta, row frequencies (R2) 0.1 and half-spaces (R3) 0.1. Starting from R2's
+bounds of the rows, each round takes
 
     W' from the bounds (penalty.py)  ->  the library's ellipsoid of slack W'  ->  bounds of rows by half-spaces in it
     ->  the smallest ellipsoid around it and these bounds  ->  bounds of rows,
@@ -9,7 +9,7 @@ the rows, each round takes
 each of which is valid by itself. Nothing that is chosen depends on the radii, so along zeta = c (a declared shape) the
 sets hold for all c at once.
 
-What all radii have in common: all that the evidence says before one is declared, computed once.
+`SharedData` is computed once for all radii.
 
 Half-spaces and bounds of rows turned into an ellipsoid, and back.
 
@@ -66,7 +66,7 @@ class Rows(NamedTuple):
 
 
 class EProcessData(NamedTuple):
-    """The bet that is used: its start, maximum of the likelihood, slack, counts, and its share of delta.
+    """The e-process that is used: its start, maximum of the likelihood, slack, counts, and its share of delta.
 
     Then its blocks: predictors `y`, probabilities `p` of the rows, counts of rows and visits of pairs; and the counts
     of rows before it.
@@ -85,7 +85,7 @@ class EProcessData(NamedTuple):
 
 
 class SharedData(NamedTuple):
-    """The valid set, its rows, row frequencies, and the bet.
+    """The valid set, its rows, row frequencies, and the e-process.
 
     `least`: the smallest multiple of radii in these proportions (the bytes of `Frequencies.shape`).
     """
@@ -131,7 +131,7 @@ def _classes(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: 
 def _best_e_process(
     valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Record, delta: float
 ) -> EProcessData:
-    """The bet with the smallest slack per transition; it begins with the first block after its declared start.
+    """The e-process with the smallest slack per transition; it begins with the first block after its declared start.
 
     Predictors, maximum likelihood and slack are all over the parameters of `valid`. The fit starts from the last
     predictor, which lies inside them. The run's own predictor need not: `valid` may be smaller than the run's set, as
@@ -202,7 +202,7 @@ def smallest_ellipsoid(
 
 
 class EProcess(NamedTuple):
-    """The bet that is used: its start, slack and counts, the same for all radii; its blocks and half-spaces."""
+    """The e-process that is used: its start, slack and counts, the same for all radii; its blocks and half-spaces."""
 
     start: int
     slack: float
@@ -238,7 +238,7 @@ def confidence_sets(
 
 
 def _e_process(shared: SharedData, kinds: PairKinds, *, anywhere: bool, by_kl: bool) -> EProcess:
-    """The bet for these kinds of pairs."""
+    """The e-process for these kinds of pairs."""
     bet, valid, z = shared.bet, shared.valid, shared.rows.z
     blocks = Blocks(bet.y, bet.p, bet.rows, kinds.total(bet.visits))
     q = z.shape[1]
