@@ -191,7 +191,7 @@ ENTRIES = {
         {"problem": PROBLEM, "states": np.array(LOG[0]), "actions": np.array(LOG[1]), "budget": None,
             "ended": np.zeros(len(LOG[0]), bool)}),
     "load": Entry(hf.load, {"path": folder}),
-    "home": Entry(hf.home, HOME),
+    "home": Entry(hf.theory.home, HOME),
     "theory.beta": Entry(hf.theory.beta, {"k": 3, **SIZES, "M": None}),
     "theory.moment_orders": Entry(hf.theory.moment_orders, {"K": 3, "H": 3}),
     "theory.iota": Entry(hf.theory.iota, {"K": 3, "d": 2, "H": 3, "B": 2.0}),

@@ -370,8 +370,8 @@ def test_samples_and_episodes_share_delta(monkeypatch):
         asked.append((delta, about))
         return Stub(np.asarray(delta))
 
-    monkeypatch.setattr(certificates.ConfidenceCache, "within", within)
-    found = certificates.ConfidenceCache().of(problem, None, DELTA, 0.0)
+    monkeypatch.setattr(certificates.ConfidenceCache, "robust", within)
+    found = certificates.ConfidenceCache().get(problem, None, DELTA, 0.0)
     assert DELTA_SHARE == 0.2
     ((left, about),) = asked
     assert left == pytest.approx(0.8 * DELTA, abs=1e-15)
@@ -414,7 +414,7 @@ def test_weights_inside_every_alternative_sum_to_at_most_one(monkeypatch, mixtur
 
     for module in (check, any_law):
         monkeypatch.setattr(module, "mean_of", mean_of)
-    monkeypatch.setattr(check, "_parted", lambda *_: 0.0)
+    monkeypatch.setattr(check, "_log_q_of_parts", lambda *_: 0.0)
     K, H = 40, 4
     log = Trajectory(np.zeros((K, H + 1), int), np.zeros((K, H), int), np.zeros((K, H), int))
     assert check._change(model, evidence, log) == 0.0

@@ -13,7 +13,7 @@ from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.check import CHANGE_RATIO
 
 K, H = 3, 2
-AUTO = ["any law for every pair", "a change in time", "memory of the step before", "the step of an episode"]
+AUTO = ["any distribution for every state-action pair", "a change in time", "memory of the step before", "the step of an episode"]
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,12 @@ def test_what_cannot_bet_is_refused_in_words(coin: hf.Problem, tmp_path: Path) -
     kept = hf.load(tmp_path / "a")
     assert [x.name for x in kept.check().alternatives] == AUTO[:2]  # the episodes are not stored
     for of, how, words in (
-        (kept, {"by": [1, 2, 3]}, "by= needs the episodes themselves"),
-        (kept, {"alternatives": ["memory"]}, "'memory' needs the episodes themselves"),
+        (kept, {"by": [1, 2, 3]}, "by= needs the episodes"),
+        (kept, {"alternatives": ["memory"]}, "'memory' needs the episodes"),
         (run, {"alternatives": ["noise"]}, "'noise' is for problems of from_noise with models="),
         (run, {"alternatives": ["tabel"]}, "there is no alternative 'tabel'; did you mean 'table'?"),
         (run, {"alternatives": "table"}, "alternatives is 'table'; it must be 'auto', or a list"),
-        (run, {"alternatives": [3]}, "the alternative 3 is neither a name nor a problem"),
+        (run, {"alternatives": [3]}, "the alternative is 3; it must be a name or a problem"),
         (run, {"by": [1, 2]}, r"by has shape \(2,\)"),
         (run, {"alternatives": [hf.Tabular(3, 1, 2, 0)]}, "has 3 states and 1 actions, the problem 2 and 1"),
     ):

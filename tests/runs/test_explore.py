@@ -209,7 +209,7 @@ def test_every_public_name_is_there_and_nothing_is_loaded_before_it_is_used() ->
         "import sys, horizonfree as hf\n"
         "assert 'jax' not in sys.modules\n"
         "import horizonfree.explorers, horizonfree.problems\n"
-        "assert set(hf._HOME) | {'theory'} == set(hf.__all__)\n"
+        "assert set(hf._MODULE_OF) | {'theory'} == set(hf.__all__)\n"
         "for name in hf.__all__: getattr(hf, name)\n"
         "assert all(callable(f) for f in (hf.simulate, hf.explorers, hf.problems, hf.load))\n"
         "assert not hasattr(hf, 'nothing')\n"

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -143,7 +144,7 @@ class Job:
         T, H, S, _ = self.evaluation.rewards.shape
         return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, MAX_EVALUATED))
 
-    def run(self, first: int, size: int, show: Callable[[int], None]) -> Arrays:
+    def run(self, first: int, size: int, show: Callable[[int], None], pool: Executor | None = None) -> Arrays:
         """All episodes of a chunk of members; `show` receives the number of finished episodes of the batch.
 
         A smaller last chunk is filled up with its last member, so that one compiled program serves all chunks.
@@ -170,7 +171,7 @@ class Job:
                 )
                 curves.append(
                     {name: np.asarray(x)[:N, None] for name, x in points.items()}
-                    | self.evaluation.certified(self.members, first, N, progress)
+                    | self.evaluation.certified(self.members, first, N, progress, pool)
                     | self.measured(first, N, progress, records)
                 )
         return (

@@ -113,9 +113,9 @@ class Kernel:
         return self.succ.shape[1]
 
     def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
-        """[P V](s,a) = sum_s' P(s'|s,a) V(s'), of NumPy's arrays or traced ones (faster: planning/traced.py)."""
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); planning/traced.py has the traced version."""
         check_values(V, len(self.succ))
-        return self.prob @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
+        return self.prob @ V if self.is_dense else np.einsum("san,san->sa", self.prob, V[self.succ])
 
     def dense(self) -> Float[np.ndarray, "S A S"]:
         """The full table, for small problems and for tests."""

@@ -140,7 +140,8 @@ class Problem(ReprMixin):
             lines.append(("ends", summary(np.asarray(self.layout["ended"]))))
         weights = [str(x) for x in self.layout.get("weights") or ()]
         of_weights = f", in the weights of {join_names(weights)}" if weights else ""
-        lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_weights}"))
+        count = self.model.num_unknown
+        lines.append(("unknown", f"{count:,} number{'s' * (count != 1)}{of_weights}"))
         lines.append(("truth", "not given" if self.truth is None else "hidden; it simulates itself"))
         return ReprTable(f"Problem {self.name}", lines)
 
