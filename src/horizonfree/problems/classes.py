@@ -260,7 +260,8 @@ class Tabular(Problem):
         if may_end_anywhere:
             layout, states = layout_with_copies(layout, states, ended)
             acts = None if acts is None else np.concatenate([acts, acts])
-            start = start if np.ndim(start) == 0 else np.append(start_distribution(start, S), np.zeros(S))
+            if start is not None and not isinstance(start, str):
+                start = np.append(start_distribution(start, S), np.zeros(S))
         if isinstance(start, str):
             if isinstance(states, (list, tuple)):
                 states = [*states, STATE_BEFORE_START]
