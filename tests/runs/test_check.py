@@ -13,7 +13,12 @@ from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.check import CHANGE_RATIO
 
 K, H = 3, 2
-AUTO = ["any distribution for every state-action pair", "a change in time", "memory of the step before", "the step of an episode"]
+AUTO = [
+    "any distribution for every state-action pair",
+    "a change in time",
+    "memory of the step before",
+    "the step of an episode",
+]
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,7 @@ def test_more_steps_than_can_be_counted_are_refused() -> None:
 def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Problem) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
     for more in ({}, {"episodes": 1}):
-        with pytest.raises(OptionError, match="reward= says what until_eps= is about"):
+        with pytest.raises(OptionError, match="reward= is the reward of until_eps="):
             run.resume(reward=hf.goal(problem, 3), **more)
 
 
@@ -188,7 +188,7 @@ def test_an_explorer_of_another_class_of_models_is_refused(problem: hf.Problem) 
 
 
 def test_known_belongs_to_an_environment(problem: hf.Problem) -> None:
-    with pytest.raises(OptionError, match="carries its own known class"):
+    with pytest.raises(OptionError, match="has its own model class"):
         hf.explore(problem, known=problem, episodes=1)
     with pytest.raises(OptionError, match=r"no time limit.*horizon=100"):
         hf.explore(problem.to_gymnasium(), episodes=1)

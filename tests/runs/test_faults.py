@@ -127,7 +127,7 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     from horizonfree.runs import explore as exploration
     from horizonfree.runs import loop
 
-    engine, blocks = exploration.simulated, 0
+    engine, blocks = exploration.simulation_engine, 0
 
     def interrupted(*args: Any) -> Any:
         block = engine(*args)
