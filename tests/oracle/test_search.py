@@ -94,7 +94,11 @@ def random_shape(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_the_search_in_c_finds_what_the_definition_finds_in_any_shape(seed):
-    compare(random_shape(np.random.default_rng(seed)), seed, 3)
+    rng = np.random.default_rng(seed)
+    sizes = random_shape(rng)
+    while draw(np.random.default_rng(seed), sizes).inputs[0].phi.shape[2] > MAX_VECTORIZED_SUCCESSORS:
+        sizes = random_shape(rng)  # the lists of all kernels together are too long for C
+    compare(sizes, seed, 3)
 
 
 def test_longer_lists_are_searched_in_jax(monkeypatch):
