@@ -44,13 +44,11 @@ FRAME = {
     "__init__",
     "audit",
     "force",
-    "hf_answer",
-    "interface",
+    "hf_state",
+    "base",
     "least_squares",
     "loop",
-    "options",
     "per_step",
-    "plug_in",
     "registry",
 }  # of explorers: no algorithms
 MAX_LINES = 500

@@ -130,7 +130,7 @@ def examples(name: str) -> list[str]:
 @pytest.fixture
 def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison's explorers in this process, which batch/test_compare.py compares with processes of their own."""
-    monkeypatch.setattr(comparing, "_in_processes", lambda tasks, _: map(comparing._one, tasks))
+    monkeypatch.setattr(comparing, "_run_tasks", lambda tasks, _: map(comparing._run_task, tasks))
 
 
 @pytest.mark.usefixtures("_no_workers")
