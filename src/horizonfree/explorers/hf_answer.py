@@ -48,10 +48,10 @@ class Answer(eqx.Module):
 class State(eqx.Module):
     """What the next episode needs. `last` is in force, `best` has the smallest value so far."""
 
-    ridge: Ridge
+    ridge: Ridge | None  # None: the sets are those of the evidence
     last: Answer
     best: Answer
-    log_det: Float[Array, "2 M"]  # at the last oracle call
+    log_det: Float[Array, "*orders"]  # at the last oracle call
     episode: Int[Array, ""]
     calls: Int[Array, ""]
     is_due: Bool[Array, ""] | None  # None: always
@@ -62,9 +62,11 @@ class State(eqx.Module):
         """pi_k of the next episode."""
         return self.last.found.point.policy
 
-    def answered(self, answer: Answer, interval: Float[Array, " 2"] | None) -> "State":
+    def answered(
+        self, answer: Answer, log_det: Float[Array, "*orders"], interval: Float[Array, " 2"] | None = None
+    ) -> "State":
         """With the answer to the next call."""
         is_best = answer.found.value <= self.best.found.value  # k*: the latest of equals
         best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, self.best)
-        log_det, calls = self.ridge.log_det, self.calls + 1
+        calls = self.calls + 1
         return State(self.ridge, answer, best, log_det, self.episode, calls, self.is_due, interval)

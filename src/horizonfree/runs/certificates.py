@@ -19,8 +19,11 @@ def of_family(run: Any, given: Any, confidence: Confidence, progress: bool | Non
 
 def own_claim(run: Any, delta: float) -> Certificate:
     """The guarantee of a run's explorer, unless it has none, another delta, or the data refute the class."""
+    explorer, model = run.explorer, run.problem.model
     claim: Certificate | None
-    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
+    claim = None if explorer is None else explorer.claim(model, run.progress.state)
+    if claim is None and explorer is not None:
+        claim = explorer.claim_in(model, run.confidence(delta), run.certificate(delta))
     if claim is None:
         raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
     if claim.delta > delta:
