@@ -185,6 +185,24 @@ def worst_loss(rng, system, Sigma, horizon, starts=2, rounds=4):
     return worst
 
 
+def worst_of_two(rng, programme, P_star, rounds=4):
+    """The largest loss found in P_star of a plan that is optimal in P; rewards and rivals in turn."""
+    H, S, A = programme.shape
+    worst = 0.0
+    reward = np.zeros((H, S, A))
+    reward[rng.integers(H)] = rng.random((S, A)) < 0.5
+    plan, rival = solve(programme.P, reward)[2], solve(P_star, reward)[2]
+    if (plan == rival).all():
+        rival = rng.integers(0, A, plan.shape)
+    for _ in range(rounds):
+        found = programme.worst(P_star, plan, rival)
+        if found is None:
+            break
+        rival = solve(P_star, found)[2]
+        worst = max(worst, values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0])
+    return worst
+
+
 def moved(weights, Sigma, inv, slope):
     """As far along the slope as the ellipsoid and the simplex go; the weights keep their sum."""
     ones = inv @ np.ones(len(weights))

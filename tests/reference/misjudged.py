@@ -8,20 +8,27 @@ SLACK, MOST = 1e-2, 2**20
 
 
 def misjudged(phi, theta, inv, beta, H, start, mus):
-    """The least y over mu with y <= D_1(start) + mu (1/2 + 2 sqrt(q y))^2, for full features phi [S, A, S, d].
+    """T for full features phi [S, A, S, d] and the inverse of a covariance."""
+    P, root = phi @ theta, np.linalg.cholesky(inv)
+    factors = [[(x @ root).T for x in row] for row in phi]
+    return least(P, P, factors, beta, H, start, mus)
 
-    q starts at 1 and falls to twice the largest y of any state, which must all be reachable.
+
+def least(P, p, factors, beta, H, start, mus):
+    """The least y over mu with y <= D_1(start) + mu (1/2 + 2 sqrt(q y))^2.
+
+    P [S, A, S]: the kernel. p[s][a], factors[s][a]: the probabilities of the successors of a pair, and F with ||phi_f||
+    = ||F f||. q starts at 1 and falls to twice the largest y of any state; all states must be reachable.
     """
-    S, A = phi.shape[:2]
-    P = phi @ theta
-    root = np.linalg.cholesky(inv)
+    S, A = P.shape[:2]
     rows = []
     for mu in mus:
         g = np.zeros((S, A))
         for s in range(S):
             for a in range(A):
-                F = (phi[s, a] @ root).T
-                g[s, a] = min(0.5, beta * bound_of_row(F, P[s, a], mu / beta, SLACK, MOST >> S))
+                n = len(p[s][a])
+                bound = bound_of_row(factors[s][a], p[s][a], mu / beta, SLACK, MOST >> n)
+                g[s, a] = min(0.5, beta * bound)
         D = np.zeros(S)
         for _ in range(H - 1):
             D = np.array([max(g[s, a] + P[s, a] @ D for a in range(A)) for s in range(S)])
