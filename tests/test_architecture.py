@@ -47,6 +47,7 @@ FRAME = {
     "hf_answer",
     "interface",
     "least_squares",
+    "likelihood_sets",
     "loop",
     "options",
     "per_step",

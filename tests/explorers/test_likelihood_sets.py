@@ -1,4 +1,4 @@
-"""HF-UCRL-RFE++ with likelihood sets: its own claim against a twin, an adversary and coverage; the steps of its rate."""
+"""HF-UCRL-RFE++ with likelihood sets: its claim against a twin, an adversary and coverage; the steps of its rate."""
 
 from itertools import product
 
@@ -38,7 +38,7 @@ def dense_tilts(confidence):
 
 
 def relaxed_twin(P, z, H):
-    """U_h(s) = max_a [ubar + ||U_{h+1}|| + P U_{h+1}]_{[0,1]}, ||f|| = |sum f z|, ubar half its maximum over {0,1}^S."""
+    """U_h(s) = max_a [ubar + ||U_{h+1}|| + P U_{h+1}]_{[0,1]}, ||f|| = |sum f z|, ubar half of its largest value."""
     S, A = P.shape[:2]
     U = np.zeros(S)
     for _ in range(H - 1):
@@ -69,7 +69,7 @@ def test_the_claim_is_the_least_of_U_T_and_the_evidence_written_out(run, x64):
 
 @pytest.mark.parametrize("name", ["river-swim", "zoned-grid", "random-mixture"])
 def test_the_set_is_inside_the_ball_that_is_claimed(name, x64):
-    """Every member of the set: |(P_theta - P_hat) f| <= 2 beta ||f|| for random f, on the boundary of the set as well."""
+    """Every member of the set, also on its boundary: |(P_theta - P_hat) f| <= 2 beta ||f|| for random f."""
     run = explored(hf.make(name, horizon=6), 60)
     for delta in (0.5, 0.05):
         confidence = run.confidence(delta)
@@ -128,7 +128,11 @@ def test_no_violation_in_a_thousand_runs():
 @pytest.mark.slow
 def test_no_member_of_the_set_loses_more_than_is_claimed():
     """theta_star anywhere on the boundary of the set, the worst reward for it."""
-    for problem in (small.dense(S=3, horizon=4), small.dense(S=4, horizon=6, seed=3), hf.make("river-swim", horizon=6)):
+    for problem in (
+        small.dense(S=3, horizon=4),
+        small.dense(S=4, horizon=6, seed=3),
+        hf.make("river-swim", horizon=6),
+    ):
         run = explored(problem, 300)
         confidence, claim = run.confidence(0.5), run.certificate(0.5, method="paper")
         support = confidence.kernel.dense() > 0

@@ -58,7 +58,9 @@ def changed(rng, system, size):
         weights = weights * np.exp(size * rng.normal(size=weights.shape))
         weights = weights / weights.sum()
     if rng.random() < 0.7:
-        root = root * np.exp(size * rng.normal()) + 0.3 * size * np.abs(root).max() * rng.normal(size=root.shape)
+        root = root * np.exp(size * rng.normal()) + 0.3 * size * np.abs(root).max() * rng.normal(
+            size=root.shape
+        )
     return System(kernels, weights, root)
 
 

@@ -9,7 +9,7 @@ say if the radius were right.
 """
 
 import math
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -94,7 +94,7 @@ def audit(run: Played, *, mended: bool = True) -> list[Audited]:
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
     played, found = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
-    if not np.allclose(played.ridge.log_det, state.ridge.log_det, rtol=AGREE, atol=AGREE):
+    if not np.allclose(cast(Ridge, played.ridge).log_det, state.ridge.log_det, rtol=AGREE, atol=AGREE):
         raise OptionError(
             "playing this run again from its seed gave other episodes: it was made on another device or by another "
             "version; explore again, then audit"
@@ -117,6 +117,8 @@ def _checked(run: Played) -> tuple[HFUCRLRFE, MixtureModel]:
     explorer, model = run.explorer, run.problem.model
     if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
         raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
+    if explorer.sets != "regression":
+        raise OptionError("the sums are those of sets='regression'; likelihood sets have no regressions")
     if explorer.oracle == "relaxed" or explorer.lazy > 0:
         raise OptionError(
             f"oracle is {explorer.oracle!r} and lazy is {explorer.lazy}; the proof is of lazy=0 with "
@@ -166,7 +168,7 @@ def episode_sums(
     beta: Float[Array, ""],
 ) -> Sums:
     """What one episode adds, before it is learnt from; traced."""
-    M, ridge, found = explorer.orders(model), state.ridge, state.last.found
+    M, ridge, found = explorer.orders(model), cast(Ridge, state.ridge), state.last.found
     targets = jnp.stack([found.V, found.V_hat], axis=1)
     phi, y = moments.episode_rows(model, targets, trajectory, M + 1)  # one order more, for the last variance
     mean = phi @ truth

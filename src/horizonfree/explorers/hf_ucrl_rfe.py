@@ -27,7 +27,7 @@ Departures:
        no radius (likelihood_sets.py). theta_k is the predictor, and planning uses the newest.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -43,7 +43,6 @@ from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.regression import moments, nested, radius
@@ -94,7 +93,9 @@ class HFUCRLRFE(PlugIn):
     plan_with: Annotated[str, "'best': theta_k of the smallest value; 'last': as printed"] = "best"
     alpha: Annotated[float | None, "floor of sigma_bar, instead of H^(-1/2)"] = None
     gamma: Annotated[float | None, "weight of own uncertainty in sigma_bar, instead of d^(-1/4)"] = None
-    sets: Annotated[str, "'regression': balls, as printed; 'likelihood': the set of the evidence"] = "regression"
+    sets: Annotated[str, "'regression': balls, as printed; 'likelihood': the set of the evidence"] = (
+        "regression"
+    )
     budget: Budget = None
 
     def __check_init__(self) -> None:
@@ -105,7 +106,9 @@ class HFUCRLRFE(PlugIn):
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {said}")
         for name in OF_REGRESSION if self.sets == "likelihood" else ():
             if getattr(self, name) != getattr(type(self), name):
-                raise OptionError(f"{name} is an option of sets='regression'; leave it out with sets='likelihood'")
+                raise OptionError(
+                    f"{name} is an option of sets='regression'; leave it out with sets='likelihood'"
+                )
         if self.theta == "optimistic" and self.oracle != "exhaustive":
             raise OptionError(
                 f"theta='optimistic' needs an exact maximum over policies and rewards, but oracle is {self.oracle!r}; "
@@ -275,9 +278,7 @@ class HFUCRLRFE(PlugIn):
         """The answer whose theta_k is planned with, k* by default."""
         return state.last if self.plan_with == "last" else state.best
 
-    def claim_in(
-        self, model: MixtureModel, confidence: MixtureConfidence, uniform: Certificate
-    ) -> Certificate | None:
+    def claim_in(self, model: MixtureModel, confidence: Any, uniform: Certificate) -> Certificate | None:
         """With likelihood sets: min(4U, 4T) at the maximum likelihood, proved at any time."""
         return claim_in(model.space, confidence, uniform) if self.sets == "likelihood" else None
 

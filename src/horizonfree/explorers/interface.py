@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.confidence import Confidence
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.regression.ridge import Ridge
 
@@ -69,7 +68,7 @@ class Explorer(eqx.Module):
     def claim(self, model: Any, state: Any) -> Certificate | None:
         """The algorithm's own guarantee for its own plans, None if it has none; on the host."""
 
-    def claim_in(self, model: Any, confidence: Confidence, uniform: Certificate) -> Certificate | None:
+    def claim_in(self, model: Any, confidence: Any, uniform: Certificate) -> Certificate | None:
         """The own guarantee of an algorithm whose set is the confidence set of the evidence; on the host.
 
         uniform: the certificate of that set. None where the algorithm has sets of its own (`claim`).

@@ -1,11 +1,11 @@
-"""HF-UCRL-RFE++ with the likelihood-ratio set in place of its balls: what it explores with, and what it may claim.
+"""HF-UCRL-RFE++ with the likelihood-ratio set in place of its balls: what it explores with, and its claim.
 
 The set of the evidence (models/mixture/confidence.py) lies in an ellipsoid around the maximum likelihood,
 
     P_theta(.|s,a) = p_hat + z u, ||u|| <= 1,   so |(P_theta - P_hat) f| <= ||sum_s' f(s') z(s')|| for every f.      (1)
 
 That is the paper's event with theta_k = theta_hat, both norms equal to that of (1), and beta = 1/2, as ||theta_k -
-theta_star|| <= 1 = 2 beta. U and T need nothing else, so `claim_in` proves min(4U, 4T) at any time, with no scale and no
+That is the event of the paper with theta_k = theta_hat, both norms those of (1), and beta = 1/2, as ||theta_k -
 moments (docs/likelihood-sets.md).
 
 The choice of a policy needs no proof. `explored_with` is traced, and takes the predictor for theta_hat, the information
@@ -89,7 +89,7 @@ def prepared_in(space: Space, confidence: MixtureConfidence) -> Prepared:
     p, z = np.asarray(confidence.kernel.prob), np.asarray(confidence.tilts)
     F = np.swapaxes(z, -1, -2)  # [S, A, q, n]
     if F.shape[-2] > F.shape[-1]:
-        F = np.linalg.qr(F, mode="r")
+        F = np.asarray(np.linalg.qr(F, mode="r"))
     if F.shape[-2] == 0:
         F = np.zeros((*F.shape[:2], 1, F.shape[-1]))
     p, F = np.moveaxis(p, (0, 1), (-1, -2)), np.moveaxis(F, (0, 1), (-1, -2))

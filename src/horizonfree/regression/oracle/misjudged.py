@@ -2,15 +2,15 @@
 
 Let P = P_theta and P_star be kernels with ||theta - theta_star||_tilde <= 2 beta. Fix a policy and a reward of total at
 most 1; V and V_star are its values, expectations are under P. Put e_h = (P_star - P) V_star_{h+1} at (s_h, a_h), so
-|e_h| <= 2 b_h with b_h = min{1/2, beta ||phi_{V_star_{h+1}}||_tilde}, y = sum_h E b_h, and let |V_star - V| <= q at every
-state and step that can be occupied. Then for every mu >= 0
+|e_h| <= 2 b_h with b_h = min{1/2, beta ||phi_{V_star_{h+1}}||_tilde}, y = sum_h E b_h, and let |V_star - V| <= q at
+every state and step that can be occupied. Then for every mu >= 0
 
     |V_star_1 - V_1| <= 2 y,   y <= D_1 + mu sum_h E Var_p(V_star_{h+1}) <= D_1 + mu (1/2 + 2 sqrt(q y))^2,          (1)
     D_h(s) = max_a g_mu(s,a) + sum_s' P(s'|s,a) D_{h+1}(s'),
     g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f|| - mu Var_p(f).
 
-(1) holds from every state that can be occupied, which bounds q by twice the largest y; q = 1 holds to begin with. A plan
-that is optimal in P loses at most 4 y. No hat norm occurs, since the expectation is under P itself. Proof in
+(1) holds from every state that can be occupied, which bounds q by twice the largest y; q = 1 holds to begin with. A
+plan that is optimal in P loses at most 4 y. No hat norm occurs, since the expectation is under P itself. Proof in
 docs/hf-ucrl-rfe.md.
 """
 
@@ -57,7 +57,9 @@ def _least(tried: Float[np.ndarray, "N 3"]) -> float:
     return float(largest_root(start, mu, q).min())
 
 
-def largest_root(D: Float[np.ndarray, " N"], mu: Float[np.ndarray, " N"], q: float) -> Float[np.ndarray, " N"]:
+def largest_root(
+    D: Float[np.ndarray, " N"], mu: Float[np.ndarray, " N"], q: float
+) -> Float[np.ndarray, " N"]:
     """The largest y with y <= D + mu (1/2 + 2 sqrt(q y))^2, a quadratic in sqrt(y); infinite from mu = 1/(4q) on."""
     a = 1 - 4 * mu * q
     b = mu * np.sqrt(q)
