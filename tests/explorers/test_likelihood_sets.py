@@ -10,9 +10,9 @@ from horizonfree import testing
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.likelihood_sets import BETA, explored_with, prepared_in
-from horizonfree.regression.oracle.misjudged import MUS
+from horizonfree.oracle.variance_bound import MUS
 from tests.reference import claim_adversary, small
-from tests.reference import misjudged as twin
+from tests.reference import variance_bound as twin
 
 EXPLORER = "hf-ucrl-rfe++"
 

@@ -12,9 +12,9 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 import horizonfree as hf
+from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.regression import oracle
-from horizonfree.regression.oracle.misjudged import misjudged
+from horizonfree.oracle.variance_bound import misjudged
 
 
 class System(NamedTuple):

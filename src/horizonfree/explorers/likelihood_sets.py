@@ -4,9 +4,9 @@ The set of the evidence (models/mixture/confidence.py) lies in an ellipsoid arou
 
     P_theta(.|s,a) = p_hat + z u, ||u|| <= 1,   so |(P_theta - P_hat) f| <= ||sum_s' f(s') z(s')|| for every f.      (1)
 
-That is the paper's event with theta_k = theta_hat, both norms equal to that of (1), and beta = 1/2, as ||theta_k -
 That is the event of the paper with theta_k = theta_hat, both norms those of (1), and beta = 1/2, as ||theta_k -
-moments (docs/likelihood-sets.md).
+theta_star|| <= 1 = 2 beta. U and T need nothing else, so `claim_in` proves min(4U, 4T) at any time, with no scale and
+no moments (docs/likelihood-sets.md).
 
 The choice of a policy needs no proof. `explored_with` is traced, and takes the predictor for theta_hat, the information
 of the data with pseudo-counts, and the curvature 1/2 of a small change.
@@ -30,10 +30,10 @@ from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.learner import coordinates, gram, known_of, whiten
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression.oracle.bounds import relaxed
-from horizonfree.regression.oracle.box import box_max
-from horizonfree.regression.oracle.misjudged import misjudged
-from horizonfree.regression.oracle.objective import Prepared
+from horizonfree.oracle.bounds import relaxed
+from horizonfree.oracle.box import box_max
+from horizonfree.oracle.objective import Prepared
+from horizonfree.oracle.variance_bound import misjudged
 
 BETA = 0.5  # twice of it is the radius of (1)
 TINY = 1e-12  # of the largest width, added in every direction, so that matrices have roots
