@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree.estimators.ridge import Ridge
 from horizonfree.oracle import OracleResult, Point, next_search_radius
+from horizonfree.oracle.result import AntichainPoint
 
 
 class Found(eqx.Module):
@@ -17,7 +18,7 @@ class Found(eqx.Module):
     `radius` is the one for the next search.
     """
 
-    point: Point
+    point: Point | AntichainPoint
     V: Float[Array, "H1 S"]
     V_hat: Float[Array, "H1 S"]
     f: Float[Array, "S A n"] | Float[Array, " 0"]

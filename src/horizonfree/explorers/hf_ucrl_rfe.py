@@ -15,9 +15,9 @@ Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
        kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
        theta="optimistic" is the argmax over U_k, where that is exact (estimators/nested.py).
-    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of them
-       ("exhaustive"); or it is relaxed to U, and then each (s, a) has its own target for the tilde family, the f in
-       [0,1]^S that is predicted worst there.
+    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of all
+       antichains of states and steps ("exhaustive"), the vertices of the rewards of states; or it is relaxed to U, and
+       then each (s, a) has its own target for the tilde family, the f in [0,1]^S that is predicted worst there.
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
        plan_with="last" plans with the last theta_k, as printed.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
@@ -27,7 +27,7 @@ Departures:
        no radius (likelihood_sets.py). theta_k is the predictor, and planning uses the newest.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -60,6 +60,7 @@ from horizonfree.oracle import (
     upper_bound,
 )
 from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.result import AntichainPoint
 from horizonfree.oracle.variance_bound import misjudged
 
 TILDE, HAT = 0, 1
@@ -128,7 +129,10 @@ class HFUCRLRFE(PlugIn):
         if self.sets == "regression":
             ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (2, self.orders(model)))
             inv, log_det = ridge.Sigma_inv[:, 0], ridge.log_det
-        point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
+        nothing_yet = jnp.zeros((H, S), jnp.int32)
+        point: Point | AntichainPoint = Point(nothing_yet, jnp.int32(H - 1), jnp.zeros(S, bool))
+        if self.oracle == "exhaustive":
+            point = AntichainPoint(nothing_yet, jnp.zeros((H, S), bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
         found = Found(point, zero, zero, f, one, one, self.largest_beta(model))
@@ -189,13 +193,13 @@ class HFUCRLRFE(PlugIn):
         """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
         start = last.radius if self.homotopy else beta
         how = {"chains": self.chains, "sweeps": self.sweeps}
-        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, last.point, **how)
+        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, cast(Point, last.point), **how)
         return last.after(x, beta), U
 
     def by_enumeration(
         self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found
     ) -> Found:
-        """The maximum over all deterministic policies and single-step indicator rewards."""
+        """The maximum over all deterministic policies and antichains of states."""
         point, best = enumerated(model, prepared, beta)
         path = evaluate(prepared, point.policy, point.reward, beta)
         upper = prepared.space.at_start(upper_bound(prepared, beta)[0])
@@ -211,7 +215,8 @@ class HFUCRLRFE(PlugIn):
     ) -> Found:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
         at_start = prepared.space.at_start
-        point = Point(policy, last.point.step, last.point.target)
+        before = cast(Point, last.point)
+        point = Point(policy, before.step, before.target)
         f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
         upper = at_start(upper_bound(prepared, beta)[0])
         return Found(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
