@@ -19,11 +19,7 @@ def of_family(run: Any, given: Any, confidence: Confidence, progress: bool | Non
 
 def own_claim(run: Any, delta: float) -> Certificate:
     """The guarantee of a run's explorer, unless it has none, another delta, or the data refute the class."""
-    explorer, model = run.explorer, run.problem.model
-    claim: Certificate | None
-    claim = None if explorer is None else explorer.claim(model, run.progress.state)
-    if claim is None and explorer is not None:
-        claim = explorer.claim_in(model, run.confidence(delta), run.certificate(delta))
+    claim = claim_of(run, delta)
     if claim is None:
         raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
     if claim.delta > delta:
@@ -33,3 +29,12 @@ def own_claim(run: Any, delta: float) -> Certificate:
         )
     found: Certificate = run.certificate(delta)
     return found if found.is_rejected else claim
+
+
+def claim_of(run: Any, delta: float) -> Certificate | None:
+    """What a run's explorer claims; None if nothing. delta counts where the claim rests on the evidence."""
+    explorer, model = run.explorer, run.problem.model
+    if explorer is None:
+        return None
+    claim: Certificate | None = explorer.claim(model, run.progress.state)
+    return claim or explorer.claim_in(model, run.confidence(delta), run.certificate(delta))

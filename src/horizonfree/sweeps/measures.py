@@ -9,6 +9,7 @@ import numpy as np
 from horizonfree.batch.many import CURVES
 from horizonfree.mdp.families import family
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.certificates import claim_of
 from horizonfree.runs.run import Run
 
 MEASURES = {
@@ -63,5 +64,5 @@ class OnRuns:
 
 def _claim(run: Run, delta: float) -> float:
     """The gap that the explorer itself claims; nan where it claims none, or at another confidence."""
-    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
+    claim = claim_of(run, delta)
     return np.nan if claim is None or claim.delta > delta else claim.eps
