@@ -1,6 +1,8 @@
 """HF-UCRL-RFE++ with likelihood sets: its claim against a twin, an adversary and coverage; the steps of its rate."""
 
+import re
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,6 +221,13 @@ def test_its_plan_and_records(run):
     assert run.records["V_hat"][-1] <= run.records["upper"][-1] + 1e-9
     assert run.records["V_hat"][-1] < run.records["V_hat"][0]
     np.testing.assert_allclose(run.theta_hat, run.evidence.theta)
+
+
+def test_the_page_prints_what_it_says(capsys):
+    text = (Path(__file__).parents[2] / "docs" / "likelihood-sets.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.+)$", example, re.MULTILINE)
 
 
 def trajectories(S, H):
