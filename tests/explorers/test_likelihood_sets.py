@@ -64,8 +64,8 @@ def test_the_claim_is_the_least_of_U_T_and_the_evidence_written_out(run, x64):
     assert claim.parts["evidence"] == run.certificate().eps
     assert claim.eps == pytest.approx(min(4 * U, 4 * T, run.certificate().eps), rel=1e-9)
     assert claim.eps < 1
-    assert "suboptimality at most" in claim.words
-    assert "any stopping time" in claim.words
+    assert "suboptimality at most" in claim.statement
+    assert "any stopping time" in claim.statement
     assert claim.holds_for == run.certificate().holds_for
 
 

@@ -14,7 +14,7 @@ from scipy.sparse import coo_matrix
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import misjudged
+from horizonfree.oracle.variance_bound import variance_bound
 
 
 class System(NamedTuple):
@@ -74,7 +74,7 @@ def bound(system, horizon):
     Sigma = root @ root.T + 1e-6 * np.eye(d) + 1e4 * np.abs(root).max() ** 2
     inv = to_theta @ np.linalg.inv(Sigma) @ to_theta.T  # the norm of a change of weights is that of Sigma
     prepared = oracle.prepare(*to_device((problem.model, problem.truth, inv, inv)))
-    return misjudged(prepared, 1.0), Sigma
+    return variance_bound(prepared, 1.0), Sigma
 
 
 def solve(P, reward):

@@ -7,7 +7,7 @@ from horizonfree.oracle.penalised import bound_of_row
 SLACK, MOST = 1e-2, 2**20
 
 
-def misjudged(phi, theta, inv, beta, H, start, mus):
+def of_features(phi, theta, inv, beta, H, start, mus):
     """T for full features phi [S, A, S, d] and the inverse of a covariance."""
     P, root = phi @ theta, np.linalg.cholesky(inv)
     factors = [[(x @ root).T for x in row] for row in phi]

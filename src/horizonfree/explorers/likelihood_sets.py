@@ -27,13 +27,13 @@ from horizonfree.guarantees.certificate import Certificate, at_most_one, proved,
 from horizonfree.mdp.space import Space
 from horizonfree.models.certify import EVERY_REWARD
 from horizonfree.models.mixture.confidence import MixtureConfidence
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.learner import coordinates, gram, known_of, whiten
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.box import box_max
 from horizonfree.oracle.objective import Prepared
-from horizonfree.oracle.variance_bound import misjudged
+from horizonfree.oracle.variance_bound import variance_bound
 
 BETA = 0.5  # twice of it is the radius of (1)
 TINY = 1e-12  # of the largest width, added in every direction, so that matrices have roots
@@ -47,7 +47,7 @@ class Approximation(NamedTuple):
     log_det: Float[Array, ""]
 
 
-def explored_with(model: MixtureModel, evidence: Evidence, delta: float) -> Approximation:
+def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) -> Approximation:
     """About the ellipsoid of the bet with the smallest slack per episode; traced, and no confidence set."""
     valid, theta = model.valid, evidence.theta
     at, p = coordinates(valid), jnp.maximum(valid.rows @ theta, TINY)
@@ -72,7 +72,7 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
         return uniform
     prepared = prepared_in(space, confidence)
     U = float(space.at_start(np.asarray(_relaxed(prepared)[0])))
-    T = misjudged(prepared, BETA) if U > 0 else 0.0
+    T = variance_bound(prepared, BETA) if U > 0 else 0.0
     bounds = {"4U": 4 * U, "4T": 4 * T, "evidence": uniform.eps}
     best = min(bounds, key=lambda name: bounds[name])
     eps = at_most_one(bounds[best])
@@ -81,7 +81,7 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
     if round_up(eps) >= 1:
         return replace(uniform, method=method, parts=parts)
     words = f"{EVERY_REWARD}: {proved(eps, uniform.delta)}"
-    return replace(uniform, eps=eps, method=method, words=words, parts=parts, forecast="")
+    return replace(uniform, eps=eps, method=method, statement=words, parts=parts, forecast="")
 
 
 def prepared_in(space: Space, confidence: MixtureConfidence) -> Prepared:
