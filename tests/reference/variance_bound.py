@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from horizonfree.oracle.penalised import bound_of_row
+from horizonfree.oracle.penalised import row_bound
 
 SLACK, MOST = 1e-2, 2**20
 
@@ -27,7 +27,7 @@ def least(P, p, factors, beta, H, start, mus):
         for s in range(S):
             for a in range(A):
                 n = len(p[s][a])
-                bound = bound_of_row(factors[s][a], p[s][a], mu / beta, SLACK, MOST >> n)
+                bound = row_bound(factors[s][a], p[s][a], mu / beta, SLACK, MOST >> n)
                 g[s, a] = min(0.5, beta * bound)
         D = np.zeros(S)
         for _ in range(H - 1):
