@@ -47,6 +47,7 @@ FRAME = {
     "hf_state",
     "base",
     "least_squares",
+    "likelihood_sets",
     "loop",
     "per_step",
     "registry",

@@ -50,6 +50,7 @@ MEANINGS = {
     "four_V_hat": "the gap, if the explorer's search were exact",
     "relaxed": "a bound above the explorer's own uncertainty, without a search",
     "total_variance": "by how much a value may be misjudged, by the law of total variance",
+    "evidence": "the certificate of the evidence, which the explorer's own is compared with",
     "ball_ratio": "how far the estimate is from the centres of its confidence balls, in radii",
     "episode": "the episode whose estimate is planned with",
     "E": "by how much a value may be misjudged, for rewards in [0, 1] at every step",
