@@ -15,6 +15,7 @@ from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion
 from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
+from horizonfree.models.tabular.joint import Joint, joint, no_joint
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
 TYPICAL = 14.0  # n eps of a pair that has been seen often
@@ -34,6 +35,7 @@ class TabularConfidence(Confidence):
     delta: float
     is_refuted: bool
     balls: Balls
+    joint: Joint
     uniform: Uniform
     pairs: Int[np.ndarray, "X 2"]
     visits: Int[np.ndarray, " X"]
@@ -77,13 +79,15 @@ class TabularConfidence(Confidence):
             lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
-        found = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps)
+        nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
+        found = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
             eps=found.gap(),
             balls=balls,
+            joint=nothing,
             uniform=found,
             pairs=pairs,
             visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
@@ -146,14 +150,11 @@ class TabularConfidence(Confidence):
 
     def after(self, times: float) -> tuple["TabularConfidence", float]:
         """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
-        balls = replace(self.balls, eps=self.balls.eps / times)
+        balls, together = replace(self.balls, eps=self.balls.eps / times), self.joint.after(times)
         by_kappa = math.sqrt(-math.expm1(-2 * self.uniform.kappa / times))
-        later = replace(
-            self,
-            eps=min(self.uniform.pinsker / math.sqrt(times), by_kappa),
-            balls=balls,
-            uniform=uniform(self.space, self.centre, balls.eps),
-        )
+        found = uniform(self.space, self.centre, balls.eps, together)
+        eps = min(self.uniform.pinsker / math.sqrt(times), by_kappa, found.leak + found.rest)
+        later = replace(self, eps=eps, balls=balls, joint=together, uniform=found)
         return later, self.episodes * (times - 1)
 
     def _radii(self) -> Float[np.ndarray, " X"]:
@@ -177,7 +178,7 @@ def confidence(
     N = seen.counts[s, a].astype(float)
     visits = N.sum(-1)
     possible = np.asarray(space.support)[s, a].sum(-1)
-    ball = radius.balls(N, possible, radius.level(len(pairs), delta), is_support_known)
+    ball = radius.balls(N, possible, radius.level(len(pairs), delta))
     even = seen.is_listed / seen.is_listed.sum(-1, keepdims=True)
     S, A, _ = even.shape
 
@@ -196,7 +197,11 @@ def confidence(
     )
     is_dense = space.is_dense and seen.succ.shape == space.succ.shape
     frequencies = on_pairs(even, N / np.maximum(visits, 1)[:, None])
-    found = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
+    centre = Kernel(balls.succ, balls.prob, is_dense)
+    num_seen = (N > 0).sum(-1)
+    weight = on_pairs(np.zeros((S, A)), np.where(num_seen == 1, visits - 1, 0.0))
+    together = joint(space, centre, balls.is_unknown, weight, int((num_seen > 1).sum()), delta)
+    found = uniform(space, centre, balls.eps, together)
     return TabularConfidence(
         space=space,
         kernel=Kernel(balls.succ, frequencies, is_dense),
@@ -204,6 +209,7 @@ def confidence(
         delta=delta,
         is_refuted=bool(evidence.impossible > 0),
         balls=balls,
+        joint=together,
         uniform=found,
         pairs=pairs,
         visits=visits.astype(np.int64),
