@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.lift import Lift
@@ -13,10 +13,11 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, difference_by_intervals
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
-from horizonfree.models.tabular.bounds import Expansion
+from horizonfree.models.tabular.bounds import Expansion, Values
 from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
-from horizonfree.models.tabular.joint import Joint, joint, no_joint
-from horizonfree.models.tabular.uniform import Uniform, uniform
+from horizonfree.models.tabular.joint import Joint, joint, no_joint, own_leak
+from horizonfree.models.tabular.uniform import Uniform, point_masses, uniform
+from horizonfree.planning.induction import occupancy_measure
 
 TYPICAL = 14.0  # n eps of a pair that has been seen often
 FINITE = 1e100  # a larger kappa stands for infinity
@@ -49,7 +50,7 @@ class TabularConfidence(Confidence):
 
     @np.errstate(all="ignore")  # of rows of which nothing is known
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-        """What a policy can lose for a reward: by tangents, by intervals, and by the divergence of trajectories."""
+        """What a policy can lose: by tangents, by intervals, by the divergence of trajectories, by point masses."""
         first = self._expansion.at_first_step(reward, policy)
         V_star, V, up, upi, lo, D = (
             float(self.space.at_start(x))
@@ -60,7 +61,25 @@ class TabularConfidence(Confidence):
             "interval": up - lo,
             "tangent": D,
         }
+        if self.uniform.leak < 1.0 and self._is_point.any():
+            low, high, gaps["paths"] = self._by_paths(reward, policy, first)
+            lo, upi = max(lo, low), min(upi, high)
         return Bounds(V, lo, upi, gaps)
+
+    def _by_paths(
+        self, reward: Float[np.ndarray, "H S A"], policy: Policy, first: Values
+    ) -> tuple[float, float, float]:
+        """An interval of the policy's value, and what it can lose: docs/tabular.md, Theorem 7."""
+        start = np.eye(self.space.num_states)[self.space.start] if self.space.initial is None else self.space.initial
+        occupancy = occupancy_measure(self.centre, policy, np.asarray(start))[:-1].sum(0)
+        own = own_leak(self.joint, occupancy, self._is_point, self.balls.eps)
+        most, half = self.uniform.leak, self.uniform.rest / 2
+        cap, begins = min(1.0, float(reward.max((1, 2)).sum())), self.space.starts()
+        V, V_star = float(self.space.at_start(first.V)), float(self.space.at_start(first.V_star))
+        below = min(cap * own, V, most * float(first.V[begins].max()) + half)
+        above = min(cap * own, cap - V, most * (cap - float(first.V[begins].min())) + half)
+        best = V_star + most * (cap - float(first.V_star[begins].min())) + half
+        return V - below, V + above, best - V + below
 
     def difference(
         self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
@@ -92,6 +111,11 @@ class TabularConfidence(Confidence):
             pairs=pairs,
             visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
         )
+
+    @cached_property
+    def _is_point(self) -> Bool[np.ndarray, "S A"]:
+        """Rows that are compared by what they miss."""
+        return point_masses(self.centre, self.balls.eps)
 
     @cached_property
     def _expansion(self) -> Expansion:

@@ -105,7 +105,8 @@ def most_visits(
     the nearest of its successors: distances in the graph of the transitions of the centre.
     """
     steps, (S, A, _) = space.horizon - 1, kernel.succ.shape
-    lowest = np.where(weight > 0, weight, np.inf).min(1)
+    weight = np.where(weight > 0, weight, np.inf)
+    lowest = weight.min(1)
     targets = np.argsort(lowest, kind="stable")[: int(np.isfinite(lowest).sum())]
     is_edge = (kernel.prob > 0) & ~is_stop[..., None]
     s, a, j = np.nonzero(is_edge)
@@ -122,9 +123,7 @@ def most_visits(
         back = 1 + np.where(is_slot, dist[rows, kernel.succ[part]], np.inf).min(-1)
         left = (steps - 1 - dist)[:, None]  # steps after the first visit
         visits = np.where(left >= 0, 1 + np.floor(np.maximum(left, 0) / back[..., None]), 0.0)
-        mean = space.at_start(visits)
-        with np.errstate(divide="ignore"):
-            most = max(most, float(np.where(weight[part] > 0, mean / weight[part], 0.0).max()))
+        most = max(most, float((space.at_start(visits) / weight[part]).max()))
     return most
 
 
@@ -137,3 +136,18 @@ def along_paths(
     for _ in range(space.horizon - 1):
         total = (cost + np.where(can, total[kernel.succ], 0.0).max(-1)).max(-1)
     return float(space.at_start(total))
+
+
+def own_leak(
+    joint: Joint,
+    occupancy: Float[np.ndarray, "S A"],
+    is_point: Bool[np.ndarray, "S A"],
+    eps: Float[np.ndarray, "S A"],
+) -> float:
+    """1 - exp(-mean of sum m_x l_x) for a policy, from its mean numbers of visits in the centre; 1 elsewhere."""
+    if occupancy[(eps > 0) & ~is_point].any():
+        return 1.0
+    one_by_one = float(occupancy[is_point] @ eps[is_point])
+    others = is_point & (joint.weight == 0)
+    together = joint.exponent_of(occupancy) + float(occupancy[others] @ eps[others])
+    return -math.expm1(-min(one_by_one, together))

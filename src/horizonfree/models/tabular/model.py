@@ -176,7 +176,7 @@ class TabularModel(Model):
         N = np.asarray(evidence.counts)[s, a].astype(float)
         L = radius.level(len(self.pairs), float(delta))
         alone = radius.violation(N, parameter[s, a], m, L).max()
-        return np.maximum(alone, joint.violation(N, parameter[s, a], float(delta)))
+        return np.asarray(max(alone, joint.violation(N, parameter[s, a], float(delta))))
 
     def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
         """K T / X of optimal design; traced."""

@@ -27,7 +27,7 @@ from horizonfree.models.tabular.gamma import bend, slope, stirling
 
 KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
 NUM_BETS = len(KAPPAS) + 1  # with Krichevsky and Trofimov's, all of the same weight
-JOINT = 0.1  # the share of delta of the joint e-process
+JOINT = 0.2  # the share of delta of the joint e-process
 # Kappas over which a bound is averaged: each alone, and neighbours.
 WINDOWS: tuple[tuple[float, ...], ...] = (*((x,) for x in KAPPAS), *itertools.pairwise(KAPPAS))
 # Successors seen less often are rare, and theta: the share of nu that is charged for their mass.
