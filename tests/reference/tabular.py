@@ -175,6 +175,7 @@ def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
         for eta in etas
     )
     kappa = programme(np.minimum(eps, 1e200 / H), math.inf)
+    is_point &= is_covered | (eps <= 1.0)
     rest = 0.0
     if programme(np.where(is_point, 0.0, np.minimum(eps, 1e200)), 1.0) > 0:
         rest = min(eta + 2 * programme(np.where(is_point, 0.0, eps / (4 * eta)), 1.0) for eta in etas)
@@ -335,6 +336,7 @@ class Tangent:
         for a in actions:
             by_slopes = Q[a] - value + self.size(g[a] - own_J) + (1 - pi[a]) * loc[a]
             by_slopes += sum(pi[b] * loc[b] for b in actions if b != a) + float(abs(row[a] - own_row) @ R)
-            d = max(d, min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next))
+            star = min(cap, r[a] + self.high(s, a, up, cap_next))
+            d = max(d, min(min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next), star - low))
         best = min(cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d)
         return value, best, high, low, min(d, best - low, cap), rest, own_J

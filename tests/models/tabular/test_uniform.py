@@ -35,7 +35,7 @@ def test_it_agrees_with_one_programme_per_eta(H):
 def test_with_point_masses_it_agrees_with_one_programme_per_eta(start, is_mixed):
     """Each of the three bounds, for rows of which most, or all, have one successor; one is unknown, one is known."""
     rng = np.random.default_rng(int(is_mixed))
-    for H, size in ((1, 0.01), (2, 0.3), (7, 0.01), (7, 1e-4)):
+    for H, size in ((1, 0.01), (2, 0.3), (7, 0.01), (7, 1e-4), (7, 2.0)):
         P = np.eye(4)[rng.integers(4, size=(4, 2))]
         if is_mixed:
             P[1, 1], P[2, 0] = rng.dirichlet(np.ones(4), 2)

@@ -72,7 +72,8 @@ class Joint:
         """budget max m_x/weight_x for mean numbers m of visits: at least the mean of sum m_x l_x."""
         is_used = self.weight > 0
         ratios = occupancy[is_used] / self.weight[is_used]
-        return self.budget * float(ratios.max(initial=0.0))
+        largest = float(ratios.max(initial=0.0))
+        return self.budget * largest if largest else 0.0
 
 
 def no_joint(shape: tuple[int, int]) -> Joint:

@@ -27,6 +27,7 @@ from horizonfree.models.tabular.joint import Joint, along_paths
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
 ENORMOUS = 1e200  # in place of infinity, which zero probabilities would turn into no number
+HALF_KNOWN = 1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
 AT_ONCE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 
@@ -64,6 +65,7 @@ def uniform(space: Space, kernel: Kernel, eps: Float[np.ndarray, "S A"], joint: 
     hellinger = math.sqrt(-math.expm1(-2 * kappa))
     if not is_point.any():
         return Uniform(pinsker, hellinger, kappa, 0.0, pinsker)
+    is_point &= (joint.weight > 0) | (eps <= HALF_KNOWN)
     rest = 0.0
     if (~is_point & (eps > 0)).any():
         c = _largest_sums(space, kernel, np.where(is_point, 0.0, scaled), 1.0)
