@@ -103,7 +103,11 @@ def rows(name: str, folder: Path | None):
             true = hf.true_gap(problem, reward, plan.policy)
             if true > min(plan.gap, certificate.eps) + 1e-9:
                 raise AssertionError(f"{name}, {label}: true suboptimality {true} exceeds its bound")
-            row |= {label: plan.gap, f"{label}, method": plan.certificate.method, f"{label}, true": float(true)}
+            row |= {
+                label: plan.gap,
+                f"{label}, method": plan.certificate.method,
+                f"{label}, true": float(true),
+            }
         yield row
 
 

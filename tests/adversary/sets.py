@@ -183,7 +183,7 @@ KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
 
 
 class TableSet:
-    """log sum_j w_j exp f_j(p_x) < log(X/(.8 delta)) for every unknown pair x, and sum log E_x(p_x) < log(1/(.2 delta)).
+    """For every unknown pair x log sum_j w_j exp f_j(p_x) < log(X/(.8 delta)), and sum log E_x(p_x) < log(1/(.2 delta)).
 
     docs/tabular.md, section 1.
     """
@@ -198,7 +198,10 @@ class TableSet:
         self.counts = self.counted() if run.log is None else transitions(run).sum(0)
         unknown = (self.support.sum(-1) > 1) & np.asarray(space.reachable)[:, None] & allowed
         self.pairs = np.argwhere(unknown)
-        self.level, self.joint_level = np.log(max(1, len(self.pairs)) / (0.8 * delta)), np.log(1 / (0.2 * delta))
+        self.level, self.joint_level = (
+            np.log(max(1, len(self.pairs)) / (0.8 * delta)),
+            np.log(1 / (0.2 * delta)),
+        )
         self.free = np.argwhere((self.support.sum(-1) > 1) & ~unknown)  # rows that no episode can show
         self.acts = np.where(allowed, np.arange(A), allowed.argmax(1)[:, None])
 

@@ -156,7 +156,9 @@ def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
     def programme(cost, cap):
         c = np.zeros(S)
         for _ in range(H - 1):
-            c = np.array([max(min(cap, cost[s, a] + P[s, a] @ c) for a in range(num_actions)) for s in range(S)])
+            c = np.array(
+                [max(min(cap, cost[s, a] + P[s, a] @ c) for a in range(num_actions)) for s in range(S)]
+            )
         return float(start @ c)
 
     def along_paths(cost):

@@ -41,7 +41,9 @@ def test_the_e_process_of_all_pairs_is_fair_and_every_pair_is_part_of_it():
         step[:, x] = np.eye(2)
         assert sum(p[x, i] * e(N + step[i]) for i in range(2)) == pytest.approx(e(N), rel=1e-12)
         more = N + 2 * step[int(N[x].argmax())]
-        assert e(more) != pytest.approx(e(N)) or x == 1  # the second pair has shown two successors: it is constant
+        assert (
+            e(more) != pytest.approx(e(N)) or x == 1
+        )  # the second pair has shown two successors: it is constant
 
 
 def test_it_agrees_with_its_definition():
@@ -49,7 +51,9 @@ def test_it_agrees_with_its_definition():
     N = np.array([[0, 0, 0], [1, 0, 0], [2, 0, 0], [0, 40, 0], [3, 0, 1], [0, 0, 1000]], float)
     p = rng.dirichlet(np.ones(3), len(N))
     p[-1] = 1e-3, 1e-3, 0.998
-    np.testing.assert_allclose(log_e(N, p), [ref.log_e_alone(x, y) for x, y in zip(N, p)], rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        log_e(N, p), [ref.log_e_alone(x, y) for x, y in zip(N, p)], rtol=1e-9, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("H", [1, 2, 3, 9, 40])
@@ -61,7 +65,10 @@ def test_the_most_visits_agree_with_one_programme_per_pair(H, start):
         for s, a in np.ndindex(5, 2):
             P[s, a, rng.choice(5, rng.integers(1, successors + 1), replace=False)] = 1.0
         P /= P.sum(-1, keepdims=True)
-        weight, eps = rng.integers(0, 9, (5, 2)).astype(float), np.where(rng.random((5, 2)) < 0.2, np.inf, 0.1)
+        weight, eps = (
+            rng.integers(0, 9, (5, 2)).astype(float),
+            np.where(rng.random((5, 2)) < 0.2, np.inf, 0.1),
+        )
         weight[np.isinf(eps)] = 0.0
         space = Tabular(5, 2, H, start=start).space
         mu = np.eye(5)[0] if start == 0 else np.array(start)

@@ -70,7 +70,11 @@ class TabularConfidence(Confidence):
         self, reward: Float[np.ndarray, "H S A"], policy: Policy, first: Values
     ) -> tuple[float, float, float]:
         """An interval of the policy's value, and what it can lose: docs/tabular.md, Theorem 7."""
-        start = np.eye(self.space.num_states)[self.space.start] if self.space.initial is None else self.space.initial
+        start = (
+            np.eye(self.space.num_states)[self.space.start]
+            if self.space.initial is None
+            else self.space.initial
+        )
         occupancy = occupancy_measure(self.centre, policy, np.asarray(start))[:-1].sum(0)
         own = own_leak(self.joint, occupancy, self._is_point, self.balls.eps)
         most, half = self.uniform.leak, self.uniform.rest / 2

@@ -100,7 +100,7 @@ def joint(
 def most_visits(
     space: Space, kernel: Kernel, is_stop: Bool[np.ndarray, "S A"], weight: Float[np.ndarray, "S A"]
 ) -> float:
-    """The most of m_x/weight_x over pairs of positive weight, m_x the most visits in H - 1 steps, the mean of the start.
+    """The most of m_x/weight_x over pairs of positive weight, m_x the most visits in H - 1 steps, a mean over starts.
 
     From s a pair x = (s_x, a) can be visited first after dist(s, s_x) steps, and again 1 + dist(y, s_x) steps later, y
     the nearest of its successors: distances in the graph of the transitions of the centre.
@@ -119,7 +119,9 @@ def most_visits(
         part = targets[i : i + size]
         if steps <= most * lowest[part[0]]:  # the others have larger weights
             break
-        dist = np.atleast_2d(dijkstra(graph, indices=part, unweighted=True, limit=steps))  # [part, S], to the part
+        dist = np.atleast_2d(
+            dijkstra(graph, indices=part, unweighted=True, limit=steps)
+        )  # [part, S], to the part
         is_slot, rows = is_edge[part], np.arange(len(part))[:, None, None]
         back = 1 + np.where(is_slot, dist[rows, kernel.succ[part]], np.inf).min(-1)
         left = (steps - 1 - dist)[:, None]  # steps after the first visit

@@ -27,7 +27,9 @@ from horizonfree.models.tabular.joint import Joint, along_paths
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
 ENORMOUS = 1e200  # in place of infinity, which zero probabilities would turn into no number
-HALF_KNOWN = 1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
+HALF_KNOWN = (
+    1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
+)
 AT_ONCE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 
