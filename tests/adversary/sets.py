@@ -183,7 +183,7 @@ KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
 
 
 class TableSet:
-    """For every unknown pair x log sum_j w_j exp f_j(p_x) < log(X/(.8 delta)), and sum log E_x(p_x) < log(1/(.2 delta)).
+    """For every unknown pair log sum_j w_j exp f_j(p) < log(X/(.8 delta)), and sum log E_x(p_x) < log(1/(.2 delta)).
 
     docs/tabular.md, section 1.
     """
@@ -244,8 +244,8 @@ class TableSet:
     def joint_e_value(self, s, a, p):
         """log(.1 + .9 [one successor y was seen] / p(y)^(n - 1)) of laws p [N, S] of one pair."""
         N = self.counts[s, a]
-        if np.count_nonzero(N) != 1:
-            return np.full(len(p), np.log(0.1) if N.any() else 0.0)
+        if N.sum() < 2 or np.count_nonzero(N) > 1:
+            return np.full(len(p), 0.0 if N.sum() < 2 else np.log(0.1))
         with np.errstate(divide="ignore"):
             return np.logaddexp(np.log(0.1), np.log(0.9) - (N.sum() - 1) * np.log(p[:, N.argmax()]))
 
