@@ -192,3 +192,4 @@ def test_for_a_maze_the_bound_for_every_reward_falls_like_one_over_the_number_of
     assert many.eps < 0.15 * few.eps
     later, _ = few.after(10.0)
     assert later.eps == pytest.approx(many.eps, rel=0.5)
+    assert 400 + few.more_episodes(many.eps) == pytest.approx(4_000, rel=0.3)

@@ -167,14 +167,19 @@ class TabularConfidence(Confidence):
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
-        """kappa falls like 1/episodes; where it says nothing, what the best design needs in all, less those seen."""
-        kappa, seen = self.uniform.kappa, self.episodes
+        """kappa and leaks fall like 1/episodes; where they say nothing, what the best design needs in all, less those
+        seen.
+        """
         if self.eps <= target:
             return 0.0
-        if kappa < FINITE:
-            wanted = -math.log1p(-(target**2)) / 2
-            return max(0.0, math.ceil(seen * (kappa / wanted - 1)))
-        return max(0.0, math.ceil(self.needed(target) - seen))
+        found, times = self.uniform, []
+        if found.kappa < FINITE:
+            times.append(found.kappa / (-math.log1p(-(target**2)) / 2))
+        if found.rest == 0 and found.leak < 1:
+            times.append(math.log1p(-found.leak) / math.log1p(-target))
+        if times:
+            return max(0.0, math.ceil(self.episodes * (min(times) - 1)))
+        return max(0.0, math.ceil(self.needed(target) - self.episodes))
 
     def after(self, times: float) -> tuple["TabularConfidence", float]:
         """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
