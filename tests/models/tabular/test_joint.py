@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
@@ -44,6 +45,30 @@ def test_the_e_process_of_all_pairs_is_fair_and_every_pair_is_part_of_it():
         assert (
             e(more) != pytest.approx(e(N)) or x == 1
         )  # the second pair has shown two successors: it is constant
+
+
+def test_the_truth_leaves_the_joint_set_at_some_time_in_at_most_its_share_of_runs():
+    """4,000 runs of 600 visits at delta = 0.5, to the pair with the longest run without another successor.
+
+    At most JOINT delta = 0.1 of them may leave it; a correct set fails with probability 1e-6 at most (binomial).
+    """
+    rng, runs, delta = np.random.default_rng(0), 4000, 0.5
+    stay = np.array([0.5, 0.8, 0.95, 0.99, 0.999, 1.0])
+    n, first, several = np.zeros((3, runs, len(stay)), int)
+    has_left, all_of_them = np.zeros(runs, bool), np.arange(runs)
+    for _ in range(600):
+        x = np.where(several == 1, -1, n + rng.random(n.shape)).argmax(1)
+        x = np.where(rng.random(runs) < 0.3, rng.integers(len(stay), size=runs), x)
+        successor = (rng.random(runs) > stay[x]).astype(int)
+        is_new = n[all_of_them, x] == 0
+        first[all_of_them[is_new], x[is_new]] = successor[is_new]
+        several[all_of_them, x] |= first[all_of_them, x] != successor
+        n[all_of_them, x] += 1
+        p = np.where(first == 0, stay, 1 - stay)
+        bet = np.log(1 - OMEGA) - np.maximum(n - 1, 0) * np.log(np.maximum(p, 1e-300))
+        log_product = np.where(several == 1, math.log(OMEGA), np.logaddexp(math.log(OMEGA), bet)).sum(1)
+        has_left |= log_product >= module.level(delta)
+    assert 0 < has_left.sum() <= binom.isf(1e-6, runs, JOINT * delta)
 
 
 def test_it_agrees_with_its_definition():
