@@ -7,14 +7,14 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, difference_by_intervals
+from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion, Values
-from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
+from horizonfree.models.tabular.evidence import Listed, TabularEvidence, short_lists
 from horizonfree.models.tabular.joint import Joint, joint, no_joint, own_leak
 from horizonfree.models.tabular.uniform import Uniform, point_masses, uniform
 from horizonfree.planning.induction import occupancy_measure
@@ -61,7 +61,7 @@ class TabularConfidence(Confidence):
             "interval": up - lo,
             "tangent": D,
         }
-        if self.uniform.leak < 1.0 and self._is_point.any():
+        if self._is_point.any():
             low, high, gaps["paths"] = self._by_paths(reward, policy, first)
             lo, upi = max(lo, low), min(upi, high)
         return Bounds(V, lo, upi, gaps)
@@ -84,12 +84,6 @@ class TabularConfidence(Confidence):
         above = min(cap * own, cap - V, most * (cap - float(first.V[begins].min())) + half)
         best = V_star + most * (cap - float(first.V_star[begins].min())) + half
         return V - below, V + above, best - V + below
-
-    def difference(
-        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[float, float]:
-        """By the interval of each policy."""
-        return difference_by_intervals(self, reward, policies)
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
@@ -200,7 +194,7 @@ class TabularConfidence(Confidence):
 def confidence(
     space: Space,
     pairs: Int[np.ndarray, "X 2"],
-    evidence: Evidence,
+    evidence: TabularEvidence,
     delta: float,
     is_support_known: bool,
     lists: Listed | None = None,

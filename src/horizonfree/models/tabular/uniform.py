@@ -1,6 +1,6 @@
 """What plans lose for every reward at once, when the rows of all pairs lie in balls.
 
-Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/trajectories.py), and
+Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/divergence.py), and
 one may leave the comparison anywhere at the price of the probability to get there. A row whose centre is a point mass
 (`is_point`) can instead be compared by what it misses: mass 1 - exp(-eps), without a square root. For every eta > 0
 
@@ -26,7 +26,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.tabular.joint import Joint, along_paths
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
-ENORMOUS = 1e200  # in place of infinity, which zero probabilities would turn into no number
+LARGE_NUMBER = 1e200  # in place of infinity, which zero probabilities would turn into no number
 HALF_KNOWN = (
     1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
 )
@@ -59,11 +59,11 @@ def point_masses(kernel: Kernel, eps: Float[np.ndarray, "S A"]) -> Bool[np.ndarr
 def uniform(space: Space, kernel: Kernel, eps: Float[np.ndarray, "S A"], joint: Joint) -> Uniform:
     """The gap for every reward."""
     is_point, is_stop = point_masses(kernel, eps), ~np.isfinite(eps)
-    eps = np.minimum(eps, ENORMOUS / space.horizon)
+    eps = np.minimum(eps, LARGE_NUMBER / space.horizon)
     scaled = eps / (4 * ETAS[:, None, None])
     c = _largest_sums(space, kernel, np.where(is_point, np.minimum(scaled, -np.expm1(-eps)), scaled), 1.0)
     pinsker = float((ETAS + 2 * c).min())
-    kappa = float(_largest_sums(space, kernel, eps[None], ENORMOUS)[0])
+    kappa = float(_largest_sums(space, kernel, eps[None], LARGE_NUMBER)[0])
     hellinger = math.sqrt(-math.expm1(-2 * kappa))
     if not is_point.any():
         return Uniform(pinsker, hellinger, kappa, 0.0, pinsker)
