@@ -23,18 +23,18 @@ DELTA = 0.05
 
 def cliff():
     """Deterministic: every state may follow, as far as the certificate knows."""
-    return hf.from_gymnasium("CliffWalking-v1", horizon=30, is_slippery=False).seen_as("tabular")
+    return hf.from_gymnasium("CliffWalking-v1", horizon=30, is_slippery=False).as_tabular()
 
 
 def taxi():
     """Deterministic, with 300 starts."""
-    return hf.from_gymnasium("Taxi-v4", horizon=200).seen_as("tabular")
+    return hf.from_gymnasium("Taxi-v4", horizon=200).as_tabular()
 
 
 def lake():
     """Slippery, with its support given."""
     problem = hf.from_gymnasium("FrozenLake-v1", map_name="8x8", horizon=60)
-    return problem.seen_as("tabular", support="given")
+    return problem.as_tabular(support="given")
 
 
 def inventory(support: str):
