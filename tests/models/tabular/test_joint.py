@@ -107,7 +107,7 @@ def test_the_most_visits_are_found_in_parts_too(monkeypatch):
     P, weight = np.eye(12)[rng.integers(12, size=(12, 3))], rng.integers(2, 50, (12, 3)).astype(float)
     space = Tabular(12, 3, 15).space
     whole = most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight)
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "BLOCK_SIZE", 1)
     assert most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight) == whole
 
 

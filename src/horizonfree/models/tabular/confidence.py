@@ -1,4 +1,4 @@
-"""What the evidence of a table says at confidence 1 - delta: a ball around the frequencies of every unknown pair."""
+"""The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,19 +8,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion, Values
-from horizonfree.models.tabular.evidence import Listed, TabularEvidence, short_lists
+from horizonfree.models.tabular.evidence import ListedCounts, TabularEvidence, short_lists
 from horizonfree.models.tabular.joint import Joint, joint, no_joint, own_leak
 from horizonfree.models.tabular.uniform import Uniform, point_masses, uniform
 from horizonfree.planning.induction import occupancy_measure
 
-TYPICAL = 14.0  # n eps of a pair that has been seen often
-FINITE = 1e100  # a larger kappa stands for infinity
+TYPICAL_SCALED_RADIUS = 14.0  # n eps of a pair that has been seen often
+MAX_KAPPA = 1e100  # a larger kappa stands for infinity
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +97,17 @@ class TabularConfidence(Confidence):
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
         nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
-        found = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
+        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
-            eps=found.gap(),
+            eps=result.gap(),
             balls=balls,
             joint=nothing,
-            uniform=found,
+            uniform=result,
             pairs=pairs,
-            visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
+            visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],
         )
 
     @cached_property
@@ -121,14 +121,14 @@ class TabularConfidence(Confidence):
         return Expansion.of(self.space, self.balls, self.pairs)
 
     def parts(self) -> dict[str, float]:
-        """kappa only where it says something."""
+        """kappa only where it is finite."""
         kappa = self.uniform.kappa
         return {
             "episodes": float(self.episodes),
             "pairs": float(len(self.pairs)),
             "known": float(np.isfinite(self._radii()).sum()),
             **({"least": float(self.visits.min())} if len(self.pairs) else {}),
-            **({"kappa": kappa} if kappa < FINITE else {}),
+            **({"kappa": kappa} if kappa < MAX_KAPPA else {}),
         }
 
     def refutation(self) -> str:
@@ -157,7 +157,7 @@ class TabularConfidence(Confidence):
         """2 (n eps) X / target^2: episodes of the best design for a gap, with the n eps of the pairs so far."""
         eps = self._radii()
         is_known = np.isfinite(eps)
-        n_eps = (self.visits[is_known] * eps[is_known]).tolist() or [TYPICAL]
+        n_eps = (self.visits[is_known] * eps[is_known]).tolist() or [TYPICAL_SCALED_RADIUS]
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
@@ -166,11 +166,11 @@ class TabularConfidence(Confidence):
         """
         if self.eps <= target:
             return 0.0
-        found, times = self.uniform, []
-        if found.kappa < FINITE:
-            times.append(found.kappa / (-math.log1p(-(target**2)) / 2))
-        if found.rest == 0 and found.leak < 1:
-            times.append(math.log1p(-found.leak) / math.log1p(-target))
+        result, times = self.uniform, []
+        if result.kappa < MAX_KAPPA:
+            times.append(result.kappa / (-math.log1p(-(target**2)) / 2))
+        if result.rest == 0 and result.leak < 1:
+            times.append(math.log1p(-result.leak) / math.log1p(-target))
         if times:
             return max(0.0, math.ceil(self.episodes * (min(times) - 1)))
         return max(0.0, math.ceil(self.needed(target) - self.episodes))
@@ -179,9 +179,9 @@ class TabularConfidence(Confidence):
         """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
         balls, together = replace(self.balls, eps=self.balls.eps / times), self.joint.after(times)
         by_kappa = math.sqrt(-math.expm1(-2 * self.uniform.kappa / times))
-        found = uniform(self.space, self.centre, balls.eps, together)
-        eps = min(self.uniform.pinsker / math.sqrt(times), by_kappa, found.leak + found.rest)
-        later = replace(self, eps=eps, balls=balls, joint=together, uniform=found)
+        result = uniform(self.space, self.centre, balls.eps, together)
+        eps = min(self.uniform.pinsker / math.sqrt(times), by_kappa, result.leak + result.rest)
+        later = replace(self, eps=eps, balls=balls, joint=together, uniform=result)
         return later, self.episodes * (times - 1)
 
     def _radii(self) -> Float[np.ndarray, " X"]:
@@ -197,7 +197,7 @@ def confidence(
     evidence: TabularEvidence,
     delta: float,
     is_support_known: bool,
-    lists: Listed | None = None,
+    lists: ListedCounts | None = None,
 ) -> TabularConfidence:
     """The balls of all unknown pairs and the gap for every reward; lists: the counts, by default on short lists."""
     seen = short_lists(space, evidence) if lists is None else lists
@@ -213,10 +213,10 @@ def confidence(
         """x on the unknown pairs; forbidden actions have what is done for them."""
         table = default.copy()
         table[s, a] = x
-        return taken(space.acts, table)
+        return redirect_forbidden(space.acts, table)
 
     balls = Balls(
-        succ=taken(space.acts, seen.succ),
+        succ=redirect_forbidden(space.acts, seen.succ),
         prob=on_pairs(even, ball.centre),  # rows with one possible successor, or out of reach, are even
         eps=on_pairs(np.zeros((S, A)), ball.eps),
         is_open=on_pairs(np.zeros((S, A), bool), ~ball.is_complete),
@@ -228,16 +228,16 @@ def confidence(
     num_seen = (N > 0).sum(-1)
     weight = on_pairs(np.zeros((S, A)), np.where(num_seen == 1, visits - 1, 0.0))
     together = joint(space, centre, balls.is_unknown, weight, int((num_seen > 1).sum()), delta)
-    found = uniform(space, centre, balls.eps, together)
+    result = uniform(space, centre, balls.eps, together)
     return TabularConfidence(
         space=space,
         kernel=Kernel(balls.succ, frequencies, is_dense),
-        eps=found.gap(),
+        eps=result.gap(),
         delta=delta,
         is_refuted=bool(evidence.impossible > 0),
         balls=balls,
         joint=together,
-        uniform=found,
+        uniform=result,
         pairs=pairs,
         visits=visits.astype(np.int64),
         episodes=int(evidence.episodes),

@@ -27,7 +27,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.tabular.radius import JOINT
 
 OMEGA = 0.1  # the weight, in the e-process of a pair, of not betting on it
-AT_ONCE = 2**20  # distances that are computed side by side
+BLOCK_SIZE = 2**20  # distances that are computed side by side
 
 
 def level(delta: float) -> float:
@@ -114,7 +114,7 @@ def most_visits(
     edges = kernel.succ[s, a, j], s  # backwards
     graph = coo_array((np.ones(len(s)), edges), (S, S)).tocsr()
     graph.data[:] = 1.0
-    most, size = 0.0, max(1, AT_ONCE // (S * A))
+    most, size = 0.0, max(1, BLOCK_SIZE // (S * A))
     for i in range(0, len(targets), size):
         part = targets[i : i + size]
         if steps <= most * lowest[part[0]]:  # the others have larger weights

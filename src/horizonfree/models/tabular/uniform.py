@@ -30,7 +30,7 @@ LARGE_NUMBER = 1e200  # in place of infinity, which zero probabilities would tur
 HALF_KNOWN = (
     1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
 )
-AT_ONCE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
+BLOCK_SIZE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _largest_sums(
     space: Space, kernel: Kernel, paid: Float[np.ndarray, "k S A"], cap: float
 ) -> Float[np.ndarray, " k"]:
     """c_1 at the start, for several payments and one cap."""
-    size = max(1, AT_ONCE // kernel.prob.size)
+    size = max(1, BLOCK_SIZE // kernel.prob.size)
     parts = [_side_by_side(space, kernel, paid[i : i + size], cap) for i in range(0, len(paid), size)]
     return np.concatenate(parts)
 
