@@ -50,6 +50,9 @@ def test_the_bounds_agree_with_the_literal_recursion(case):
         found = slow.bounds(reward, as_weights(policy, A), 0)
         for confidence in both:
             quick = bounds_of(case, reward, policy, confidence)
+            if "paths" in quick:
+                low, high, _ = ref.paths(confidence, reward, policy, np.eye(S)[0])
+                found |= {"low": max(found["low"], low), "high": min(found["high"], high)}
             assert {name: quick[name] for name in found} == pytest.approx(found, rel=1e-9, abs=1e-9)
 
 
@@ -68,10 +71,10 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     for i in range(4):
         reward = random_reward(rng, H, S, A)
         policy = best_plan(case.confidence.centre, reward).policy if i < 3 else random_policy(rng, H, S, A)
-        found = bounds_of(case, reward, policy)
+        found = bounds_of(case, reward, policy, case.without_joint)
         for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
             lost, value = loss(P, reward, policy)
-            for name in ("uniform", "interval", "tangent"):
+            for name in {"uniform", "interval", "tangent", "paths"} & found.keys():
                 assert lost <= found[name] + 1e-9, name
             assert found["low"] - 1e-9 <= value <= found["high"] + 1e-9
             largest = max(largest, lost / max(found["tangent"], 1e-12))

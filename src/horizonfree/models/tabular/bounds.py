@@ -220,8 +220,9 @@ class Expansion:
         slopes = norm(mean.g - J[:, None]) + mean.alone
         by_slopes = Q - V[:, None] + slopes + (1 - pi) * mean.local + others + apart
         advantage = np.minimum(upper - lo[:, None], by_slopes)
-        D = np.maximum(0.0, (advantage + mean.D).max(-1))
-        up = np.minimum(np.minimum(cap, (r + mean.up).max(-1)), upi + D)
+        best = np.minimum(r + mean.up, cap)
+        D = np.maximum(0.0, np.minimum(advantage + mean.D, best - lo[:, None]).max(-1))
+        up = np.minimum(best.max(-1), upi + D)
         D = np.minimum(D, np.minimum(up - lo, cap))
         return Values((r + mean.V_star).max(-1), V, up, upi, lo, D, R, J)
 
