@@ -309,7 +309,7 @@ class Run(Printed):
         ends = certify.difference(self.problem.model, confidence, checked.table, policies)
         space, kernel, factor = self.problem.space, confidence.kernel, checked.factor
         a, b = (float(space.at_start(policy_values(kernel, checked.table, x)[0])) for x in policies)
-        likely = tuple(Credible(self, checked, policy) for policy in policies)
+        likely = Credible(self, checked, policies[0]), Credible(self, checked, policies[1])
         ends = factor * ends[0], factor * ends[1]
         return Comparison(factor * (a - b), *ends, float(confidence.delta), likely)
 

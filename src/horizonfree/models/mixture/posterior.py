@@ -106,7 +106,7 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
 
 
 def sampled(
-    target: Density, count: int, rng: np.random.Generator
+    target: Density, count: int, rng: np.random.Generator, *, most_steps: int = MOST_STEPS
 ) -> tuple[Float[np.ndarray, "D q"], Convergence]:
     """Points y, worth as many independent ones at least; refuses what has not converged."""
     at, q = target.at, len(target.at.z)
@@ -117,12 +117,12 @@ def sampled(
     y = np.tile(middle, (CHAINS, 1))
     steps = STEPS + STEPS_PER_DIRECTION * q
     for _ in range(WARM):
-        path = _chains(target, root, y, steps, rng)[0]
+        path = chains(target, root, y, steps, rng)[0]
         y = path[-1]
         root = np.linalg.cholesky(np.cov(path[steps // 2 :].reshape(-1, q), rowvar=False).reshape(q, q)).T
     paths, levels, done, wanted = [], [], 0, max(count, LEAST_EFFECTIVE)
     while True:
-        path, level = _chains(target, root, y, steps, rng)
+        path, level = chains(target, root, y, steps, rng)
         y, done = path[-1], done + steps
         paths.append(path)
         levels.append(level)
@@ -131,7 +131,7 @@ def sampled(
         if check.r_hat < R_HAT and check.effective >= wanted:
             every = points.reshape(-1, q)
             return every[np.linspace(0, len(every) - 1, count).astype(int)], check
-        if done >= MOST_STEPS:
+        if done >= most_steps:
             raise ModelError(
                 f"the chains of the posterior have not converged: {check.words} after {done:,} steps, {wanted:,} "
                 f"effective draws with R-hat below {R_HAT} are wanted; ask for fewer draws="
@@ -139,7 +139,7 @@ def sampled(
         steps = done  # twice as long in all
 
 
-def _chains(
+def chains(
     target: Density,
     root: Float[np.ndarray, "q q"],
     y: Float[np.ndarray, "C q"],
@@ -154,7 +154,7 @@ def _chains(
     for k in range(steps):
         u = rng.standard_normal((C, q))
         direction = (u / np.sqrt((u**2).sum(1, keepdims=True))) @ root
-        p, dp = np.maximum(target.at.p(y), TINY), direction @ target.at.z
+        p, dp = np.maximum(target.at.p_center + y @ target.at.z, TINY), direction @ target.at.z
         with np.errstate(divide="ignore"):
             ends = np.maximum(dp / p, 0).max(1), np.maximum(-dp / p, 0).max(1)
         low, high = -1 / ends[0], 1 / ends[1]
