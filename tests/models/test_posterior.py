@@ -41,7 +41,7 @@ def choosing(weights, horizon=6):
     return hf.Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
 
 
-@pytest.mark.parametrize(("prior", "alpha"), [("uniform", 1.0), (None, 0.5), ("perks", 1 / 3), (0.01, 0.01)])
+@pytest.mark.parametrize(("prior", "alpha"), [("uniform", 1.0), (None, 0.5), ("perks", 1 / 3), (0.1, 0.1)])
 @pytest.mark.parametrize("S", [4, 7])
 def test_rows_of_a_table_have_dirichlet_laws(S, prior, alpha):
     table = random_table(np.random.default_rng(0), S, 2, 3)
@@ -56,7 +56,7 @@ def test_rows_of_a_table_have_dirichlet_laws(S, prior, alpha):
         p, own = found.parameters[:, s, action, slots], a[s, action, slots]
         for j in range(3):
             assert agrees(p[:, j], stats.beta(own[j], own.sum() - own[j]))
-        if alpha > 0.1:  # two successors together, which tells of their correlation
+        if alpha > 0.3:  # two successors together, which tells of their correlation
             assert agrees(p[:, 0] + p[:, 1], stats.beta(own[0] + own[1], own[2]))
     assert found.convergence is None
 
@@ -70,6 +70,12 @@ def test_the_default_of_any_successor_is_one_pseudo_count_for_the_pair():
     assert agrees(found.parameters[:, 1, 0, 2], stats.beta(1 / 5, 4 / 5))
     assert agrees(found.parameters[:, 0, 0, 2], stats.beta(1 / 5, 3 + 4 / 5))
     assert problem.num_states == 5
+
+
+def test_tiny_concentrations_are_laws_still():
+    found = logged(hf.Tabular.from_table(np.full((3, 1, 3), 1 / 3), horizon=1)).posterior(prior=1e-4)
+    assert found.parameters.sum(-1) == pytest.approx(1)
+    assert (found.parameters[:, 1:].max(-1) > 0.99).mean() > 0.99
 
 
 def test_known_and_forbidden_pairs():
@@ -94,13 +100,12 @@ def test_an_array_of_concentrations_is_the_prior_of_each_successor():
     assert agrees(found.parameters[:, 2, 0, 0], stats.beta(7, 17))
 
 
-@pytest.mark.parametrize("alpha", [None, 2.0, 0.5])
+@pytest.mark.parametrize("alpha", [None, 2.0])
 def test_weights_of_kernels_that_tell_themselves_apart_have_a_dirichlet_law(alpha):
-    """d = 12; points ten steps apart in each of 16 chains count as independent: in 11 dimensions that they nearly are
-    is checked by the effective sample size itself, which is asked for below."""
+    """d = 12, in closed form."""
     weights = np.random.default_rng(0).dirichlet(np.ones(12))
     run = logged(choosing(weights), episodes=10)
-    found = run.posterior(draws=4000, prior=alpha, seed=2)
+    found = run.posterior(draws=1000, prior=alpha, seed=2)
     N = np.bincount(np.asarray(run.log.s[:, 1:]).ravel(), minlength=12)
     a = (1.0 if alpha is None else alpha) + N
     w = found.parameters / run.problem.model.unit
@@ -122,7 +127,7 @@ def exact(log_density, n=20_001):
     return lambda y: np.interp(y, x, F / F[-1])
 
 
-@pytest.mark.parametrize("alpha", [1.0, 3.0])
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("truth", [0.4, 1.0])
 def test_two_weights_have_the_law_of_numerical_integration(truth, alpha):
     """In one dimension steps of slice sampling are nearly independent: every tenth counts as such."""
@@ -173,7 +178,7 @@ def test_parameters_of_features_are_uniform_on_the_valid_ones_before_any_data():
     q = len(target.at.z)
     path, _ = by_hit_and_run.chains(target, np.eye(q), np.zeros((16, q)), 9000, np.random.default_rng(2))
     theta = target.at.center + path[100::40].reshape(-1, q) @ target.at.basis.T
-    for rate in model.in_units(theta)[:, 1:].T:
+    for rate in theta[:, 1:].T / model.unit:
         assert agrees(rate, stats.uniform())
 
 
