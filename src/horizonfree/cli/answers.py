@@ -64,11 +64,12 @@ def certify(
     ] = None,
     delta: Delta = 0.05,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own guarantee."
+            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own "
+            "guarantee.  [default: the smallest bound that takes about a second]"
         ),
-    ] = "uniform",
+    ] = None,
     rewards: Annotated[
         str | None,
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
@@ -97,7 +98,7 @@ def certify(
         from horizonfree._inputs import closest
 
         raise OptionError(f"--rewards {rewards}: {closest(rewards, FAMILIES)}")
-    if rewards is not None and method != "uniform":
+    if rewards is not None and method is not None:
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
     asked = {"problem": problem, "kernels": kernels, "param": param, "out": out}
     of_log = {name: x for name, x in asked.items() if x not in (None, [])}
@@ -122,7 +123,8 @@ def certify(
 
     def show() -> None:
         tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
-        for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
+        said = (("Holds for", found.holds_for), ("Assumes", found.assumes), ("Method", found.method))
+        for name, text in said:
             if text:
                 tell("[dim]{name}:[/] {text}", name=name, text=text)
         say_forecast(found)

@@ -171,7 +171,7 @@ class Run(Printed):
         self,
         delta: float = 0.05,
         *,
-        method: str = "uniform",
+        method: str | None = None,
         rewards: Any = None,
         misspecification: Any = 0.0,
         alternatives: Any = None,
@@ -179,8 +179,10 @@ class Run(Printed):
     ) -> Certificate:
         """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
-        method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
+        method: None for the smallest bound that takes about a second at most; `.method` of the certificate says which.
+        Or "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        "uniform" and "direct" are proved on the same event, so that the smaller costs no delta.
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it): the largest
         gap of their plans. All hold together: that costs nothing.
         misspecification: how far the transition laws may be from those of one parameter of the class, in total
@@ -199,11 +201,13 @@ class Run(Printed):
         if rewards is not None:
             return of_family(self, rewards, self.confidence(delta, misspecification), progress)
         if declared(misspecification) is not None or self.problem.sampling is not None:
-            if not isinstance(method, str) or method != "uniform":
+            if method is not None and not (isinstance(method, str) and method == "uniform"):
                 raise OptionError(
                     f"method is {shown(method)}; with misspecification=, or kernels from samples, it must be 'uniform'"
                 )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
+        if method is None:
+            return certify.smallest(model, self.evidence, self.confidence(delta))
         if isinstance(method, str) and method == "paper":
             return own_claim(self, delta)
         if not isinstance(method, str) or method not in model.methods:
