@@ -135,8 +135,7 @@ class Run(Printed):
 
         draws: how many; chains of a mixture run until they are worth as many independent ones.
         prior: of a table, Dirichlet's law for each pair (s,a): a concentration per successor, an array [S, A, S] of
-        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors); None: "jeffreys" where the possible
-        successors are declared, else "perks". Of weights: None for uniform, or concentrations of Dirichlet's law, a
+        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors); None: "perks". Of weights: None for uniform, or concentrations of Dirichlet's law, a
         number or one per kernel. Parameters of other features: uniform on the valid ones. Linear MDPs have none.
         """
         key = draws, seed, prior if prior is None or isinstance(prior, str) else np.asarray(prior).tobytes()
