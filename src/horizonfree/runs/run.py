@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import hint, shown
+from horizonfree._inputs import hint, numbers, shown
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
@@ -135,10 +135,15 @@ class Run(Printed):
 
         draws: how many; chains of a mixture run until they are worth as many independent ones.
         prior: of a table, Dirichlet's law for each pair (s,a): a concentration per successor, an array [S, A, S] of
-        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors); None: "perks". Of weights: None for uniform, or concentrations of Dirichlet's law, a
-        number or one per kernel. Parameters of other features: uniform on the valid ones. Linear MDPs have none.
+        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors, the default). Of weights: None for
+        uniform, or concentrations of Dirichlet's law, a number or one per kernel. Parameters of other features: uniform
+        on the valid ones. Linear MDPs have none.
         """
-        key = draws, seed, prior if prior is None or isinstance(prior, str) else np.asarray(prior).tobytes()
+        key = (
+            draws,
+            seed,
+            prior if prior is None or isinstance(prior, str) else numbers(prior, "prior").tobytes(),
+        )
         if key not in self._posterior:
             if self.problem.sampling is not None:
                 raise OptionError(
