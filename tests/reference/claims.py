@@ -11,9 +11,9 @@ import numpy as np
 from scipy.optimize import linprog
 
 import horizonfree as hf
+from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.regression import oracle
-from horizonfree.regression.oracle.misjudged import misjudged
+from horizonfree.oracle.variance_bound import misjudged
 
 
 class Attack(NamedTuple):
