@@ -192,7 +192,9 @@ def report(
         "figures": list(map(str, files)),
         "goals": certificate(found.family),
         "every_reward": certificate(found.certificate),
-        "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
+        "plans": [
+            {name: getattr(x, name) for name in names} | {"likely": x.likely.data()} for x in found.examples
+        ],
     }
 
     def show() -> None:
