@@ -103,7 +103,7 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
         )
     if not (np.isfinite(alpha) & (alpha > 0)).all():
         raise OptionError(f"prior is {short_repr(prior)}; concentrations are numbers above 0")
-    words = f"Dirichlet with {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
+    words = f"Dirichlet, {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
     return np.broadcast_to(alpha, (d,)), words
 
 

@@ -58,7 +58,7 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
     """alpha of every slot, and the prior in words: a name, a number per successor, or an array [S, A, S]."""
     support, succ = np.asarray(space.support), np.asarray(space.succ)
     S, A, _ = succ.shape
-    where = "each possible successor of a state-action pair"
+    where = "each possible successor of a pair"
     if isinstance(prior, str):
         if prior not in NAMED:
             raise OptionError(
@@ -66,16 +66,16 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
                 f"[S, A, S]{did_you_mean(prior, NAMED)}"
             )
         number = NAMED[prior]
-        words = f"Dirichlet with {number} for {where}"
         if number == "1/m":
-            return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), f"{words} with m"
-        return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), words
+            words = "Dirichlet, 1/m for each of the m possible successors of a pair"
+            return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), words
+        return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), f"Dirichlet, {number} for {where}"
     table = check_floats(prior, "prior")
     if table.ndim == 0:
-        alpha, words = np.full(succ.shape, float(table)), f"Dirichlet with {float(table):g} for {where}"
+        alpha, words = np.full(succ.shape, float(table)), f"Dirichlet, {float(table):g} for {where}"
     elif table.shape == (S, A, S):
         alpha = np.take_along_axis(taken(space.acts, table), succ, axis=-1)
-        words = "Dirichlet with the given concentrations"
+        words = "Dirichlet as given"
     else:
         raise OptionError(
             f"prior has shape {table.shape}; concentrations are a number, or an array [S, A, S] = {(S, A, S)}"
