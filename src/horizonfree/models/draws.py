@@ -20,7 +20,10 @@ LEAST_EFFECTIVE = 400  # effective draws below which R-hat itself is not reliabl
 
 
 class Convergence(NamedTuple):
-    """The largest split R-hat and the smallest effective sample size of all quantities of the chains."""
+    """The largest split R-hat and the smallest effective sample size of all quantities.
+
+    `steps`: how many each chain kept.
+    """
 
     r_hat: float
     effective: float
