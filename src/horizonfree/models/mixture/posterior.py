@@ -22,7 +22,9 @@ from horizonfree._validation import check_floats, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
-from horizonfree.models.mixture.likelihood import Coordinates, coordinates, gram, minimised
+from horizonfree.models.mixture.evidence import MixtureEvidence
+from horizonfree.models.mixture.likelihood import Coordinates, coordinates, minimised
+from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet, null_space
 
 CHAINS = 16
@@ -42,17 +44,12 @@ class Density(NamedTuple):
     barrier: Float[np.ndarray, " R"]  # what is added to the exponents to find a point inside
 
 
-def draws(
-    valid: ValidSet,
-    counts: Int[np.ndarray, " R"],
-    prior: Any,
-    count: int,
-    rng: np.random.Generator,
-    *,
-    is_hull: bool,
+def mixture_draws(
+    model: MixtureModel, evidence: MixtureEvidence, prior: Any, count: int, rng: np.random.Generator
 ) -> Draws:
     """So many parameters [D, d]; prior: None for uniform, or concentrations of Dirichlet's law of the weights."""
-    if has_weights(valid, is_hull):
+    valid, counts = model.valid, np.asarray(evidence.row_counts)
+    if has_weights(valid, model.is_hull):
         target, words = _of_weights(valid, counts, prior)
         unit = np.asarray(valid.sums)[0]  # w_i = C_i theta_i
     else:
@@ -116,7 +113,7 @@ def sampled(
     c = np.maximum(target.exponents, 0.0) + target.barrier
     middle = minimised(at, c, np.zeros(q))
     p = at.p(middle)
-    root = np.linalg.cholesky(np.linalg.pinv(gram(at.z, c / p**2), hermitian=True)).T
+    root = np.linalg.cholesky(np.linalg.pinv((at.z * (c / p**2)) @ at.z.T, hermitian=True)).T
     y = np.tile(middle, (CHAINS, 1))
     steps = STEPS + STEPS_PER_DIRECTION * q
     for _ in range(WARM):
