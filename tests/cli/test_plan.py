@@ -243,7 +243,7 @@ def test_what_is_likely_stands_under_what_is_proved(shell: Shell, run: Run) -> N
     assert likely["gap"] == pytest.approx(own.credible_gap())
     assert likely["label"] == run.posterior().label
     out = shell("plan a --goal 8")[1]
-    assert out.index("certified gap") < out.index("likely value") < out.index("likely gap")
+    assert out.index("certified") < out.index("likely value") < out.index("likely gap")
     assert "not proved" in out
     assert "likely" not in shell.json("plan a --goal 8 --draws 0")
     np.save("theirs.npy", np.zeros((H, S), int))

@@ -333,7 +333,7 @@ def test_units_starts_horizons_and_longer_rewards():
 
 def test_what_has_no_posterior_says_so():
     linear = hf.make("linear-lock")
-    with pytest.raises(OptionError, match="mixtures and tables only"):
+    with pytest.raises(OptionError, match="mixtures and tabular MDPs only"):
         logged(linear, episodes=3).posterior()
     run = logged(hf.make("river-swim"), episodes=5)
     for prior, said in (("jeffreys", "prior is"), (0.0, "above 0"), (np.ones(99), "shape")):
