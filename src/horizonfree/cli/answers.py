@@ -66,11 +66,12 @@ def certify(
     ] = None,
     delta: DeltaOption = 0.05,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="`uniform` (any run), `direct` (sharper, for few unknowns) or `paper` (the explorer's own guarantee)."
+            help="`uniform` (any run), `direct` (sharper, for few unknowns) or `paper` (the explorer's own "
+            "guarantee).  [default: the smallest bound that takes about a second]"
         ),
-    ] = "uniform",
+    ] = None,
     rewards: Annotated[
         str | None,
         typer.Option(help="Only for `goals` (to end in a state) or `occupancies` (to stay in it)."),
@@ -102,7 +103,7 @@ def certify(
         from horizonfree._validation import suggestion
 
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
-    if rewards is not None and method != "uniform":
+    if rewards is not None and method is not None:
         raise OptionError("--method is for every reward; leave it out with --rewards")
     log_options = {"problem": problem, "kernels": kernels, "param": param, "out": out}
     run = _run_or_log(folder, log, {name: x for name, x in log_options.items() if x not in (None, [])})
@@ -125,7 +126,12 @@ def certify(
     def show() -> None:
         form = "After {episodes:,} episodes: [bold]{summary}[/]"
         print_line(form, episodes=run.episodes, summary=certificate)
-        for name, text in (("Holds for", certificate.holds_for), ("Assumes", certificate.assumes)):
+        fields = {
+            "Holds for": certificate.holds_for,
+            "Assumes": certificate.assumes,
+            "Method": certificate.method,
+        }
+        for name, text in fields.items():
             if text:
                 print_line("[dim]{name}:[/] {text}", name=name, text=text)
         print_forecast(certificate)
@@ -240,7 +246,9 @@ def report(
         "figures": list(map(str, files)),
         "goals": certificate_json(result.family),
         "every_reward": certificate_json(result.certificate),
-        "plans": [{name: getattr(x, name) for name in names} for x in result.examples],
+        "plans": [
+            {name: getattr(x, name) for name in names} | {"likely": x.likely.data()} for x in result.examples
+        ],
     }
 
     def show() -> None:

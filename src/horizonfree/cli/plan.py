@@ -31,6 +31,7 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Plan, Problem
+    from horizonfree.runs.credible import Likely
     from horizonfree.runs.plan import Comparison
 
 FILE_FORMATS = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
@@ -91,6 +92,9 @@ def plan(
             "--out", "--policy-out", help="Write the policy to this .npy, .csv or .json file.", metavar="FILE"
         ),
     ] = None,
+    draws: Annotated[
+        int, int_option("Draws of the posterior, for what is likely; 0 leaves it out.  [default: 1000]")
+    ] = 1000,
     json: JsonOption = False,
 ) -> None:
     """Plan for a reward, with a confidence interval and a suboptimality bound; or evaluate a policy.
@@ -128,6 +132,7 @@ def plan(
     from horizonfree.cli.files import read_policy, write_policy
     from horizonfree.cli.reward_files import paid_of
     from horizonfree.mdp.rewards import occupancy
+    from horizonfree.runs.credible import likely
 
     first = None if start is None else run.problem.state_number(start)
     is_moved = start is not None or horizon is not None
@@ -152,6 +157,10 @@ def plan(
             result = run.evaluate(array, mine, **options, **more)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
         true_loss = _true_loss(problem, array, result.policy, scale, **more) if run.is_simulated else None
+        guess = likely(result.credible, draws) if draws else None
+        probability = None
+        if comparison is not None and guess is not None and not guess.refusal:
+            probability = comparison.probability
     if out is not None:
         write_policy(out, result.policy)
     value: dict[str, Any] = {
@@ -169,12 +178,20 @@ def plan(
     if true_loss is not None:
         value["true_loss"] = round_loss(true_loss)
     if comparison is not None:
-        value["comparison"] = {**comparison._asdict(), "summary": comparison.summary()}
+        value["comparison"] = {
+            **{name: getattr(comparison, name) for name in ("difference", "low", "high", "delta")},
+            "summary": comparison.summary(),
+            **({} if probability is None else {"probability": probability}),
+        }
+    if guess is not None:
+        value["likely"] = guess.data()
 
     def show() -> None:
         rows = _rows(result, value.get("true_loss"), is_cost=cost is not None)
         if comparison is not None:
             rows.append(_comparison_row(comparison, str(policy or "the plan"), str(compare)))
+        if guess is not None:
+            rows += _likely_rows(guess, probability, is_cost=cost is not None)
         console.print(table("", "", "", rows=rows))
         _print_plan(result)
         if out is not None:
@@ -244,6 +261,25 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
     ]
     if true_loss is not None:
         rows.append(("true", true_loss, "true suboptimality, as the truth is known here"))
+    return rows
+
+
+def _likely_rows(guess: "Likely", probability: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:
+    """What is likely, below what is proved."""
+    from horizonfree.guarantees.certificate import interval
+
+    if guess.refusal:
+        return [("likely", "–", f"not available: {guess.refusal}")]
+    ends = (-guess.high, -guess.low) if is_cost else (guess.low, guess.high)
+    name, level = "cost" if is_cost else "value", f"with posterior probability {guess.level:g}"
+    rows: list[tuple[str, Any, str]] = [
+        (f"likely {name}", interval(*ends), f"{level}; {guess.label}"),
+        ("likely gap", guess.gap, f"suboptimality at most this {level}; not proved"),
+    ]
+    if probability is not None:
+        rows.append(
+            ("likely better", probability, "posterior probability that the first is better; not proved")
+        )
     return rows
 
 

@@ -17,6 +17,7 @@ from horizonfree.report import draw, theme
 from horizonfree.report.alt_text import alt_texts, gaps_text
 from horizonfree.report.facts import Example, Facts, facts, marked_starts
 from horizonfree.report.figures import Picture, pictures
+from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -153,6 +154,7 @@ def environment() -> "Environment":
         "number": number,
         "bound": bound,
         "between": value_interval,
+        "likely_between": likely_interval,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
@@ -179,6 +181,11 @@ def bound(x: float) -> str:
 def value_interval(example: Example) -> str:
     """The confidence interval of a plan's value."""
     return interval(example.value_low, example.value_high)
+
+
+def likely_interval(guess: Likely) -> str:
+    """The credible interval of a plan's value."""
+    return interval(guess.low, guess.high)
 
 
 def sentence(statement: object) -> str:

@@ -86,7 +86,7 @@ def paper_certificate(run: Any, delta: float) -> Certificate:
             f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
             "more often; ask for that, or use the method 'uniform'"
         )
-    uniform: Certificate = run.certificate(delta)
+    uniform: Certificate = run.certificate(delta, method="uniform")
     return uniform if uniform.is_rejected else claim
 
 

@@ -182,11 +182,10 @@ def _certified(run: Run, until: StopRule) -> float:
     if until.targets is not None:
         options: dict[str, Any] = {"delta": until.delta, "misspecification": misspecification}
         return max(run.plan(table, **options).certificate.eps for table in until.targets)
-    eps, wanted = run.certificate(until.delta, misspecification=misspecification).eps, until.until_eps or 0.0
-    if until.zeta is not None or run.problem.sampling is not None:
-        return eps
+    uniform = run.certificate(until.delta, method="uniform", misspecification=misspecification)
+    eps, wanted = uniform.eps, until.until_eps or 0.0
     is_near = wanted < eps < SHARPEN_BELOW * wanted
-    return run.certificate(until.delta, method=run.confidence(until.delta).sharpest).eps if is_near else eps
+    return run.certificate(until.delta, misspecification=misspecification).eps if is_near else eps
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------

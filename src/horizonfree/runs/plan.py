@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,14 +11,17 @@ from jaxtyping import Float, Int
 from horizonfree._deprecated import warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
 from horizonfree._validation import check_int, check_state
-from horizonfree.errors import ShapeError
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.base import Bounds, Confidence
+from horizonfree.models.posterior import Posterior
 from horizonfree.planning.induction import policy_values
+from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
 if TYPE_CHECKING:
     import pandas
@@ -43,6 +46,30 @@ class Plan(ReprMixin):
     kernel: Kernel
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
+    _credible: Credible | None = field(default=None, repr=False)
+
+    def credible_interval(
+        self, level: float = LEVEL, *, posterior: Posterior | None = None
+    ) -> tuple[float, float]:
+        """The interval that contains the value with posterior probability `level`: likely, not proved.
+
+        posterior: `run.posterior(...)` with another prior, number of draws or seed; by default `run.posterior()`, which
+        is computed at the first call.
+        """
+        return self.credible.under(posterior).interval(level)
+
+    def credible_gap(self, level: float = LEVEL, *, posterior: Posterior | None = None) -> float:
+        """The suboptimality is at most this with posterior probability `level`: likely, not proved."""
+        return self.credible.under(posterior).gap(level)
+
+    @property
+    def credible(self) -> Credible:
+        """Value and suboptimality under every draw of the posterior."""
+        if self._credible is None:
+            raise OptionError(
+                "this plan belongs to no run, so it has no posterior; make it with run.plan(reward)"
+            )
+        return self._credible
 
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
@@ -98,10 +125,12 @@ def make_plan(
     *,
     value: float | None = None,
     missing: str | None = None,
+    lift: Lift | None = None,
+    refusal: str = "",
 ) -> Plan:
     """A policy of a `Run` with its certificate, in the units of the reward.
 
-    value: by default that in the estimate. missing: as for `certify.certified`.
+    value: by default that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
     """
     space, kernel = run.problem.space, confidence.kernel
     bounds, certificate = certify.certified(run.problem.model, confidence, bounds, reward.factor, missing)
@@ -111,9 +140,8 @@ def make_plan(
         value = float(space.at_start(policy_values(kernel, reward.table, policy)[0]))
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
     gap = reward.factor * certificate.eps
-    return Plan(
-        policy, value, low, high, gap, certificate, kernel, start_distribution_of(space), run.problem.layout
-    )
+    start, credible = start_distribution_of(space), Credible(run, reward, policy, lift, refusal)
+    return Plan(policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible)
 
 
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
@@ -137,7 +165,8 @@ def occupancy(
     return mu
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparison:
     """The difference of the values of two policies, a minus b, for a reward, in its units.
 
     `difference` is that in the estimate. [`low`, `high`] is a confidence interval for the true one, at 1 - delta.
@@ -147,6 +176,24 @@ class Comparison(NamedTuple):
     low: float
     high: float
     delta: float
+    _credible: tuple[Credible, Credible] | None = field(default=None, repr=False)
+
+    @cached_property
+    def probability(self) -> float:
+        """The posterior probability that a is better than b: likely, not proved. Computed at first use."""
+        return probability_better(*self._policies())
+
+    @property
+    def label(self) -> str:
+        """What `probability` is: not proved, with its prior."""
+        return self._policies()[0].posterior.label
+
+    def _policies(self) -> tuple[Credible, Credible]:
+        if self._credible is None:
+            raise OptionError(
+                "this comparison belongs to no run, so it has no posterior; make it with run.compare"
+            )
+        return self._credible
 
     def summary(self) -> str:
         """The result in a sentence."""

@@ -112,7 +112,9 @@ def _plan_lifted(
         bounds = certify.bounds(confidence.lifted(lift), resolved.table, policy[:, lift.origin])
     values = policy_values(lift.kernel(confidence.kernel), resolved.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    return make_plan(there, resolved, confidence, policy, bounds, value=value, missing=TOO_FEW_EPISODES)
+    return make_plan(
+        there, resolved, confidence, policy, bounds, value=value, missing=TOO_FEW_EPISODES, lift=lift
+    )
 
 
 def extend_reward(

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_choice, require
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_choice, check_floats, require
+from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
@@ -23,11 +23,13 @@ from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.base import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
+from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
 from horizonfree.runs.check import apply_check, check_model_class
+from horizonfree.runs.credible import Credible
 from horizonfree.runs.plan import Comparison, Plan, make_plan
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.robustness import Robustness, compute_robustness
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
 
 PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
 MAX_WEIGHTS = 8  # in a repr
+EXACT_CLASS = (
+    "a posterior assumes that the model class is correct; for what is likely, plan without misspecification=, which is "
+    "about what is proved"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,6 +73,7 @@ class Run(ReprMixin):
     # init=False: dataclasses.replace does not copy it to a run with other evidence
     _confidences: ConfidenceCache = field(default_factory=ConfidenceCache, init=False, repr=False)
     _restarts: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
+    _posterior: dict[Any, Posterior] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
@@ -132,6 +139,40 @@ class Run(ReprMixin):
             raise OptionError("this model class has no weights: its kernel is `run.confidence().kernel`")
         return intervals
 
+    def posterior(self, draws: int = 1000, prior: Any = None, seed: int = 0) -> Posterior:
+        """A Bayesian posterior: kernels drawn given the data. What is likely, not proved. The last one is cached.
+
+        draws: how many. Markov chains of a mixture run until they are worth as many independent draws.
+        prior: for a tabular MDP, a Dirichlet distribution for each state-action pair: a concentration per successor, an
+        array [S, A, S] of them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors, the default). For the
+        weights of a mixture: uniform by default, or Dirichlet concentrations, a number or one per kernel. Parameters of
+        other features: uniform on the valid ones. Linear MDPs have no posterior.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> posterior = run.posterior(draws=200)
+        >>> posterior.values(hf.goal(problem, 3), [1] * 4).shape
+        (200,)
+        """
+        is_named = prior is None or isinstance(prior, str)
+        key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
+        if key not in self._posterior:
+            if self.problem.sampling is not None:
+                raise OptionError(
+                    "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
+                    "ignore; only proved bounds are available"
+                )
+            confidence = self.confidence()
+            if confidence.is_refuted:
+                raise ModelError(
+                    f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
+                )
+            result = posterior(self.problem.model, self.evidence, draws=draws, prior=prior, seed=seed)
+            self._posterior.clear()
+            self._posterior[key] = result
+        return self._posterior[key]
+
     def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
         """Test the model class against richer ones by e-values; a refutation is wrong with probability at most delta.
 
@@ -154,7 +195,7 @@ class Run(ReprMixin):
         self,
         delta: float = 0.05,
         *,
-        method: str = "uniform",
+        method: str | None = None,
         rewards: Any = None,
         misspecification: Any = 0.0,
         alternatives: Any = None,
@@ -162,8 +203,10 @@ class Run(ReprMixin):
     ) -> Certificate:
         """A suboptimality bound for the plans of every reward of total at most 1, or of the `rewards`.
 
-        method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
+        method: by default the smallest bound that takes about a second at most; `Certificate.method` names it. Or
+        "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        "uniform" and "direct" are proved on the same event, so the smaller of them costs no delta.
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it). The bound is
         the largest over their plans; the bounds of all of them hold together.
         misspecification: how far the transition probabilities may be from the model class, in total variation: a
@@ -188,8 +231,12 @@ class Run(ReprMixin):
             return family_certificate(self, rewards, self.confidence(delta, misspecification), progress)
         if declared(misspecification) is not None or self.problem.sampling is not None:
             meaning = "'uniform', with misspecification= or kernels from samples"
-            require(isinstance(method, str) and method == "uniform", "method", method, meaning)
+            require(
+                method is None or (isinstance(method, str) and method == "uniform"), "method", method, meaning
+            )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
+        if method is None:
+            return certify.smallest(model, self.evidence, self.confidence(delta))
         if check_choice(method, "method", [*model.methods, "paper"]) == "paper":
             return paper_certificate(self, delta)
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
@@ -241,6 +288,7 @@ class Run(ReprMixin):
             return there.plan(reward, misspecification=misspecification, **options)
         resolved = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
+        refusal = "" if declared(misspecification) is None else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
             from horizonfree.runs.explorer_plan import explorer_plan
@@ -249,9 +297,9 @@ class Run(ReprMixin):
             policy = named_allowed(space, np.array(own.policy, np.int32))
             bounds = certify.bounds(confidence, resolved.table, policy)
             value = float(space.at_start(own.V[0]))
-            return make_plan(self, resolved, confidence, policy, bounds, value=value)
+            return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        return make_plan(self, resolved, confidence, policy, bounds)
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal)
 
     def evaluate(
         self,
@@ -318,7 +366,8 @@ class Run(ReprMixin):
         low, high = certify.difference(self.problem.model, confidence, resolved.table, policies)
         space, kernel, factor = self.problem.space, confidence.kernel, resolved.factor
         a, b = (float(space.at_start(policy_values(kernel, resolved.table, x)[0])) for x in policies)
-        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta))
+        credible = Credible(self, resolved, policies[0]), Credible(self, resolved, policies[1])
+        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta), credible)
 
     def _policy(self, policy: Any) -> np.ndarray:
         table = policy_table(policy, *self.problem.space.sizes)
