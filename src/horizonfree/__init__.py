@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
     from horizonfree.runs.explore import explore
-    from horizonfree.runs.log_files import from_log
-    from horizonfree.runs.logged import certify, from_episodes
+    from horizonfree.runs.log_files import certify, from_log
+    from horizonfree.runs.logged import from_episodes
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
@@ -87,7 +87,7 @@ _HOME = {
     "Run": "runs.run",
     "Sweep": "sweeps.table",
     "Tabular": "problems",
-    "certify": "runs.logged",
+    "certify": "runs.log_files",
     "compare": "batch.compare",
     "discretize": "problems.gymnasium.discretize",
     "explore": "runs.explore",

@@ -28,6 +28,7 @@ from horizonfree.guarantees.certificate import (
 from horizonfree.mdp.allowed import named_allowed
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.interface import Bounds, Confidence, Evidence, Model
@@ -286,7 +287,11 @@ def _certificate(
 ) -> Certificate:
     """A certificate of these policies; of those of `Run.plan` where they are not named."""
     delta, space = float(confidence.delta), model.space
-    start = "the distribution of starts" if space.start is None else f"state {space.id_of(space.start)}"
+    start = (
+        "the distribution of starts"
+        if space.start is None
+        else name_of(confidence.layout, "states", space.start)
+    )
     steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
     policies = policies or f"plans of run.plan(reward, delta={delta:g})"
     return Certificate(
@@ -297,7 +302,7 @@ def _certificate(
         parts,
         forecast=forecast,
         holds_for=f"{policies}, from {start}, {steps}",
-        assumes=model.assumption,
+        assumes="; ".join([model.assumption, *confidence.assumptions()]),
     )
 
 
@@ -311,5 +316,5 @@ def _rejected(model: Model, confidence: Confidence) -> Certificate:
         words,
         confidence.parts(),
         is_rejected=True,
-        assumes=model.assumption,
+        assumes="; ".join([model.assumption, *confidence.assumptions()]),
     )

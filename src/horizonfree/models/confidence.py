@@ -4,8 +4,8 @@ Everything here is NumPy. Each class of models has a frozen dataclass of its own
 """
 
 import abc
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,7 +35,18 @@ class Bounds:
     is_refuted: Any = False
 
 
-class Confidence(abc.ABC):
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What texts need to know of a problem: its layout has names of states and actions, and what its log assumes."""
+
+    layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What certificates assume beside the model class: how the log was recorded, and bins."""
+        return tuple(self.layout.get("log", {}).get("assumes", ()))
+
+
+class Confidence(Described, abc.ABC):
     """What the evidence says at confidence 1 - delta: a frozen dataclass of NumPy arrays, and what policies can lose.
 
     `kernel` is the estimate to plan with. `eps` bounds, for every reward at once, the suboptimality of a plan that is
@@ -70,7 +81,7 @@ class Confidence(abc.ABC):
         """Whether episodes may come to states that the successor lists do not lead to."""
         return False
 
-    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:  # noqa: B027
+    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
         """Refuse a reward of which nothing is proved; there is none, as a rule."""
 
     @abc.abstractmethod

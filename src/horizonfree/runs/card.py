@@ -43,6 +43,7 @@ def card_of(run: Any) -> Card:
         lines.append(
             ("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in enumerate(known)))
         )
+    lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
     lines += [] if run.folder is None else [("folder", str(run.folder))]
     lines.append(("ask it", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
     return Card(f"Run of {problem.name}", lines)

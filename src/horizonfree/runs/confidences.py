@@ -43,7 +43,7 @@ class Confidences:
                 why = {} if declared(misspecification) is not None else {"known": sampling.clause(delta)}
                 mixture: Any = found  # kernels from samples are mixtures
                 found = dataclasses.replace(mixture, delta=delta, **why)
-            self._found[key] = found
+            self._found[key] = dataclasses.replace(found, layout=problem.layout)
         return self._found[key]
 
     def within(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:

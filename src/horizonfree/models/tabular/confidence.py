@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, difference_by_intervals
 from horizonfree.models.tabular import radius
@@ -87,6 +88,7 @@ class TabularConfidence(Confidence):
             uniform=found,
             pairs=pairs,
             visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
+            layout={key: x for key, x in self.layout.items() if key != "states"},
         )
 
     @cached_property
@@ -117,6 +119,8 @@ class TabularConfidence(Confidence):
         least = int(np.argmin(self.visits))
         s, a = self.pairs[least]
         pair = f"({self.space.id_of(int(s))}, {a})"
+        if "states" in self.layout or "actions" in self.layout:
+            pair = f"({name_of(self.layout, 'states', int(s))}, {name_of(self.layout, 'actions', int(a))})"
         seen = f"the least seen of {X} unknown pairs (s,a) is {pair}, {int(self.visits[least])} times"
         enough = float(f"{self.needed(0.5):.2g}")
         wanted = f"a gap of 0.5 needs about {enough:,.0f} well-chosen episodes in all"
