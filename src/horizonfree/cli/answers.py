@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli import _interrupt
+from horizonfree.cli import _interrupt, logs
 from horizonfree.cli._shared import (
     Delta,
     Folder,
@@ -43,7 +43,7 @@ def certify(
     log: Annotated[
         Path | None,
         typer.Option(
-            help="Instead: episodes of yours, .csv or .parquet with columns episode, step, state, action, next_state.",
+            help="Instead: a log of yours, .csv or .parquet, with columns episode, step, state, action.",
             metavar="FILE",
         ),
     ] = None,
@@ -59,6 +59,12 @@ def certify(
     param: Annotated[
         list[str] | None, typer.Option(help="With --log: a parameter of the class, name=value.")
     ] = None,
+    columns: logs.Columns = None,
+    missing: logs.Missing = None,
+    bins: logs.Bins = None,
+    start: logs.Start = None,
+    horizon: logs.Horizon = None,
+    terminal: logs.Terminal = None,
     out: Annotated[
         Path | None, typer.Option(help="With --log: keep it as a run in this new folder.", metavar="RUN")
     ] = None,
@@ -92,6 +98,8 @@ def certify(
         horizonfree certify runs/a --alternatives
 
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
+
+        horizonfree certify --log machines.csv --columns episode=machine,step=week,state=status --missing drop
     """
     if rewards is not None and rewards not in FAMILIES:
         from horizonfree._inputs import closest
@@ -99,7 +107,10 @@ def certify(
         raise OptionError(f"--rewards {rewards}: {closest(rewards, FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    asked = {"problem": problem, "kernels": kernels, "param": param, "out": out}
+    asked = {
+        "problem": problem, "kernels": kernels, "param": param, "columns": columns, "missing": missing, "bins": bins,
+        "start": start, "horizon": horizon, "terminal": terminal, "out": out,
+    }  # fmt: skip
     of_log = {name: x for name, x in asked.items() if x not in (None, [])}
     _check_asked(folder, log, of_log)
     run = _run_of(folder, log, of_log)
@@ -120,7 +131,11 @@ def certify(
         meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
         meanings["worst"] += f": the one of {run.problem.state_name(state)}"
 
+    if log is not None:
+        value["notes"] = run.problem.layout.get("log", {}).get("notes", [])
+
     def show() -> None:
+        logs.show_notes(run)
         tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
         for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
             if text:
@@ -149,10 +164,8 @@ def _run_of(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> "R
     """The run in a folder, or the one that a log makes."""
     if folder is not None:
         return open_run(folder)
-    from horizonfree.cli.logs import run_of
-
     assert log is not None  # one of the two is there
-    return run_of(log, **of_log)
+    return logs.run_of(log, **of_log)
 
 
 def report(

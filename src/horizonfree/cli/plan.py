@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from horizonfree import Plan, Problem
     from horizonfree.runs.plan import Comparison
 
-FILES = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
+FILES = "a .csv with columns step, state, action, or an array [H, S] or [S] in .npy or .json."
 
 
 def plan(
@@ -121,8 +121,8 @@ def plan(
         raise OptionError(f"--compare is for {beyond}; value each by itself: --policy")
     run = open_run(folder)
     from horizonfree.cli import show_plan
-    from horizonfree.cli.files import read_policy, write_policy
-    from horizonfree.cli.reward_files import paid_of
+    from horizonfree.cli.policy_files import read_policy, write_policy
+    from horizonfree.cli.reward_files import is_csv, read_payment
     from horizonfree.mdp.rewards import occupancy
 
     first = None if start is None else run.problem.state_number(start)
@@ -136,11 +136,12 @@ def plan(
                 "say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE"
             )
         array = [0.0] * problem.num_states
-    mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
+    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
     if out is not None:
+        is_csv(out, "policy")
         folder_for_output(out.parent)
     files = {"final": final, "transition": transition}
-    paid = {key: paid_of(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
+    paid = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     how: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
     with working("planning"):
@@ -151,7 +152,7 @@ def plan(
         beside = None if other is None else run.compare(array, found.policy, other, **how)
         true_loss = _true_loss(problem, array, found.policy, scale, **more) if run.is_simulated else None
     if out is not None:
-        write_policy(out, found.policy)
+        write_policy(out, found.policy, problem)
     value: dict[str, Any] = {
         **{name: getattr(found, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate(found.certificate),

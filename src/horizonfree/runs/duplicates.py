@@ -45,9 +45,8 @@ def num_repeated(
     while True:
         starts = np.flatnonzero(log_p[width:] - log_p[:-width] < rare)
         _, earliest, which = np.unique(block[starts], return_index=True, return_inverse=True)
-        copies = starts[
-            starts >= starts[earliest[which]] + width
-        ]  # numbers of episodes, not places in `starts`
+        # compared by number of the episode, not by place in `starts`
+        copies = starts[starts >= starts[earliest[which]] + width]
         # A rare block contains an episode this rare. Likelier ones at its ends may agree with others by chance.
         rarer = np.flatnonzero(alone < rare / (2 * width))
         np.add.at(steps, rarer[np.searchsorted(rarer, copies)], 1)

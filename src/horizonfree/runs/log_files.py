@@ -176,9 +176,9 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
 
     takes_more = is_complete & is_gap
     size = 1 + takes_more
-    total = np.cumsum(size)
+    end = np.cumsum(size)
     begin = np.append(True, is_last[:-1])
-    place = total - size - np.maximum.accumulate(np.where(begin, total - size, 0))
+    place = end - size - np.maximum.accumulate(np.where(begin, end - size, 0))
     K, H = int(episode[-1]) + 1, int((place + 1 - is_final).max())
     S = np.full((K, H + 2), -1, np.int64)
     S[episode[is_complete], place[is_complete] + 1] = after[is_complete]

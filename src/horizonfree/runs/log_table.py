@@ -181,12 +181,10 @@ def as_array(column: Any, name: str) -> np.ndarray:
 
 
 def categories_of(column: Any) -> list[Any] | None:
-    """The categories of a categorical column of pandas or Polars, in their order; None of any other."""
-    cat = getattr(column, "cat", None) if "ategorical" in str(getattr(column, "dtype", "")) else None
-    if cat is None:
-        return None
-    found = getattr(cat, "categories", None)
-    return list(found if found is not None else cat.get_categories())
+    """The declared labels of a pandas categorical or a Polars Enum, in their order; None of any other column."""
+    dtype = getattr(column, "dtype", None)
+    is_declared = str(dtype).startswith(("category", "Enum"))
+    return list(dtype.categories) if is_declared else None  # type: ignore[union-attr]
 
 
 def missing_in(array: np.ndarray) -> Bool[np.ndarray, " N"]:
