@@ -168,7 +168,8 @@ def plan(
     if true_loss is not None:
         value["true_loss"] = loss(true_loss)
     if beside is not None:
-        value["comparison"] = {**beside._asdict(), "words": beside.words}
+        names = ("difference", "low", "high", "delta", "words")
+        value["comparison"] = {name: getattr(beside, name) for name in names}
 
     def show() -> None:
         rows = _rows(found, value.get("true_loss"), is_cost=cost is not None)

@@ -20,6 +20,7 @@ from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.confidence import Bounds as Bounds
 from horizonfree.models.confidence import Confidence as Confidence
 from horizonfree.models.confidence import Policy as Policy
+from horizonfree.models.draws import Draws
 
 # A tree of fixed shapes, the class's own, with `episodes` [], `visits` [S, A], `impossible` [] (transitions that no
 # parameter explains), and `starts`, `weights` of its bets.
@@ -143,6 +144,13 @@ class Model(abc.ABC):
     @abc.abstractmethod
     def confidence(self, evidence: Evidence, delta: float) -> Confidence:
         """What the evidence says at confidence 1 - delta; on the host, NumPy in and out."""
+
+    def posterior_draws(self, evidence: Evidence, prior: Any, count: int, rng: np.random.Generator) -> Draws:
+        """So many parameters from the Bayesian posterior; prior None is the class's own; on the host."""
+        raise OptionError(
+            "a posterior is available for mixtures and tables only: the measures of a linear MDP have no prior that "
+            "keeps them valid; describe the problem as one of those"
+        )
 
     def remedy(self, evidence: Evidence, delta: float) -> str:
         """What can still be asked where the class is rejected, as the end of a sentence; on the host."""

@@ -113,7 +113,7 @@ def _in_lift(
         bounds = certify.bounds(confidence.lifted(lift), checked.table, policy[:, lift.origin])
     values = policy_values(lift.kernel(confidence.kernel), checked.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    return plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING)
+    return plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING, lift=lift)
 
 
 def extended(

@@ -3,21 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import whole
 from horizonfree._shown import Card, Shown
-from horizonfree.errors import ShapeError
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
+from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.confidence import Bounds, Confidence
+from horizonfree.models.posterior import Posterior
 from horizonfree.planning.induction import policy_values
+from horizonfree.runs.credible import LEVEL, Credible, probability_better
 from horizonfree.runs.frames import of_plan
 
 if TYPE_CHECKING:
@@ -43,6 +46,29 @@ class Plan(Shown):
     kernel: Kernel
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
+    _credible: Credible | None = field(default=None, repr=False)
+
+    def credible_interval(
+        self, level: float = LEVEL, *, posterior: Posterior | None = None
+    ) -> tuple[float, float]:
+        """Where the value lies with posterior probability `level`: likely, not proved. Draws are made at first use.
+
+        posterior: `run.posterior(...)` with a prior, draws or a seed of yours; None: `run.posterior()`.
+        """
+        return self.credible.under(posterior).interval(level)
+
+    def credible_gap(self, level: float = LEVEL, *, posterior: Posterior | None = None) -> float:
+        """What the plan loses at most against the best policy, with posterior probability `level`: not proved."""
+        return self.credible.under(posterior).gap(level)
+
+    @property
+    def credible(self) -> Credible:
+        """Its value and its loss under every draw of the posterior."""
+        if self._credible is None:
+            raise OptionError(
+                "this plan belongs to no run, so that it has no posterior; ask run.plan(reward)"
+            )
+        return self._credible
 
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
@@ -93,10 +119,12 @@ def plan_of(
     *,
     value: float | None = None,
     missing: str | None = None,
+    lift: Lift | None = None,
+    refusal: str = "",
 ) -> Plan:
     """A policy of a `Run` with what is certified of it, in the units of the reward.
 
-    value: None for that in the estimate. missing: as for `certify.certified`.
+    value: None for that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
     """
     space, kernel = run.problem.space, confidence.kernel
     bounds, certificate = certify.certified(run.problem.model, confidence, bounds, checked.factor, missing)
@@ -106,7 +134,9 @@ def plan_of(
         value = float(space.at_start(policy_values(kernel, checked.table, policy)[0]))
     value, low, high = (checked.factor * float(x) + checked.offset for x in (value, bounds.low, bounds.high))
     gap = checked.factor * certificate.eps
-    return Plan(policy, value, low, high, gap, certificate, kernel, start_of(space), run.problem.layout)
+    likely = Credible(run, checked, policy, lift, refusal)
+    start, layout = start_of(space), run.problem.layout
+    return Plan(policy, value, low, high, gap, certificate, kernel, start, layout, likely)
 
 
 def start_of(space: Space) -> Float[np.ndarray, " S"]:
@@ -130,7 +160,8 @@ def occupancy(
     return found
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparison:
     """By how much policy a is better than policy b for a reward, in its units.
 
     `difference` is that of their values in the estimate. The true one is between `low` and `high`, with probability
@@ -141,6 +172,21 @@ class Comparison(NamedTuple):
     low: float
     high: float
     delta: float
+    _credible: tuple[Credible, Credible] | None = field(default=None, repr=False)
+
+    @cached_property
+    def probability(self) -> float:
+        """The posterior probability that a is better than b: likely, not proved. Draws are made at first use."""
+        if self._credible is None:
+            raise OptionError("this comparison belongs to no run, so that it has no posterior")
+        return probability_better(*self._credible)
+
+    @property
+    def label(self) -> str:
+        """What is said of `probability`."""
+        if self._credible is None:
+            raise OptionError("this comparison belongs to no run, so that it has no posterior")
+        return self._credible[0].posterior.label
 
     @property
     def words(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._inputs import hint, shown
-from horizonfree.errors import OptionError
+from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
@@ -22,6 +22,7 @@ from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
+from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import extended
@@ -29,6 +30,7 @@ from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
+from horizonfree.runs.credible import Credible
 from horizonfree.runs.plan import Comparison, Plan, plan_of
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.state import progress_of
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from horizonfree.explorers.loop import Progress
 
 MODELS = ("likelihood", "explorer")  # that a plan can be made in
+EXACT_CLASS = (
+    "a posterior takes the model class to be right; for what is likely plan without misspecification=, which is about "
+    "what is proved"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +70,7 @@ class Run(Printed):
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: Confidences = field(default_factory=Confidences, init=False, repr=False)
     _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
+    _posterior: dict[Any, Posterior] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
@@ -122,6 +129,32 @@ class Run(Printed):
         if found is None:
             raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
         return found
+
+    def posterior(self, draws: int = 1000, prior: Any = None, seed: int = 0) -> Posterior:
+        """What is likely, not proved: kernels drawn from a Bayesian posterior. Kept until another is asked for.
+
+        draws: how many; chains of a mixture run until they are worth as many independent ones.
+        prior: of a table, Dirichlet's law for each pair (s,a): a concentration per successor, an array [S, A, S] of
+        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors); None: "jeffreys" where the possible
+        successors are declared, else "perks". Of weights: None for uniform, or concentrations of Dirichlet's law, a
+        number or one per kernel. Parameters of other features: uniform on the valid ones. Linear MDPs have none.
+        """
+        key = draws, seed, prior if prior is None or isinstance(prior, str) else np.asarray(prior).tobytes()
+        if key not in self._posterior:
+            if self.problem.sampling is not None:
+                raise OptionError(
+                    "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
+                    "ignore; only proved bounds are available"
+                )
+            confidence = self.confidence()
+            if confidence.is_refuted:
+                raise ModelError(
+                    f"the data refute the model class, so that nothing is likely in it: {confidence.refutation()}"
+                )
+            found = posterior(self.problem.model, self.evidence, draws=draws, prior=prior, seed=seed)
+            self._posterior.clear()
+            self._posterior[key] = found
+        return self._posterior[key]
 
     def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
         """Whether richer classes refute this one: their e-values, wrong with probability delta at most, and words.
@@ -216,6 +249,7 @@ class Run(Printed):
             return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
         checked = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
+        refusal = "" if declared(misspecification) is None else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
             from horizonfree.runs.own_plan import own_plan
@@ -223,9 +257,10 @@ class Run(Printed):
             own = own_plan(self, checked.table)
             policy = named_allowed(space, np.array(own.policy, np.int32))
             bounds = certify.bounds(confidence, checked.table, policy)
-            return plan_of(self, checked, confidence, policy, bounds, value=float(space.at_start(own.V[0])))
+            value = float(space.at_start(own.V[0]))
+            return plan_of(self, checked, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, checked.table)
-        return plan_of(self, checked, confidence, policy, bounds)
+        return plan_of(self, checked, confidence, policy, bounds, refusal=refusal)
 
     def evaluate(
         self,
@@ -274,7 +309,9 @@ class Run(Printed):
         ends = certify.difference(self.problem.model, confidence, checked.table, policies)
         space, kernel, factor = self.problem.space, confidence.kernel, checked.factor
         a, b = (float(space.at_start(policy_values(kernel, checked.table, x)[0])) for x in policies)
-        return Comparison(factor * (a - b), factor * ends[0], factor * ends[1], float(confidence.delta))
+        likely = Credible(self, checked, policies[0]), Credible(self, checked, policies[1])
+        ends = factor * ends[0], factor * ends[1]
+        return Comparison(factor * (a - b), *ends, float(confidence.delta), likely)
 
     def _policy(self, policy: Any) -> np.ndarray:
         """A policy, checked."""

@@ -27,9 +27,10 @@ from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space, values
 from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.models.draws import Draws
 from horizonfree.models.interface import Description, Intervals, Model
 from horizonfree.models.misspecification import Misspecification
-from horizonfree.models.mixture import alternatives, diagnostics, features, row_sums
+from horizonfree.models.mixture import alternatives, diagnostics, features, posterior, row_sums
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
@@ -168,6 +169,11 @@ class MixtureModel(Model):
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
 
         return confidence_within(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
+
+    def posterior_draws(self, evidence: Evidence, prior: Any, count: int, rng: np.random.Generator) -> Draws:
+        """Of the weights, by hit-and-run."""
+        counts = np.asarray(evidence.row_counts)
+        return posterior.draws(self.valid, counts, prior, count, rng, is_hull=self.is_hull)
 
     def remedy(self, evidence: Evidence, delta: float) -> str:
         """From which misspecification on the data allow the class, where they tell."""

@@ -21,8 +21,9 @@ from horizonfree.mdp.allowed import is_allowed, taken
 from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space
 from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.models.draws import Draws
 from horizonfree.models.interface import Description, Model
-from horizonfree.models.tabular import radius
+from horizonfree.models.tabular import posterior, radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import Evidence
 
@@ -134,6 +135,11 @@ class TabularModel(Model):
     def confidence(self, evidence: Evidence, delta: float) -> TabularConfidence:
         """A ball for every unknown pair, from the counts of what was seen alone."""
         return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
+
+    def posterior_draws(self, evidence: Evidence, prior: Any, count: int, rng: np.random.Generator) -> Draws:
+        """Dirichlet rows."""
+        counts, is_known = np.asarray(evidence.counts), self.is_support_known
+        return posterior.draws(self.space, counts, prior, count, rng, is_support_known=is_known)
 
     def sharper(
         self, evidence: Evidence, confidence: TabularConfidence, method: str

@@ -1,0 +1,91 @@
+"""What is likely of a plan or of a comparison of two policies: quantiles over the draws of a posterior.
+
+Computed when it is asked for, so that a plan itself stays cheap. Labelled "not proved" wherever it is shown.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._inputs import share
+from horizonfree.errors import OptionError
+from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.rewards import Reward
+from horizonfree.models.posterior import Posterior
+
+TIED = 1e-12  # a difference of two values that is rounding
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Credible:
+    """A policy and a reward of a `Run`, whose posterior is `run.posterior()` unless another is given.
+
+    `lift`: the reward is one of lifted states. `refusal`: why no posterior is available, if so.
+    """
+
+    run: Any
+    reward: Reward
+    policy: np.ndarray
+    lift: Lift | None = None
+    refusal: str = ""
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The one of the run, by default."""
+        if self.refusal:
+            raise OptionError(self.refusal)
+        found: Posterior = self.run.posterior()
+        return found
+
+    def under(self, posterior: Posterior | None) -> "Credible":
+        """The same under another posterior of the run."""
+        if posterior is None:
+            return self
+        if posterior.model.space.sizes != self.run.problem.space.sizes:
+            raise OptionError(
+                f"this posterior is of (H, S, A) = {posterior.model.space.sizes}, the plan of "
+                f"{self.run.problem.space.sizes}; take that of the same run, start and horizon"
+            )
+        other = Credible(self.run, self.reward, self.policy, self.lift, self.refusal)
+        if not self.refusal:
+            other.__dict__["posterior"] = posterior
+        return other
+
+    @cached_property
+    def values(self) -> Float[np.ndarray, " D"]:
+        """The value of the policy under every draw, in the units of the reward."""
+        return self._in_units(self._values)
+
+    @cached_property
+    def gaps(self) -> Float[np.ndarray, " D"]:
+        """What the policy loses against the best policy of every draw, in the units of the reward."""
+        lost = self.posterior.table_best_values(self.reward.table, self.lift) - self._values
+        return self.reward.factor * np.maximum(lost, 0.0)
+
+    @cached_property
+    def _values(self) -> Float[np.ndarray, " D"]:
+        policy = self.policy if self.lift is None else self.policy[:, self.lift.origin]
+        return self.posterior.table_values(self.reward.table, policy, self.lift)
+
+    def _in_units(self, values: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+        found: np.ndarray = self.reward.factor * values + self.reward.offset
+        return found
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Equal-tailed, of the value."""
+        tail = (1 - share(level, "level", "a probability")) / 2
+        low, high = np.quantile(self.values, [tail, 1 - tail])
+        return float(low), float(high)
+
+    def gap(self, level: float = LEVEL) -> float:
+        """The quantile of what is lost."""
+        return float(np.quantile(self.gaps, share(level, "level", "a probability")))
+
+
+def probability_better(a: Credible, b: Credible) -> float:
+    """The share of draws under which the first policy is better than the second."""
+    return float((a._values > b._values + TIED).mean())
