@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from horizonfree.problems.truth import true_gap
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
+    from horizonfree.runs.audit import audit
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import certify, from_log
     from horizonfree.runs.logged import from_episodes
@@ -50,6 +51,7 @@ __all__ = [
     "Run",
     "Sweep",
     "Tabular",
+    "audit",
     "certify",
     "compare",
     "discretize",
@@ -87,6 +89,7 @@ _HOME = {
     "Run": "runs.run",
     "Sweep": "sweeps.table",
     "Tabular": "problems",
+    "audit": "runs.audit",
     "certify": "runs.log_files",
     "compare": "batch.compare",
     "discretize": "problems.gymnasium.discretize",

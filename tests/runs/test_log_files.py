@@ -43,7 +43,7 @@ def write(path, columns) -> None:
 
 
 def test_a_log_gives_the_run_of_its_episodes(problem, episodes):
-    """With the problem, or with sizes from the log: all four states and both actions occur. Only the second assumes it."""
+    """With the problem, or with sizes from the log: all four states and both actions occur."""
     expected = hf.from_episodes(problem, episodes)
     assert from_log(rows_of(episodes), problem).certificate() == expected.certificate()
     assert "no states and actions but those of the log" in from_log(rows_of(episodes)).certificate().assumes
@@ -236,8 +236,16 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
         ("a.csv", "", "has no column 'episode'"),
         ("b.csv", "episode,step,state,action,next_state\n", "at least 1"),
         ("c.csv", "episode,step,state,action,next_state\n0,0,0,x,\n", "no step of the log is complete"),
-        ("d.csv", "episode,step,state,action,next_state\n0,0,0\n", "d.csv, row 1: it has 3 cells, the header has 5"),
-        ("g.csv", "episode,step,state,action,state\n0,0,0,1,1\n", "1 names for several columns, such as 'state'"),
+        (
+            "d.csv",
+            "episode,step,state,action,next_state\n0,0,0\n",
+            "d.csv, row 1: it has 3 cells, the header has 5",
+        ),
+        (
+            "g.csv",
+            "episode,step,state,action,state\n0,0,0,1,1\n",
+            "1 names for several columns, such as 'state'",
+        ),
         ("e.txt", "", r"e.txt is neither .csv nor .parquet; give the columns as arrays"),
     ):
         (tmp_path / name).write_text(text)

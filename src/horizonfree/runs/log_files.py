@@ -170,7 +170,8 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     is_hole = (~is_complete & ~is_final) | is_gap
     unplaced = np.flatnonzero((rows.episode.code == -1) | ((rows.step < 0) & (rows.episode.code >= 0)))
     gaps = int((np.diff(step) - 1)[is_gap[:-1]].sum())  # steps without a row
-    lost = int((~is_complete & ~is_final).sum()) + len(unplaced) + gaps
+    gaps = max(gaps, len(unplaced))  # a row that cannot be placed leaves a gap, unless it is at an end
+    lost = int((~is_complete & ~is_final).sum()) + gaps
     if missing == "error" and (is_hole.any() or unplaced.size):
         raise ShapeError(_hole(rows, order, is_hole, is_complete, follows, unplaced, lost))
 
@@ -198,7 +199,7 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     is_ended = np.zeros(K, bool)
     is_ended[episode[at_end]] = ended[at_end] & is_seen[episode[at_end], place[at_end]]
     episodes = Episodes(_filled(S[counted, : is_seen.shape[1] + 1]), A[counted], is_seen[counted])
-    total = int((~is_final).sum()) + len(unplaced) + gaps
+    total = int((~is_final).sum()) + gaps
     behind = int(is_complete.sum()) - int(is_seen.sum())
     notes = list(rows.notes)
     if lost:
@@ -304,7 +305,7 @@ def _hole(
 ) -> str:
     """The first hole of the source, and what can be done."""
     at = np.flatnonzero(is_hole)
-    if unplaced.size and (not at.size or unplaced[0] < order[at].min()):
+    if unplaced.size:
         row = int(unplaced[0])
         what = f"row {row + 1} has no {'episode' if rows.episode.code[row] < 0 else 'step'}"
     else:

@@ -1,0 +1,183 @@
+"""`horizonfree audit`: whether a new policy is better than the one in use, on a log."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horizonfree.cli import logs
+from horizonfree.cli._shared import (
+    Delta,
+    GoalStates,
+    Json,
+    RewardFile,
+    answer,
+    console,
+    open_run,
+    reward_of,
+    table,
+    tell,
+    working,
+)
+from horizonfree.errors import HorizonfreeError, OptionError
+
+if TYPE_CHECKING:
+    from horizonfree import Run
+    from horizonfree.runs.audit import Audit
+
+
+def audit(
+    log: Annotated[
+        Path, typer.Argument(help="A log, .csv or .parquet; or the folder of a run.", metavar="LOG")
+    ],
+    policy: Annotated[
+        Path,
+        typer.Option(
+            help="The new policy: a .csv with columns step, state, action, or an array.", metavar="FILE"
+        ),
+    ],
+    incumbent: Annotated[
+        Path | None,
+        typer.Option(help="The policy in use.  [default: what the log does in each state]", metavar="FILE"),
+    ] = None,
+    cost: Annotated[
+        Path | None, typer.Option(help="Costs by state and action, in any unit.", metavar="FILE")
+    ] = None,
+    reward: RewardFile = None,
+    goal: GoalStates = None,
+    columns: logs.Columns = None,
+    missing: logs.Missing = None,
+    bins: logs.Bins = None,
+    start: logs.Start = None,
+    horizon: logs.Horizon = None,
+    terminal: logs.Terminal = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the log as a run in this new folder.", metavar="RUN")
+    ] = None,
+    delta: Delta = 0.05,
+    json: Json = False,
+) -> None:
+    """Is a new policy better than the one in use? Off-policy evaluation with a proof, from a log alone.
+
+    Examples:
+
+        horizonfree audit machines.csv --missing drop --policy new.csv --incumbent old.csv --cost cost.csv
+
+        horizonfree audit runs/machines --policy new.csv --cost cost.csv --json
+    """
+    if sum(x is not None and x != [] for x in (goal, reward, cost)) != 1:
+        raise OptionError("say what is to be valued: --cost FILE, --reward FILE or --goal STATE, one of them")
+    options = {
+        "columns": columns, "missing": missing, "bins": bins, "start": start, "horizon": horizon,
+        "terminal": terminal, "out": out,
+    }  # fmt: skip
+    run = _run_of(log, {name: x for name, x in options.items() if x not in (None, [])})
+    from horizonfree.cli.policy_files import read_policy
+    from horizonfree.runs.audit import audit as audit_of
+
+    problem = run.problem
+    table_of = reward_of(problem, goal, reward, cost)
+    new, old = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
+    scale = "total" if goal else "rescale"
+    with working("auditing"):
+        result = audit_of(run, table_of, new, old, scale=scale, delta=delta)
+        value = as_json(result, is_cost=cost is not None)
+    names = str(policy), str(incumbent) if incumbent is not None else "the log's policy"
+    answer(value, json, lambda: show(result, value, names))
+
+
+def _run_of(log: Path, options: dict[str, Any]) -> "Run":
+    """The run in a folder, or of a log."""
+    if not log.is_dir():
+        return logs.run_of(log, **options)
+    if options:
+        raise OptionError(f"--{next(iter(options))} is for a log; {log} is the folder of a run")
+    return open_run(log)
+
+
+def as_json(result: "Audit", *, is_cost: bool) -> dict[str, Any]:
+    """The result as plain data; costs are positive. Values are posterior medians, or estimates without a posterior."""
+    import numpy as np
+
+    sign = -1.0 if is_cost else 1.0
+
+    def ordered(low: float, high: float) -> list[float]:
+        return sorted([sign * low, sign * high])
+
+    def policy(plan: Any) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "value": sign * plan.value,
+            "interval": ordered(plan.value_low, plan.value_high),
+        }
+        entry["likely"] = None
+        with suppress(HorizonfreeError):  # there is no posterior
+            values = plan.credible.values
+            entry |= {"value": sign * float(np.median(values)), "likely": ordered(*plan.credible_interval())}
+        return entry | {"suboptimality_bound": plan.gap}
+
+    comparison = result.comparison
+    value: dict[str, Any] = {
+        "is_cost": is_cost,
+        "proved": result.proved,
+        "likely": result.likely,
+        "new": policy(result.new),
+        "incumbent": policy(result.incumbent),
+        "difference": {
+            "value": sign * comparison.difference,
+            "interval": ordered(comparison.low, comparison.high),
+            "likely": None,
+            "probability_new_is_better": None,
+        },
+        "disagreements": [x._asdict() for x in result.disagreements],
+        "missing": [x._asdict() for x in result.missing],
+        "is_refuted": result.is_refuted,
+        "check": None if result.check is None else result.check.words,
+        "assumes": result.new.certificate.assumes,
+        "notes": list(result.run.problem.layout.get("log", {}).get("notes", ())),
+        "delta": float(comparison.delta),
+        "episodes": result.run.episodes,
+    }
+    with suppress(HorizonfreeError):
+        difference = result.new.credible.values - result.incumbent.credible.values
+        value["difference"] |= {
+            "value": sign * float(np.median(difference)),
+            "likely": ordered(*result.likely_difference),
+            "probability_new_is_better": comparison.probability,
+        }
+    return value
+
+
+def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None:
+    """The decision first, then what it is made of."""
+    from horizonfree.guarantees.certificate import confidence_of
+
+    tell("[bold]Proved:[/] {words}", words=value["proved"])
+    tell("[bold]Likely:[/] {words}\n", words=value["likely"])
+    sure = confidence_of(value["delta"])
+    rows = [
+        (name, entry["value"], _between(entry["interval"]), _between(entry["likely"]))
+        for name, entry in zip(
+            (*names, "difference"), (value["new"], value["incumbent"], value["difference"])
+        )
+    ]
+    what = "cost" if value["is_cost"] else "value"
+    console.print(table("", what, f"proved, {sure}", "likely, 95%", rows=rows))
+    if result.disagreements:
+        lines = [(x.state, f"{x.share:.1%}", x.new, x.incumbent) for x in result.disagreements]
+        console.print(table("where they differ", "of the steps", "new", "incumbent", rows=lines))
+    if result.missing:
+        needs = [(x.state, x.action, f"{x.uses:.2g}", x.visits) for x in result.missing]
+        tell("\nData that would help most:")
+        console.print(table("state", "action", "uses an episode", "visits in the log", rows=needs))
+    tell("")
+    logs.show_notes(result.run)
+    tested = value["check"] or "nothing: a stored run has no episodes; audit the log itself to test the model"
+    tell("[dim]Tested:[/] {words}", words=tested)
+    tell("[dim]Assumes:[/] {assumes}", assumes=value["assumes"])
+
+
+def _between(ends: list[float] | None) -> str:
+    from horizonfree.guarantees.certificate import interval
+
+    return "-" if ends is None else interval(*ends)
