@@ -98,6 +98,13 @@ def _warn_of_copies(rows: Episodes) -> None:
         )
 
 
+@x64
+def evidence_after(problem: Problem, evidence: Evidence, episodes: Trajectory) -> Evidence:
+    """The evidence after further episodes of a problem."""
+    updated: Evidence = to_numpy(_replay(*to_device((problem.model, evidence, episodes))))
+    return updated
+
+
 @eqx.filter_jit
 def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence:
     return jax.lax.scan(lambda now, x: (model.update(now, x), None), first, trajectories)[0]

@@ -39,6 +39,7 @@ from horizonfree.runs.until import Until
 if TYPE_CHECKING:
     from horizonfree.explorers.interface import Explorer
     from horizonfree.explorers.loop import Progress
+    from horizonfree.runs.power import Power
 
 MODELS = ("likelihood", "explorer")  # that a plan can be made in
 EXACT_CLASS = (
@@ -344,6 +345,16 @@ class Run(Printed):
         how: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
         within = partial(self._confidences.within, self.problem.model, self.evidence)
         return robustness(self.problem, self.evidence, within, **how)
+
+    def power(self, reward: Any, *, episodes: Any, **decision: Any) -> "Power":
+        """How probably a decision is certified after so many more episodes: `horizonfree.runs.power.power`.
+
+        The decision: target= (a suboptimality), or policy= with incumbent= or at_least=. gather: how the episodes are
+        recorded; costs: of an episode.
+        """
+        from horizonfree.runs.power import power
+
+        return power(self, reward, episodes=episodes, **decision)
 
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.
