@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from typing import NamedTuple
 
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
 
 FINEST = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
@@ -16,7 +16,7 @@ TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate(Shown):
+class Certificate(ReprMixin):
     """A suboptimality bound that holds with probability 1 - delta, for all numbers of episodes at once.
 
     `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `words` is the
@@ -35,7 +35,7 @@ class Certificate(Shown):
     holds_for: str = ""
     assumes: str = ""
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """What is proved, and what it is made of."""
         lines = [
             ("proved", self.words),
@@ -48,7 +48,7 @@ class Certificate(Shown):
         lines += (
             [("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items()))] if self.parts else []
         )
-        return Card("Certificate", lines)
+        return Summary("Certificate", lines)
 
     @property
     def is_vacuous(self) -> bool:

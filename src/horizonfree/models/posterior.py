@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import check_seed, count
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
+from horizonfree._validation import check_count, check_seed
 from horizonfree.errors import ModelError
 from horizonfree.mdp.allowed import check_allowed
 from horizonfree.mdp.lift import Lift
@@ -28,7 +28,7 @@ BLOCK = 2**21  # probabilities and rewards that are held at once, of several dra
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(Shown):
+class Posterior(ReprMixin):
     """Draws from the posterior of a model class after some episodes.
 
     `parameters` [D, ...] are parameters of `model`; `prior` is in words; `convergence` is the check of the Markov
@@ -50,11 +50,11 @@ class Posterior(Shown):
         """What every number made of it must say."""
         return f"not proved: Bayesian, prior {self.prior}"
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """Prior, size and check."""
         check = "independent draws" if self.convergence is None else self.convergence.words
         lines = [("label", self.label), ("after", f"{self.episodes:,} episodes"), ("check", check)]
-        return Card(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
+        return Summary(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
 
     def kernel(self, i: int) -> Kernel:
         """The transition probabilities of draw i."""
@@ -123,7 +123,7 @@ def posterior(
     model: Model, evidence: Evidence, *, draws: int = 1000, prior: Any = None, seed: int = 0
 ) -> Posterior:
     """Draws from the posterior of a model class; prior: see `Run.posterior`."""
-    draws, seed = count(draws, "draws"), check_seed(seed)
+    draws, seed = check_count(draws, "draws"), check_seed(seed)
     if int(evidence.impossible) > 0:
         raise ModelError(
             f"{int(evidence.impossible):,} transitions were seen that no parameter of the class explains, so that "

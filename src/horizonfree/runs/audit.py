@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
 from horizonfree.errors import HorizonfreeError, ShapeError
 from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import confidence_of, interval, round_down
@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Audit(Shown):
+class Audit(ReprMixin):
     """A new policy and an incumbent on the data of a run. Values are in the units of the reward; costs are negative.
 
     `comparison` is the value of the new policy minus that of the incumbent. `check`: whether richer model classes
@@ -129,7 +129,7 @@ class Audit(Shown):
             found.append(Need(*names, float(uses[s, a]), int(visits[s, a])))
         return found
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """The decision, both values, and where to look next."""
         lines = [("proved", self.proved), ("likely", self.likely)]
         lines += [(name, _value(plan)) for name, plan in (("new", self.new), ("incumbent", self.incumbent))]
@@ -143,7 +143,7 @@ class Audit(Shown):
         ]
         lines += [("check", self.check.words)] if self.check is not None else []
         lines.append(("assumes", self.new.certificate.assumes))
-        return Card(f"Audit of a policy on {self.run.episodes:,} episodes", lines)
+        return Summary(f"Audit of a policy on {self.run.episodes:,} episodes", lines)
 
     def _probabilities(self, plan: Plan) -> Float[np.ndarray, "H S A"]:
         return probabilities(plan.policy, self.run.problem.num_actions)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import Reward
@@ -77,13 +77,13 @@ class Credible:
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Equal-tailed, of the value."""
-        tail = (1 - share(level, "level", "a probability")) / 2
+        tail = (1 - check_probability(level, "level", "a probability")) / 2
         low, high = np.quantile(self.values, [tail, 1 - tail])
         return float(low), float(high)
 
     def gap(self, level: float = LEVEL) -> float:
         """The quantile of what is lost."""
-        return float(np.quantile(self.gaps, share(level, "level", "a probability")))
+        return float(np.quantile(self.gaps, check_probability(level, "level", "a probability")))
 
 
 def probability_better(a: Credible, b: Credible) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._inputs import closest, count, shown
+from horizonfree._validation import check_count, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.problems.problem import Problem
@@ -77,7 +77,7 @@ def from_log(
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
     if missing not in TREATMENTS:
-        raise OptionError(f"missing is {shown(missing)}; it must be one of {', '.join(TREATMENTS)}")
+        raise OptionError(f"missing is {short_repr(missing)}; it must be one of {', '.join(TREATMENTS)}")
     rows = read_rows(source, roles_of(columns), bins)
     declared = {
         "states": states, "actions": actions, "num_states": num_states, "num_actions": num_actions,
@@ -367,9 +367,9 @@ def _numbers_of(rows: Rows, role: str, names: Mapping[str, int], size: int) -> I
         if not uses.size:  # a category that does not occur
             found.append(0)
             continue
-        where = f"row {uses[0] + 1}: {role} {shown(label)}"
+        where = f"row {uses[0] + 1}: {role} {short_repr(label)}"
         kind = f"{role.removeprefix('next_')}s are 0 to {size - 1}"
-        advice = f"; {closest(str(label), names)}" if names else f"; {kind}"
+        advice = f"; {suggestion(str(label), names)}" if names else f"; {kind}"
         error = UnknownNameError if number is None else ShapeError
         raise error(f"{where} is not one of the {size} {role.removeprefix('next_')}s of the problem{advice}")
     return np.array(found, np.int64)
@@ -413,7 +413,7 @@ def _sizes(
         raise OptionError(f"{role}s and num_{role}s both say how many {role}s there are; give one of them")
     if names is not None:
         if isinstance(names, str) or not all(isinstance(x, str) for x in names):
-            raise OptionError(f"{role}s is {shown(names)}; it must be a list of names")
+            raise OptionError(f"{role}s is {short_repr(names)}; it must be a list of names")
         index = {x: i for i, x in enumerate(names)}
         return len(names), list(names), _numbers_of(rows, role, index, len(names)), False
     if labels.are_numbers and labels.labels and labels.labels[0] < 0:
@@ -428,7 +428,7 @@ def _sizes(
             raise OptionError(
                 f"num_{role}s is for numbers 0, 1, ..; the log has names: {role}s=[..] lists them all"
             )
-        size = count(size, f"num_{role}s")
+        size = check_count(size, f"num_{role}s")
         return size, None, _numbers_of(rows, role, {}, size), False
     if labels.labels == list(range(len(labels.labels))):
         return len(labels.labels), None, np.arange(len(labels.labels)), not labels.is_complete
@@ -449,8 +449,8 @@ def _number(thing: Any, names: Sequence[str] | None, size: int, what: str) -> in
     except (ValueError, TypeError):
         number = -1
     if names is not None or not 0 <= number < size:
-        advice = closest(str(thing), names) if names else f"states are 0 to {size - 1}"
-        raise UnknownNameError(f"{what}: there is no state {shown(thing)}; {advice}")
+        advice = suggestion(str(thing), names) if names else f"states are 0 to {size - 1}"
+        raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")
     return number
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import closest, count, hint, numbers, shown
+from horizonfree._validation import check_count, check_floats, did_you_mean, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.runs import log_table
 from horizonfree.runs.log_table import Labels, Source, listed
@@ -47,8 +47,8 @@ def roles_of(columns: Any) -> dict[str, list[str] | None]:
     if not isinstance(given, Mapping) or not set(given) <= set(ROLES):
         odd = sorted(set(given) - set(ROLES), key=str)[0] if isinstance(given, Mapping) else given
         raise OptionError(
-            f"columns is {shown(columns)}; it must be a dictionary from some of {', '.join(ROLES)} to names of columns"
-            f"{hint(odd, ROLES)}"
+            f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(ROLES)} to names of "
+            f"columns{did_you_mean(odd, ROLES)}"
         )
     roles: dict[str, list[str] | None] = {}
     for role, names in given.items():
@@ -63,7 +63,7 @@ def roles_of(columns: Any) -> dict[str, list[str] | None]:
             roles[role] = list(listed_names)
         else:
             raise OptionError(
-                f"columns[{role!r}] is {shown(names)}; it must be the name of a column, or a list of names"
+                f"columns[{role!r}] is {short_repr(names)}; it must be the name of a column, or a list of names"
             )
     return roles
 
@@ -80,7 +80,7 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
         for name in names:
             if name not in table:
                 there = f" has {listed(map(repr, table.names), 12)} and" if table.names else ""
-                near = hint(name, table.names or ())
+                near = did_you_mean(name, table.names or ())
                 raise UnknownNameError(
                     f"the log{there} has no column {name!r}; it needs episode, state and action; where they have other "
                     f"names, say so: columns={{{role!r}: ..}}, on the command line --columns {role}=..{near}"
@@ -179,13 +179,15 @@ class Bins:
     def __init__(self, bins: Any, found: Mapping[str, list[str]], episode: Labels) -> None:
         given = {} if bins is None else bins
         if not isinstance(given, Mapping):
-            raise OptionError(f"bins is {shown(bins)}; it must be a dictionary, such as {{'temperature': 5}}")
+            raise OptionError(
+                f"bins is {short_repr(bins)}; it must be a dictionary, such as {{'temperature': 5}}"
+            )
         used = {name for role in ("state", "action") for name in found[role]}
         for name in given:
             if name not in used:
                 raise OptionError(
-                    f"bins[{name!r}]: no state or action is made of this column; {closest(str(name), used)}; name the "
-                    "columns of a state with columns={'state': [..]}"
+                    f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used)}; name "
+                    "the columns of a state with columns={'state': [..]}"
                 )
         self.bins, self.found = given, found
         self.notes: list[str] = []
@@ -253,17 +255,17 @@ class Bins:
         """Inner edges: as given, or quantiles rounded to three digits."""
         given = self.bins[name]
         if np.iterable(given):
-            edges = numbers(given, f"bins[{name!r}]")
+            edges = check_floats(given, f"bins[{name!r}]")
             if (
                 edges.ndim != 1
                 or not edges.size
                 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all())
             ):
                 raise OptionError(
-                    f"bins[{name!r}] is {shown(given)}; inner edges must be finite and increasing"
+                    f"bins[{name!r}] is {short_repr(given)}; inner edges must be finite and increasing"
                 )
             return edges
-        n = count(given, f"bins[{name!r}]")
+        n = check_count(given, f"bins[{name!r}]")
         known = x[self._training & ~np.isnan(x)]
         if n < 2 or not known.size:
             raise OptionError(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import brief, hint, shown
+from horizonfree._validation import did_you_mean, short_repr, shorten
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NaT", "NULL", "null", "<NA>")  # text that stands for no entry
@@ -62,7 +62,7 @@ class Source:
             return
         path = Path(fspath(source))
         if not _is_file(path):
-            raise UnknownNameError(f"there is no file {brief(path)}")
+            raise UnknownNameError(f"there is no file {shorten(path)}")
         kind = path.suffix.lower()
         if kind not in (".csv", ".parquet"):
             raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")
@@ -77,8 +77,8 @@ class Source:
         """A column as an array, or an error that lists those that there are."""
         found = self._find(name)
         if found is None:
-            near = hint(name, self.names or ())
-            there = f"; it has {shown(list(self.names))[1:-1]}" if self.names else ""
+            near = did_you_mean(name, self.names or ())
+            there = f"; it has {short_repr(list(self.names))[1:-1]}" if self.names else ""
             raise UnknownNameError(f"the log has no column {name!r}{near}{there}")
         return as_array(found, name)
 
@@ -108,7 +108,7 @@ def _columns_of(source: Any) -> Callable[[str], Any]:
         table = _pyarrow("pyarrow", "Arrow data").table(source)
         return lambda name: table[name]
     raise ShapeError(
-        f"the log is {shown(source)}; it must be a .csv or .parquet file, a data frame, or a dictionary of columns"
+        f"the log is {short_repr(source)}; it must be a .csv or .parquet file, a data frame, or a dictionary of columns"
     )
 
 
@@ -260,7 +260,9 @@ def reals_of(array: np.ndarray, name: str) -> Float[np.ndarray, " N"]:
         try:
             found[row] = float(array[row])
         except (ValueError, TypeError):
-            raise ShapeError(f"column {name}, row {row + 1}: {shown(array[row])} is not a number") from None
+            raise ShapeError(
+                f"column {name}, row {row + 1}: {short_repr(array[row])} is not a number"
+            ) from None
     if array.dtype.kind not in "OU":
         found[~is_missing] = array[~is_missing]
     odd = np.flatnonzero(np.isinf(found))
@@ -275,7 +277,9 @@ def flags_of(array: np.ndarray, name: str) -> Bool[np.ndarray, " N"]:
     texts = ["0" if no else str(x).strip().lower() for no, x in zip(is_missing, array)]
     odd = next((row for row, x in enumerate(texts) if x not in FLAGS), None)
     if odd is not None:
-        raise ShapeError(f"column {name}, row {odd + 1}: {shown(texts[odd])} is none of 0, 1, false, true")
+        raise ShapeError(
+            f"column {name}, row {odd + 1}: {short_repr(texts[odd])} is none of 0, 1, false, true"
+        )
     return np.array([FLAGS[x] for x in texts], bool)
 
 
@@ -337,8 +341,8 @@ def _seconds(x: Any, name: str, row: Any) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError):
         raise ShapeError(
-            f"column {name}, row {row + 1}: {shown(x)} is neither a whole number nor a date; write dates as 2024-12-31 "
-            "or 2024-12-31 18:30"
+            f"column {name}, row {row + 1}: {short_repr(x)} is neither a whole number nor a date; write dates as "
+            "2024-12-31 or 2024-12-31 18:30"
         ) from None
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._inputs import count, integers, real, shown
 from horizonfree._jit import jit
+from horizonfree._validation import check_count, check_integers, check_real, short_repr
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.bets import ladder
@@ -79,7 +79,7 @@ def run_of(problem: Problem, rows: Episodes, ended: Any = None, budget: int | No
     is_ended = _is_ended(problem, rows, ended)
     _warn_of_copies(rows)
     trajectories = _with_ends(problem, _trajectories(problem.space, rows), rows.length, is_ended)
-    budget = None if budget is None else count(budget, "budget")
+    budget = None if budget is None else check_count(budget, "budget")
     model = to_device(problem.model)
     after = _replay(model, _init_evidence(model, budget), to_device(trajectories))
     return Run(problem, None, 0, to_numpy(after), None, {}, is_simulated=False, log=trajectories)
@@ -142,9 +142,9 @@ def _rows(space: Space, episodes: Any) -> Episodes:
 def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of whole numbers, padded with zeros to one length, and their lengths."""
     if not isinstance(x, (tuple, list)) or len({np.size(row) for row in x}) <= 1:
-        table = integers(x, name)
+        table = check_integers(x, name)
         return table, np.full(len(table) if table.ndim else 0, table.shape[-1] if table.ndim else 0)
-    rows = [integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
+    rows = [check_integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
     odd = next((k for k, row in enumerate(rows) if row.ndim != 1), None)
     if odd is not None:
         raise ShapeError(f"{name}[{odd}] has shape {rows[odd].shape}; it must be the {name} of one episode")
@@ -192,9 +192,11 @@ def _is_ended(problem: Problem, rows: Episodes, ended: Any) -> Bool[np.ndarray, 
                 "which episodes ended: ended=[..], True or False for each"
             )
         return np.zeros(K, bool)
-    flags = real(ended, "ended")
+    flags = check_real(ended, "ended")
     if flags.shape != (K,) or flags.dtype != bool:
-        raise ShapeError(f"ended is {shown(ended)}; it must be True or False for each of the {K} episodes")
+        raise ShapeError(
+            f"ended is {short_repr(ended)}; it must be True or False for each of the {K} episodes"
+        )
     return flags
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import count, integers, numbers, shown
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
+from horizonfree._validation import check_count, check_floats, check_integers, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.audit import logging_policy
@@ -22,7 +22,7 @@ from horizonfree.runs.run import Run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Power(Shown):
+class Power(ReprMixin):
     """The probability [n] that a decision is certified after so many more episodes [n], over draws of the posterior.
 
     `is_decided`: whether the data of the run certify it already. `cost` is that of one episode.
@@ -54,11 +54,11 @@ class Power(Shown):
         K, p = np.append(0, self.episodes), np.append(0.0, self.probability)  # before them it is not decided
         return float(K[i] + (K[i + 1] - K[i]) * (probability - p[i]) / (p[i + 1] - p[i]))
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """The curve, and the episodes for 50 % and 90 %."""
         lines = [("decision", self.decision), ("data", f"more episodes by {self.gathered_by}")]
         if self.is_decided:
-            return Card("Power", [*lines, ("now", "certified already")])
+            return Summary("Power", [*lines, ("now", "certified already")])
         lines += [
             (f"{K:,}", f"certified with probability {p:.2f} (+- {e:.2f})")
             for K, p, e in zip(self.episodes, self.probability, self.error)
@@ -70,7 +70,7 @@ class Power(Shown):
                 f"about {K:,.0f} more episodes{price}" if K < math.inf else f"more than {self.episodes[-1]:,}"
             )
             lines.append((f"{level:.0%}", needs))
-        return Card("Power", [*lines, ("label", f"{self.draws} draws, {self.label}")])
+        return Summary("Power", [*lines, ("label", f"{self.draws} draws, {self.label}")])
 
 
 def power(
@@ -99,14 +99,14 @@ def power(
     tables); by default the run's own explorer or, for a log, how often each action was taken in each state. costs: of
     an episode. draws, prior, seed: as for `Run.posterior`.
     """
-    ladder = np.unique(np.atleast_1d(integers(episodes, "episodes")))
+    ladder = np.unique(np.atleast_1d(check_integers(episodes, "episodes")))
     if not ladder.size or ladder[0] < 1:
         raise OptionError(
-            f"episodes is {shown(episodes)}; it must list numbers of more episodes, such as [100, 1000]"
+            f"episodes is {short_repr(episodes)}; it must list numbers of more episodes, such as [100, 1000]"
         )
-    cost = float(numbers(costs, "costs"))
+    cost = float(check_floats(costs, "costs"))
     ask = _decision(run, reward, target, policy, incumbent, at_least, {"scale": scale, "delta": delta})
-    number = count(draws, "draws")
+    number = check_count(draws, "draws")
     gathered_by = _name(run, gather)
     if ask(run):
         return Power(ask.words, gathered_by, ladder, np.ones(len(ladder)), number, "", True, cost)
@@ -157,7 +157,7 @@ def _decision(
     if incumbent is not None:
         words = "the policy is better than the incumbent"
     elif at_least is not None:
-        words = f"the value of the policy is at least {float(numbers(at_least, 'at_least')):g}"
+        words = f"the value of the policy is at least {float(check_floats(at_least, 'at_least')):g}"
     else:
         words = (
             f"the {'plan' if policy is None else 'policy'} has a suboptimality of at most {float(target):g}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import hint, shown
+from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
@@ -202,7 +202,8 @@ class Run(Printed):
         if declared(misspecification) is not None or self.problem.sampling is not None:
             if not isinstance(method, str) or method != "uniform":
                 raise OptionError(
-                    f"method is {shown(method)}; with misspecification=, or kernels from samples, it must be 'uniform'"
+                    f"method is {short_repr(method)}; with misspecification=, or kernels from samples, "
+                    "it must be 'uniform'"
                 )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if isinstance(method, str) and method == "paper":
@@ -210,7 +211,9 @@ class Run(Printed):
         if not isinstance(method, str) or method not in model.methods:
             methods = [*model.methods, "paper"]
             choice = ", ".join(map(repr, methods))
-            raise OptionError(f"method is {shown(method)}; it must be one of {choice}{hint(method, methods)}")
+            raise OptionError(
+                f"method is {short_repr(method)}; it must be one of {choice}{did_you_mean(method, methods)}"
+            )
         return certify.uniform(model, self.evidence, self.confidence(delta), method)
 
     def plan(
@@ -241,7 +244,7 @@ class Run(Printed):
         how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         if not isinstance(model, str) or model not in MODELS:
             raise OptionError(
-                f"model is {shown(model)}; it must be 'likelihood' or 'explorer'{hint(model, MODELS)}"
+                f"model is {short_repr(model)}; it must be 'likelihood' or 'explorer'{did_you_mean(model, MODELS)}"
             )
         if not (discount is None and final is None and transition is None):
             more, at = extended.RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import numbers, shown
+from horizonfree._validation import check_floats, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
@@ -93,14 +93,16 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
     if prior is None or (isinstance(prior, str) and prior == "uniform"):
         return np.ones(d), "uniform on the weights"
     if isinstance(prior, str):
-        raise OptionError(f"prior is {shown(prior)}; it must be 'uniform', a number, or one for each kernel")
-    alpha = numbers(prior, "prior")
+        raise OptionError(
+            f"prior is {short_repr(prior)}; it must be 'uniform', a number, or one for each kernel"
+        )
+    alpha = check_floats(prior, "prior")
     if alpha.shape not in ((), (d,)):
         raise OptionError(
             f"prior has shape {alpha.shape}; concentrations are a number, or one for each of {d}"
         )
     if not (np.isfinite(alpha) & (alpha > 0)).all():
-        raise OptionError(f"prior is {shown(prior)}; concentrations are numbers above 0")
+        raise OptionError(f"prior is {short_repr(prior)}; concentrations are numbers above 0")
     words = f"Dirichlet with {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
     return np.broadcast_to(alpha, (d,)), words
 

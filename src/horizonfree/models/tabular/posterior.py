@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import hint, numbers, shown
+from horizonfree._validation import check_floats, did_you_mean, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import Space
@@ -68,15 +68,15 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
     if isinstance(prior, str):
         if prior not in NAMED:
             raise OptionError(
-                f"prior is {shown(prior)}; it must be one of {', '.join(map(repr, NAMED))}, a number or an array "
-                f"[S, A, S]{hint(prior, NAMED)}"
+                f"prior is {short_repr(prior)}; it must be one of {', '.join(map(repr, NAMED))}, a number or an array "
+                f"[S, A, S]{did_you_mean(prior, NAMED)}"
             )
         number = NAMED[prior]
         words = f"Dirichlet with {number} for {where}"
         if number == "1/m":
             return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), f"{words} of m"
         return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), words
-    table = numbers(prior, "prior")
+    table = check_floats(prior, "prior")
     if table.ndim == 0:
         alpha, words = np.full(succ.shape, float(table)), f"Dirichlet with {float(table):g} for {where}"
     elif table.shape == (S, A, S):
