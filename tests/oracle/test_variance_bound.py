@@ -3,11 +3,11 @@
 import equinox as eqx
 import numpy as np
 import pytest
-from horizonfree.oracle.variance_bound import misjudged
 
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
+from horizonfree.oracle.variance_bound import misjudged
 from tests.reference import claims
 from tests.reference.episodes import full_features
 
