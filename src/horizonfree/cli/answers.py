@@ -13,12 +13,14 @@ from horizonfree.cli._shared import (
     Folder,
     Json,
     Misspecified,
+    RewardFile,
     answer,
     bound,
     certificate,
     console,
     expanded,
     open_run,
+    reward_of,
     say_forecast,
     table,
     tell,
@@ -174,16 +176,36 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures, as SVG and PNG, into this folder.")
     ] = None,
+    reward: RewardFile = None,
+    cost: Annotated[
+        Path | None,
+        typer.Option(help="Begin with the decision for these costs, a file as for `plan`.", metavar="FILE"),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --cost or --reward: today's policy, to compare with.  [default: that of the data]",
+            metavar="FILE",
+        ),
+    ] = None,
     delta: Delta = 0.05,
     json: Json = False,
 ) -> None:
-    """Write everything about a run into one HTML file.
+    """Write everything about a run into one HTML file; with costs, the decision comes first.
 
-    Example:
+    Examples:
 
         horizonfree report runs/a --out a.html --figures figures
+
+        horizonfree report runs/a --cost january.csv --policy today.csv
     """
+    if reward is not None and cost is not None:
+        raise OptionError("--reward and --cost each name a reward; give one of them")
+    if policy is not None and reward is None and cost is None:
+        raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
+    from horizonfree.cli.policy_files import read_policy
+    from horizonfree.report.decision import decide
     from horizonfree.report.facts import facts
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
@@ -193,9 +215,14 @@ def report(
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
+        decision = None
+        if reward is not None or cost is not None:
+            table_of = reward_of(run.problem, None, reward, cost)
+            today = None if policy is None else read_policy(policy, run.problem)
+            decision = decide(run, table_of, today, is_cost=cost is not None, delta=delta)
         found = facts(run, delta)
         drawn = pictures(found)
-        write_page(found, page, drawn)
+        write_page(found, page, drawn, decision)
         files = [] if figures is None else write_pictures(drawn, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
@@ -205,8 +232,13 @@ def report(
         "every_reward": certificate(found.certificate),
         "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
     }
+    if decision is not None:
+        value["decision"] = decision
 
     def show() -> None:
+        if decision is not None:
+            tell("[bold]Proved:[/] {words}", words=decision["proved"])
+            tell("[bold]Likely:[/] {words}", words=decision["likely"])
         tell("{words}", words=found.family.words)
         if found.check.is_refuted:
             tell("but {words}", words=found.check.words)

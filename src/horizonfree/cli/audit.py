@@ -1,6 +1,5 @@
 """`horizonfree audit`: whether a new policy is better than the one in use, on a log."""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,7 @@ from horizonfree.cli._shared import (
     tell,
     working,
 )
-from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Run
@@ -82,7 +81,7 @@ def audit(
     scale = "total" if goal else "rescale"
     with working("auditing"):
         result = audit_of(run, table_of, new, old, scale=scale, delta=delta)
-        value = as_json(result, is_cost=cost is not None)
+        value = result.to_dict(is_cost=cost is not None)
     names = str(policy), str(incumbent) if incumbent is not None else "the log's policy"
     answer(value, json, lambda: show(result, value, names))
 
@@ -94,58 +93,6 @@ def _run_of(log: Path, options: dict[str, Any]) -> "Run":
     if options:
         raise OptionError(f"--{next(iter(options))} is for a log; {log} is the folder of a run")
     return open_run(log)
-
-
-def as_json(result: "Audit", *, is_cost: bool) -> dict[str, Any]:
-    """The result as plain data; costs are positive. Values are posterior medians, or estimates without a posterior."""
-    import numpy as np
-
-    sign = -1.0 if is_cost else 1.0
-
-    def ordered(low: float, high: float) -> list[float]:
-        return sorted([sign * low, sign * high])
-
-    def policy(plan: Any) -> dict[str, Any]:
-        entry: dict[str, Any] = {
-            "value": sign * plan.value,
-            "interval": ordered(plan.value_low, plan.value_high),
-        }
-        entry["likely"] = None
-        with suppress(HorizonfreeError):  # there is no posterior
-            values = plan.credible.values
-            entry |= {"value": sign * float(np.median(values)), "likely": ordered(*plan.credible_interval())}
-        return entry | {"suboptimality_bound": plan.gap}
-
-    comparison = result.comparison
-    value: dict[str, Any] = {
-        "is_cost": is_cost,
-        "proved": result.proved,
-        "likely": result.likely,
-        "new": policy(result.new),
-        "incumbent": policy(result.incumbent),
-        "difference": {
-            "value": sign * comparison.difference,
-            "interval": ordered(comparison.low, comparison.high),
-            "likely": None,
-            "probability_new_is_better": None,
-        },
-        "disagreements": [x._asdict() for x in result.disagreements],
-        "missing": [x._asdict() for x in result.missing],
-        "is_refuted": result.is_refuted,
-        "check": None if result.check is None else result.check.words,
-        "assumes": result.new.certificate.assumes,
-        "notes": list(result.run.problem.layout.get("log", {}).get("notes", ())),
-        "delta": float(comparison.delta),
-        "episodes": result.run.episodes,
-    }
-    with suppress(HorizonfreeError):
-        difference = result.new.credible.values - result.incumbent.credible.values
-        value["difference"] |= {
-            "value": sign * float(np.median(difference)),
-            "likely": ordered(*result.likely_difference),
-            "probability_new_is_better": comparison.probability,
-        }
-    return value
 
 
 def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None:

@@ -36,12 +36,17 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     return write_page(facts(run, delta), path)
 
 
-def write_page(found: Facts, path: str | Path, drawn: Mapping[str, Picture] | None = None) -> Path:
-    """The report of facts that are already there, as their pictures may be."""
+def write_page(
+    found: Facts,
+    path: str | Path,
+    drawn: Mapping[str, Picture] | None = None,
+    decision: Mapping[str, Any] | None = None,
+) -> Path:
+    """The report of facts and pictures that are computed already; decision: of report/decision.py, shown first."""
     said = seen(found)
     drawn = pictures(found) if drawn is None else drawn
     images = {name: theme.inline_svg(picture.svg, said[name]) for name, picture in drawn.items()}
-    told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
+    told = {"decision": decision, "facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
     text = environment().get_template("report.html").render(figures=images, **told)
     return write_text(path, text)
 
@@ -146,6 +151,7 @@ def environment() -> "Environment":
         "number": number,
         "bound": bound,
         "between": between,
+        "interval": _interval,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
@@ -172,6 +178,11 @@ def bound(x: float) -> str:
 def between(found: Example) -> str:
     """The interval of a plan's value."""
     return interval(found.value_low, found.value_high)
+
+
+def _interval(ends: list[float] | None) -> str:
+    """The ends of an interval, rounded outwards."""
+    return "–" if ends is None else interval(*ends)
 
 
 def sentence(words: str) -> str:

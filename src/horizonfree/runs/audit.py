@@ -6,6 +6,7 @@ no propensities are needed. Where the intervals are too wide to decide, the post
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -76,16 +77,18 @@ class Audit(ReprMixin):
         if self.comparison.high < 0:
             return f"the incumbent is better by at least {round_down(-self.comparison.high):.3g} {sure}"
         between = interval(self.comparison.low, self.comparison.high)
-        return f"not which is better: the difference is in {between} {sure}"
+        return f"not which is better: the advantage of the new policy is in {between} {sure}"
 
     @property
     def likely(self) -> str:
         """Which policy is better according to the posterior, with its label; or why there is none."""
         try:
             low, high = self.likely_difference
+            p, step = self.comparison.probability, 1 / len(self.new.credible.posterior)
+            chance = f"more than {1 - step:g}" if p == 1 else f"less than {step:g}" if p == 0 else f"{p:.3g}"
             return (
-                f"the new policy is better with probability {self.comparison.probability:.3g}, the difference is in "
-                f"[{low:.4g}, {high:.4g}] with probability {LEVEL:g} ({self.comparison.label})"
+                f"the new policy is better with probability {chance}, its advantage is in [{low:.4g}, {high:.4g}] with "
+                f"probability {LEVEL:g} ({self.comparison.label})"
             )
         except HorizonfreeError as error:
             return f"not available: {error}"
@@ -128,6 +131,49 @@ class Audit(ReprMixin):
             names = name_of(layout, "states", s), name_of(layout, "actions", a)
             found.append(Need(*names, float(uses[s, a]), int(visits[s, a])))
         return found
+
+    def to_dict(self, *, is_cost: bool = False) -> dict[str, Any]:
+        """All of it as plain data; with is_cost, costs are positive.
+
+        Values are posterior medians, or estimates where there is no posterior.
+        """
+        sign = -1.0 if is_cost else 1.0
+
+        def entry(value: float, low: float, high: float) -> dict[str, Any]:
+            return {"value": sign * value, "interval": sorted([sign * low, sign * high]), "likely": None}
+
+        comparison = self.comparison
+        policies = {
+            name: entry(plan.value, plan.value_low, plan.value_high) | {"suboptimality_bound": plan.gap}
+            for name, plan in (("new", self.new), ("incumbent", self.incumbent))
+        }
+        difference = entry(comparison.difference, comparison.low, comparison.high)
+        difference["probability_new_is_better"] = None
+        with suppress(HorizonfreeError):  # there is no posterior
+            new, old = self.new.credible.values, self.incumbent.credible.values
+            for result, values in (
+                (policies["new"], new),
+                (policies["incumbent"], old),
+                (difference, new - old),
+            ):
+                low, median, high = np.quantile(sign * values, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+                result |= {"value": float(median), "likely": [float(low), float(high)]}
+            difference["probability_new_is_better"] = comparison.probability
+        return {
+            "is_cost": is_cost,
+            "proved": self.proved,
+            "likely": self.likely,
+            **policies,
+            "difference": difference,
+            "disagreements": [x._asdict() for x in self.disagreements],
+            "missing": [x._asdict() for x in self.missing],
+            "is_refuted": self.is_refuted,
+            "check": None if self.check is None else self.check.words,
+            "assumes": self.new.certificate.assumes,
+            "notes": list(self.run.problem.layout.get("log", {}).get("notes", ())),
+            "delta": float(comparison.delta),
+            "episodes": self.run.episodes,
+        }
 
     def card(self) -> Summary:
         """The decision, both values, and where to look next."""
