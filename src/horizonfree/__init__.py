@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import certify, from_log
     from horizonfree.runs.logged import from_episodes
+    from horizonfree.runs.minari import from_minari
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
@@ -61,6 +62,7 @@ __all__ = [
     "from_episodes",
     "from_gymnasium",
     "from_log",
+    "from_minari",
     "from_simulators",
     "goal",
     "home",
@@ -99,6 +101,7 @@ _HOME = {
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
     "from_log": "runs.log_files",
+    "from_minari": "runs.minari",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
     "home": "estimators.moments",

@@ -1,7 +1,9 @@
 """Logs as people have them: names, dates, holes, several columns, bins, data frames; and when holes void the proof."""
 
 import datetime
+from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -344,3 +346,50 @@ def test_other_frames_and_parquet(library: str, tmp_path) -> None:
         assert hf.from_log(Stream(), columns=COLUMNS).certificate() == run.certificate()
         pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "log.parquet")
         assert hf.from_log(tmp_path / "log.parquet", columns=COLUMNS).certificate() == run.certificate()
+
+
+class Recorded:
+    """A data set with the interface of Minari's."""
+
+    def __init__(self, observation_space, episodes) -> None:
+        self.observation_space, self.action_space, self._episodes = (
+            observation_space,
+            gymnasium.spaces.Discrete(2),
+            episodes,
+        )
+
+    def iterate_episodes(self):
+        return iter(self._episodes)
+
+
+def recorded(observations, actions, is_terminated: bool, id: int = 0) -> SimpleNamespace:
+    ends = np.arange(len(actions)) == len(actions) - 1
+    return SimpleNamespace(
+        id=id, observations=observations, actions=np.array(actions), terminations=ends & is_terminated
+    )
+
+
+def test_a_minari_data_set_is_a_run_and_final_states_have_copies() -> None:
+    episodes = [
+        recorded(np.array([0, 1, 3]), [0, 1], True),
+        recorded(np.array([0, 1, 2, 0]), [0, 0, 1], False, 1),
+    ]
+    run = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes))
+    assert run.problem.space.sizes == (3, 8, 2)
+    counts = np.zeros((8, 2, 8), int)
+    for s, a, t in ((0, 0, 1), (1, 1, 7), (0, 0, 1), (1, 0, 2), (2, 1, 0)):  # state 3 is final: its copy is 7
+        counts[s, a, t] += 1
+    np.testing.assert_array_equal(run.evidence.counts, counts)
+    declared = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes), terminal=[3])
+    assert declared.problem.num_states == 4
+    pairs = [recorded((np.array([0, 1]), np.array([5, 6])), [1], False)]
+    joined = hf.from_minari(
+        Recorded(gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(9)] * 2), pairs), terminal=()
+    )
+    assert joined.problem.layout["states"] == ["obs0 0, obs1 5", "obs0 1, obs1 6"]
+    real = [recorded(np.array([[0.5, 2.0], [1.5, 3.0]]), [1], False)]
+    box = Recorded(gymnasium.spaces.Box(0, 9, (2,)), real)
+    binned = hf.from_minari(box, terminal=(), bins={"obs0": [1.0], "obs1": [2.5]})
+    assert binned.problem.num_states == 2
+    with pytest.raises(ShapeError, match="it must be a minari"):
+        hf.from_minari(7)

@@ -20,6 +20,7 @@ from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import confidence_of, interval, round_down
 from horizonfree.mdp.names import name_of
 from horizonfree.models.confidence import probabilities
+from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.run import Run
 
@@ -120,7 +121,12 @@ class Audit(ReprMixin):
 
     @cached_property
     def missing(self) -> list[Need]:
-        """The state-action pairs of which more data would help most, by expected uses per visit."""
+        """The state-action pairs of which more data would help most, by expected uses per visit; of tables.
+
+        Classes in which pairs share data have none.
+        """
+        if not isinstance(self.run.problem.model, TabularModel):
+            return []
         uses = np.maximum(*(self._uses(plan) for plan in (self.new, self.incumbent)))
         visits = self.run.visits
         weight = np.where(uses >= MIN_SHARE * len(self.new.policy), uses / np.maximum(visits, 1), 0.0)

@@ -64,8 +64,11 @@ class TabularConfidence(Confidence):
     def difference(
         self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
     ) -> tuple[float, float]:
-        """By the interval of each policy."""
-        return difference_by_intervals(self, reward, policies)
+        """By the interval of each policy, and by the difference of their tangents (Corollary 6a)."""
+        low, high = difference_by_intervals(self, reward, policies)
+        with np.errstate(all="ignore"):  # of rows of which nothing is known
+            value, error = self._expansion.difference(reward, policies)
+        return max(low, value - error), min(high, value + error)
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
