@@ -1,6 +1,6 @@
 """Off-policy evaluation on FrozenLake: confidence intervals of importance sampling, and those of a model.
 
-    python experiments/off_policy/run.py [--seeds 20] [--episodes 10000]
+    python experiments/off_policy/run.py [--seeds 10] [--episodes 10000]
 
 Writes results/rows.jsonl, one line per log, and prints the table of docs/off-policy-evaluation.md. The log is recorded
 with uniform actions. Two policies are evaluated: the best one, and the uniform one mixed with it half and half.
@@ -18,7 +18,7 @@ import horizonfree as hf
 from horizonfree import planning
 
 HERE = Path(__file__).parent
-STEPS, GOAL, LEVEL, RESAMPLES = 19, 15, 0.95, 1000
+STEPS, GOAL, LEVEL, RESAMPLES = 19, 15, 0.95, 400
 
 
 def lake() -> hf.Problem:
@@ -99,7 +99,7 @@ def table(rows: list[dict]) -> str:
 def main() -> None:
     """Every policy and seed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--episodes", type=int, default=10_000)
     options = parser.parse_args()
     problem = lake()
