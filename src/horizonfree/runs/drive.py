@@ -9,7 +9,7 @@ import numpy as np
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import RunError
 from horizonfree.explorers.loop import Progress, Records
-from horizonfree.runs.engines import BLOCK, Engine
+from horizonfree.runs.engines import BLOCK, Engine, Recorder
 from horizonfree.runs.meter import meter
 from horizonfree.runs.run import Run
 from horizonfree.runs.storage import writing
@@ -36,12 +36,13 @@ def drive(
     saving: Saving,
     progress: bool | None,
     callback: Callback | None = None,
+    recorder: Recorder | None = None,
 ) -> Run:
     """Explore to the end that was asked for. Whatever interrupts it, what was explored is saved.
 
     callback: called after each block with the episodes so far and the numbers of the last one.
     """
-    now, pace = _Growing(run), Pace()
+    now, pace = _Growing(run, recorder), Pace()
     with writing(run) as write, meter(run.episodes, until, progress) as show:
         saver = _Saver(write, saving, run.episodes)
         try:
@@ -85,8 +86,8 @@ class Pace:
 class _Growing:
     """A run that grows. State and records are replaced in one go: an interruption finds either both or neither."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, recorder: Recorder | None) -> None:
+        self._run, self._recorder = run, recorder
         self._so_far: tuple[Progress, list[Mapping[str, np.ndarray]]]
         self._so_far = to_device(run.progress), [run.records] if run.records else []
 
@@ -118,7 +119,10 @@ class _Growing:
             name: np.concatenate([x[name] for x in records]) for name in (records[0] if records else ())
         }
         now = to_numpy(state)
-        return dataclasses.replace(self._run, evidence=now.evidence, state=now.state, records=joined)
+        rewards = self._run.rewards if self._recorder is None else self._recorder.rewards
+        return dataclasses.replace(
+            self._run, evidence=now.evidence, state=now.state, records=joined, rewards=rewards
+        )
 
 
 def _first(numbers: Records, count: int) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ from horizonfree.mdp.trajectory import UNSEEN
 from horizonfree.models.interface import Evidence, Model
 from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.gymnasium.live import (
+    Attempt,
     attempt,
     check_env_matches,
     check_is_env,
@@ -25,6 +26,7 @@ from horizonfree.problems.gymnasium.live import (
     encode_for,
     endings_in,
 )
+from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
 
 BLOCK = 256  # the most episodes of one compiled call
@@ -96,7 +98,23 @@ def simulated(run: Run, explorer: Explorer) -> Engine:
     return engine
 
 
-def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None) -> Engine:
+class Recorder:
+    """The rewards of an environment so far; an interrupted episode adds none."""
+
+    def __init__(self, run: Run) -> None:
+        sizes = run.problem.num_states, run.problem.num_actions
+        empty = ObservedReward.empty(*sizes, over_states(run.problem))
+        self.rewards = empty if run.rewards is None else run.rewards
+
+    def add(self, attempts: list[Attempt]) -> None:
+        """The rewards of these episodes."""
+        for attempted in attempts:
+            self.rewards = self.rewards.added(attempted.trajectory, attempted.rewards)
+
+
+def stepped(
+    run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None, recorder: Recorder
+) -> Engine:
     """One real episode after the other.
 
     An episode that breaks off counts as far as it was seen, and ends the exploration: Ctrl-C alone makes it forgotten.
@@ -115,11 +133,12 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
     is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
     ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NOWHERE}
 
-    def episode(state: Progress) -> tuple[Progress, Records, Exception | None]:
+    def episode(state: Progress) -> tuple[Progress, Records, Attempt]:
         rng = np.random.default_rng([run.seed, int(state.episode)])
         state = _choose(explorer, model, key, state)
         attempted = attempt(env, space, np.asarray(state.state.policy), rng, encode, endings)
-        trajectory, error, end = contradicted(attempted, np.asarray(state.evidence.counts), space, ended)
+        attempted = contradicted(attempted, np.asarray(state.evidence.counts), space, ended)
+        trajectory, error, end, _ = attempted
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
         after, numbers = _absorb(explorer, model, None, state, to_device(trajectory))
@@ -127,19 +146,20 @@ def stepped(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int]
             ended.add(end[0])
         if is_recorded:
             numbers = {**numbers, ENDED_IN: leaf(np.array(NOWHERE if end is None else end[0], np.int32))}
-        return after, numbers, error
+        return after, numbers, attempted
 
     def engine(state: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
-        done: tuple[Progress, list[Records]] = (state, [])
+        done: tuple[Progress, list[Records], list[Attempt]] = (state, [], [])
         error: BaseException | None = None
         while len(done[1]) < count and error is None:
             try:
-                state, numbers, error = episode(done[0])
-                done = state, [*done[1], numbers]
+                state, numbers, attempted = episode(done[0])
+                done, error = (state, [*done[1], numbers], [*done[2], attempted]), attempted.error
             except BaseException as stop:
                 if not done[1]:
                     raise
                 error = stop
+        recorder.add(done[2])
         # on the host: on the device every number of episodes would be a program of its own
         return done[0], jax.tree.map(lambda *x: leaf(np.stack(x)), *done[1]), error
 

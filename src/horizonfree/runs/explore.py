@@ -22,7 +22,7 @@ from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import num_out_of_reach
 from horizonfree.runs.drive import SAVE_SECONDS, Callback, Saving, drive
-from horizonfree.runs.engines import simulated, stepped
+from horizonfree.runs.engines import Recorder, simulated, stepped
 from horizonfree.runs.run import Run
 from horizonfree.runs.storage import create
 from horizonfree.runs.until import MOST_EPISODES, check, until
@@ -104,10 +104,11 @@ def explore(
     _suggest_part(world)
     first = to_numpy(_begin(kind, to_device(world.model), asked.budget))
     run = Run(world, ExplorerSpec.of(kind), int(seed), first.evidence, first.state, {}, is_simulated, end)
-    engine = simulated(run, kind) if is_simulated else stepped(run, kind, problem, encode)
+    recorder = None if is_simulated else Recorder(run)
+    engine = simulated(run, kind) if recorder is None else stepped(run, kind, problem, encode, recorder)
     if out is not None:
         run = create(run, out)
-    return drive(run, end, engine, saving, progress, callback)
+    return drive(run, end, engine, saving, progress, callback, recorder)
 
 
 @x64
@@ -145,8 +146,9 @@ def advance(
         asked = check(episodes, until_eps, delta, None, misspecification)
         end = until(run.problem, run.episodes, asked, reward)
     run = dataclasses.replace(run, until=end)
-    engine = simulated(run, explorer) if env is None else stepped(run, explorer, env, encode)
-    return drive(run, end, engine, saving, progress, callback)
+    recorder = None if env is None else Recorder(run)
+    engine = simulated(run, explorer) if recorder is None else stepped(run, explorer, env, encode, recorder)
+    return drive(run, end, engine, saving, progress, callback, recorder)
 
 
 def _world(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree._validation import check_count, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
@@ -21,6 +21,7 @@ from horizonfree.problems.tabular import UNKNOWN, Tabular
 from horizonfree.runs.log_rows import Rows, read_rows, roles_of
 from horizonfree.runs.log_table import Labels, listed
 from horizonfree.runs.logged import Episodes, from_episodes, run_of
+from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
 
 TREATMENTS = ("error", "cut", "drop")
@@ -55,6 +56,7 @@ def from_log(
         step          whole numbers or dates, evenly spaced; without it, rows of an episode are in order and complete
         state, action numbers or text; categorical columns declare labels that do not occur
         next_state    optional; without it, the state of the next step
+        reward, cost  optional numbers, for `run.observed_reward`
         terminated    optional, true or false: the system ended the episode in next_state. Without it no episode was
                       ended: what stops early was not observed further. `truncated` is not an ending.
 
@@ -101,7 +103,19 @@ def from_log(
     note = {"notes": log.notes, "assumes": log.assumes}
     if any(note.values()):
         known = replace(known, layout={**known.layout, "log": note}, recipe=None)
-    return run_of(known, episodes, log.ended, budget)
+    run = run_of(known, episodes, log.ended, budget)
+    return run if log.rewards is None else _with_rewards(run, log.rewards, start)
+
+
+def _with_rewards(run: Run, rewards: Float[np.ndarray, "K H"], start: Any) -> Run:
+    """The run with the rewards of its log, whose columns are those of its episodes."""
+    assert run.log is not None  # it is made of a log
+    H, num_steps = run.log.a.shape[1], rewards.shape[1]
+    is_drawn = isinstance(start, str) and start == UNKNOWN
+    rewards = np.pad(rewards, ((0, 0), (int(is_drawn), max(0, H - num_steps))), constant_values=np.nan)[:, :H]
+    is_over = over_states(run.problem, run.problem.num_states - 1 if is_drawn else None)
+    empty = ObservedReward.empty(run.problem.num_states, run.problem.num_actions, is_over)
+    return replace(run, rewards=empty.added(run.log, rewards))
 
 
 def certify(
@@ -142,6 +156,7 @@ class _Log:
 
     episodes: Episodes
     ended: Bool[np.ndarray, " K"] | None
+    rewards: Float[np.ndarray, "K H"] | None
     notes: list[str]
     assumes: list[str]
 
@@ -208,7 +223,12 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     if not counted.all():
         notes.append(f"{int((~counted).sum()):,} episodes have no complete step")
     assumes = [*rows.assumes, *([RECORDED] if rows.next_state is None or lost else [])]
-    return _Log(episodes, None if rows.terminated is None else is_ended[counted], notes, assumes)
+    rewards = None
+    if rows.reward is not None:
+        rewards = np.full(is_seen.shape, np.nan)
+        rewards[episode[is_complete], place[is_complete]] = rows.reward[order][is_complete]
+        rewards = rewards[counted]
+    return _Log(episodes, None if rows.terminated is None else is_ended[counted], rewards, notes, assumes)
 
 
 def _order(rows: Rows) -> Int[np.ndarray, " n"]:

@@ -15,8 +15,8 @@ from horizonfree.runs import log_table
 from horizonfree.runs.log_table import Labels, Source, listed
 
 COLUMNS = ("episode", "step", "state", "action", "next_state")
-OPTIONAL = ("step", "next_state", "terminated")
-ROLES = (*COLUMNS, "terminated")
+OPTIONAL = ("step", "next_state", "terminated", "reward", "cost")
+ROLES = (*COLUMNS, "terminated", "reward", "cost")
 QUANTILE_SHARE = 10  # one episode in so many sets the quantiles of bins, and is not counted
 BINNED = (
     "the next bins depend on the bins and the action alone (binning {columns} is an assumption, not a fact)"
@@ -33,6 +33,7 @@ class Rows:
     action: Labels
     next_state: Int[np.ndarray, " N"] | None  # codes of `state`
     terminated: Bool[np.ndarray, " N"] | None
+    reward: Float[np.ndarray, " N"] | None  # NaN where it is missing
     notes: list[str]
     assumes: list[str]
 
@@ -115,9 +116,27 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
         cells.labels(table, "action"),
         None if after is None else after.recoded(labels),
         terminated,
+        _rewards(table, found, roles),
         notes + cells.notes,
         cells.assumes,
     )
+
+
+def _rewards(
+    table: Source, found: Mapping[str, list[str]], roles: Mapping[str, Any]
+) -> Float[np.ndarray, " N"] | None:
+    """The column of rewards, or of costs with the other sign; one that was not asked for must hold numbers."""
+    role = next((x for x in ("reward", "cost") if x in found), None)
+    if role is None:
+        return None
+    name = found[role][0]
+    try:
+        values = log_table.reals_of(table.column(name), name)
+    except ShapeError:
+        if role in roles:
+            raise
+        return None
+    return -values if role == "cost" else values
 
 
 def _single(table: Source, found: Mapping[str, list[str]], role: str) -> Labels:

@@ -36,7 +36,9 @@ def from_minari(dataset: Any, **options: Any) -> Run:
     actions = dataset.action_space
     if not hasattr(actions, "n"):
         raise ShapeError(f"the data set has actions {actions}; they must be Discrete")
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in ("episode", "step", "action", "terminated")}
+    columns: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("episode", "step", "action", "terminated", "reward")
+    }
     states: list[dict[str, np.ndarray]] = []
     for episode in dataset.iterate_episodes():
         length = len(episode.actions)
@@ -51,6 +53,7 @@ def from_minari(dataset: Any, **options: Any) -> Run:
         columns["episode"].append(np.full(length, int(episode.id)))
         columns["step"].append(np.arange(length))
         columns["action"].append(np.asarray(episode.actions).reshape(length) - int(actions.start))
+        columns["reward"].append(np.asarray(episode.rewards, float).reshape(length))
         columns["terminated"].append(np.asarray(episode.terminations, bool).reshape(length))
     if not states:
         raise ShapeError("the data set has no episodes")

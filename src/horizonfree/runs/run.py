@@ -25,12 +25,13 @@ from horizonfree.models.misspecification import declared
 from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import extended
+from horizonfree.runs import extended, observed
 from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
 from horizonfree.runs.credible import Credible
+from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, plan_of
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.state import progress_of
@@ -67,6 +68,7 @@ class Run(Printed):
     until: Until | None = None
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
+    rewards: ObservedReward | None = field(default=None, repr=False)
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: Confidences = field(default_factory=Confidences, init=False, repr=False)
@@ -109,6 +111,16 @@ class Run(Printed):
         from horizonfree.runs.own_plan import own_estimate
 
         return own_estimate(self)
+
+    @property
+    def observed_reward(self) -> ObservedReward:
+        """The rewards that were recorded while an environment was stepped, or in a log: an estimate, to plan with."""
+        if self.rewards is None:
+            raise OptionError(
+                "no rewards were recorded: simulated problems have none; explore an environment, or give a log with a "
+                "column reward or cost"
+            )
+        return self.rewards
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """What the evidence says at confidence 1 - delta; computed once."""
@@ -242,6 +254,9 @@ class Run(Printed):
         paid for a step from s by a to s' as well, [S, A, S] or a function (s, a, s') -> number.
         """
         how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
+        if isinstance(reward, ObservedReward):
+            _check_observed(discount, final, transition, misspecification, model)
+            return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
         if not isinstance(model, str) or model not in MODELS:
             raise OptionError(
                 f"model is {short_repr(model)}; it must be 'likelihood' or 'explorer'{did_you_mean(model, MODELS)}"
@@ -283,6 +298,9 @@ class Run(Printed):
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
         """
+        if isinstance(reward, ObservedReward):
+            _check_observed(discount, final, transition)
+            return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
         if not (discount is None and final is None and transition is None):
             more = extended.RewardSpec(discount, final, transition)
             how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
@@ -308,6 +326,8 @@ class Run(Printed):
         if start is not None or horizon is not None:
             there = self.seen_from(start, horizon)
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
+        if isinstance(reward, ObservedReward):
+            return observed.compare(self, reward, (policy_a, policy_b), delta=delta)
         checked, confidence = self.resolved(reward, scale), self.confidence(delta)
         policies = self._policy(policy_a), self._policy(policy_b)
         ends = certify.difference(self.problem.model, confidence, checked.table, policies)
@@ -373,3 +393,15 @@ class Run(Printed):
         from horizonfree.runs.storage import create
 
         create(self, path)
+
+
+def _check_observed(
+    discount: Any, final: Any, transition: Any, misspecification: Any = 0.0, model: str = MODELS[0]
+) -> None:
+    """Refuse options that an observed reward does not have."""
+    is_plain = discount is None and final is None and transition is None and model == MODELS[0]
+    if not is_plain or declared(misspecification) is not None:
+        raise OptionError(
+            "an observed reward is planned for as it is; with discount=, final=, transition=, misspecification= or "
+            "model= give its mean: run.observed_reward.mean, scale='rescale'"
+        )

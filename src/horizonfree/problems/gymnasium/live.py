@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from horizonfree._arrays import leaf
 from horizonfree._validation import check_int, short_repr
@@ -25,12 +25,14 @@ Encode = Callable[[Any], int]
 class Attempt(NamedTuple):
     """An episode as far as it was seen, what broke it off, and the final state and step where the environment ended it.
 
-    The final state is that of the class, a copy where the class has one.
+    The final state is that of the class, a copy where the class has one. `rewards` are those of the environment, NaN
+    where no step was taken.
     """
 
     trajectory: Trajectory
     error: Exception | None
     end: tuple[int, int] | None
+    rewards: Float[np.ndarray, " H"]
 
 
 def check_is_env(env: Any) -> None:
@@ -115,10 +117,10 @@ def run_episode(
     The environment's seed and the random actions come from rng; it is never asked for a forbidden action. After
     termination it counts as staying where it ended. What is impossible under every parameter raises an error.
     """
-    trajectory, error, _ = attempt(env, space, policy, rng, encode)
-    if error is not None:
-        raise error
-    return trajectory
+    attempted = attempt(env, space, policy, rng, encode)
+    if attempted.error is not None:
+        raise attempted.error
+    return attempted.trajectory
 
 
 def attempt(
@@ -142,6 +144,7 @@ def attempt(
     has_drawn_start = encode is None and _has_drawn_start(env, space, copies)
     first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
     s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
+    rewards = np.full(H, np.nan)
     starts = np.flatnonzero(space.starts())
     s[:] = starts[0]
     end: tuple[int, int] | None = None
@@ -169,7 +172,8 @@ def attempt(
             elif h == 0 and has_drawn_start:
                 s[1] = _state(env, observation, encode, S)
             else:
-                observation, _, is_over, is_cut, _ = env.step(first_action + does)
+                observation, paid, is_over, is_cut, _ = env.step(first_action + does)
+                rewards[h] = _payment(paid)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = _state(env, observation, encode, S)
                 _check_ending(endings, space, int(s[h + 1]), bool(is_over), h)
@@ -189,8 +193,15 @@ def attempt(
                     f"max_episode_steps={H} or more"
                 )
     except Exception as error:
-        return Attempt(Trajectory(*map(leaf, (s, a, j))), error, end)
-    return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end)
+        return Attempt(Trajectory(*map(leaf, (s, a, j))), error, end, rewards)
+    return Attempt(Trajectory(*map(leaf, (s, a, j))), None, end, rewards)
+
+
+def _payment(paid: Any) -> float:
+    """The reward of a step as a number; NaN for anything else, which counts as not recorded."""
+    is_number = isinstance(paid, (int, float, np.number, np.ndarray)) and np.size(paid) == 1
+    value = float(np.asarray(paid).item()) if is_number else np.nan
+    return value if np.isfinite(value) else np.nan
 
 
 def _check_ending(endings: Endings, space: Space, s: int, is_over: bool, h: int) -> None:
@@ -245,7 +256,7 @@ def contradicted(
         "not, or wrap the environment so that ends are states of their own"
     )
     j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
-    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, end)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, leaf(j)), error, end, attempted.rewards)
 
 
 def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
