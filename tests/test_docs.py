@@ -59,7 +59,9 @@ def test_the_page_on_numbers_runs(capsys):
     assert printed[-1].startswith("a is better by at least")
 
 
-@pytest.mark.parametrize("name", ["README", "docs/tutorial", *(f"docs/how-to/{page}" for page in HOW_TO)])
+@pytest.mark.parametrize(
+    "name", ["README", "docs/tutorial", "docs/likely", *(f"docs/how-to/{page}" for page in HOW_TO)]
+)
 def test_pages_that_teach_print_what_they_say(name, capsys):
     """Every `print(...)  # output` of the page, in order."""
     scope: dict = {}

@@ -41,7 +41,7 @@ def choosing(weights, horizon=6):
     return hf.Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
 
 
-@pytest.mark.parametrize(("prior", "alpha"), [("uniform", 1.0), (None, 0.5), ("perks", 1 / 3), (0.1, 0.1)])
+@pytest.mark.parametrize(("prior", "alpha"), [("uniform", 1.0), ("jeffreys", 0.5), (None, 1 / 3), (0.1, 0.1)])
 @pytest.mark.parametrize("S", [4, 7])
 def test_rows_of_a_table_have_dirichlet_laws(S, prior, alpha):
     table = random_table(np.random.default_rng(0), S, 2, 3)

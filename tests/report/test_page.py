@@ -130,6 +130,10 @@ def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
             assert axis.get_ylim()[0] < min(line.get_ydata()) <= max(line.get_ydata()) < axis.get_ylim()[1]
 
 
+def test_what_is_likely_is_called_not_proved(text: str, run: Run) -> None:
+    assert text.count(f"with posterior probability 0.95; {run.posterior().label}") == 3
+
+
 def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<h2>")]).text
     assert f"of total at most 1: suboptimality at most {bound(run.certificate().eps)}, " in lead

@@ -72,11 +72,12 @@ def certify(
     ] = None,
     delta: Delta = 0.05,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own guarantee."
+            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own "
+            "guarantee.  [default: the smallest bound that takes about a second]"
         ),
-    ] = "uniform",
+    ] = None,
     rewards: Annotated[
         str | None,
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
@@ -107,7 +108,7 @@ def certify(
         from horizonfree._validation import suggestion
 
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
-    if rewards is not None and method != "uniform":
+    if rewards is not None and method is not None:
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
     asked = {
         "problem": problem, "kernels": kernels, "param": param, "columns": columns, "missing": missing, "bins": bins,
@@ -139,7 +140,8 @@ def certify(
     def show() -> None:
         logs.show_notes(run)
         tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
-        for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
+        said = (("Holds for", found.holds_for), ("Assumes", found.assumes), ("Method", found.method))
+        for name, text in said:
             if text:
                 tell("[dim]{name}:[/] {text}", name=name, text=text)
         say_forecast(found)
@@ -230,7 +232,9 @@ def report(
         "figures": list(map(str, files)),
         "goals": certificate(found.family),
         "every_reward": certificate(found.certificate),
-        "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
+        "plans": [
+            {name: getattr(x, name) for name in names} | {"likely": x.likely.data()} for x in found.examples
+        ],
     }
     if decision is not None:
         value["decision"] = decision

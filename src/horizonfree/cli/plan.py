@@ -31,6 +31,7 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Plan, Problem
+    from horizonfree.runs.credible import Likely
     from horizonfree.runs.plan import Comparison
 
 FILES = "a .csv with columns step, state, action, or an array [H, S] or [S] in .npy or .json."
@@ -87,6 +88,9 @@ def plan(
             "--out", "--policy-out", help="Write the policy to this .npy, .csv or .json file.", metavar="FILE"
         ),
     ] = None,
+    draws: Annotated[
+        int, whole("Draws of the posterior, for what is likely; 0 leaves it out.  [default: 1000]")
+    ] = 1000,
     json: Json = False,
 ) -> None:
     """Plan for a reward, with its value and what it loses at most; or value a policy of your own.
@@ -124,6 +128,7 @@ def plan(
     from horizonfree.cli.policy_files import read_policy, write_policy
     from horizonfree.cli.reward_files import is_csv, read_payment
     from horizonfree.mdp.rewards import occupancy
+    from horizonfree.runs.credible import likely
 
     first = None if start is None else run.problem.state_number(start)
     is_moved = start is not None or horizon is not None
@@ -151,6 +156,10 @@ def plan(
             found = run.evaluate(array, mine, **how, **more)
         beside = None if other is None else run.compare(array, found.policy, other, **how)
         true_loss = _true_loss(problem, array, found.policy, scale, **more) if run.is_simulated else None
+        guess = likely(found.credible, draws) if draws else None
+        chance = None
+        if beside is not None and guess is not None and not guess.refusal:
+            chance = beside.probability
     if out is not None:
         write_policy(out, found.policy, problem)
     value: dict[str, Any] = {
@@ -170,11 +179,17 @@ def plan(
     if beside is not None:
         names = ("difference", "low", "high", "delta", "words")
         value["comparison"] = {name: getattr(beside, name) for name in names}
+        if chance is not None:
+            value["comparison"]["probability"] = chance
+    if guess is not None:
+        value["likely"] = guess.data()
 
     def show() -> None:
         rows = _rows(found, value.get("true_loss"), is_cost=cost is not None)
         if beside is not None:
             rows.append(_difference(beside, str(policy or "the plan"), str(compare)))
+        if guess is not None:
+            rows += _likely_rows(guess, chance, is_cost=cost is not None)
         console.print(table("", "", "", rows=rows))
         _show(found)
         if out is not None:
@@ -244,6 +259,25 @@ def _rows(found: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tupl
     ]
     if true_loss is not None:
         rows.append(("true loss", true_loss, "against the best policy; the truth is known here"))
+    return rows
+
+
+def _likely_rows(guess: "Likely", chance: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:
+    """What is shown of it under the proof."""
+    from horizonfree.guarantees.certificate import interval
+
+    if guess.refusal:
+        return [("likely", "–", f"not available: {guess.refusal}")]
+    ends = (-guess.high, -guess.low) if is_cost else (guess.low, guess.high)
+    name, text = "cost" if is_cost else "value", f"with posterior probability {guess.level:g}"
+    rows: list[tuple[str, Any, str]] = [
+        (f"likely {name}", interval(*ends), f"{text}; {guess.label}"),
+        ("likely gap", guess.gap, f"at most, {text}; not proved"),
+    ]
+    if chance is not None:
+        rows.append(
+            ("likely better", chance, "posterior probability of the first policy being better; not proved")
+        )
     return rows
 
 

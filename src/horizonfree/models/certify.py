@@ -85,6 +85,14 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     return _certificate(model, confidence, eps, name, statement, parts, forecast=ahead)
 
 
+def smallest(model: Model, evidence: Evidence, confidence: Confidence) -> Certificate:
+    """`uniform` by the sharpest method that is affordable.
+
+    All methods are proved on one event, that the truth is in the set of the confidence, for the same plans.
+    """
+    return uniform(model, evidence, confidence, model.sharpest)
+
+
 def uniform_eps(confidence: Confidence) -> float:
     """eps of `uniform`."""
     return 1.0 if confidence.is_refuted else at_most_one(float(confidence.eps))

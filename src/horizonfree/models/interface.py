@@ -163,7 +163,7 @@ class Model(abc.ABC):
     @property
     @abc.abstractmethod
     def sharpest(self) -> str:
-        """The sharpest of the `methods` that is affordable for this model."""
+        """The sharpest of the `methods` that takes about a second at most."""
 
     @abc.abstractmethod
     def rounding(self) -> float:

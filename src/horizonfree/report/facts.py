@@ -19,11 +19,13 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.truth import true_gap
 from horizonfree.report.headline import certified, name_of, of_goals
 from horizonfree.report.history import GoalStates, Moment, ahead, goal_states, moments
+from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.engines import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
 
+DRAWS = 1000  # of the posterior
 MOST_COLUMNS = 12  # of a map on a third of the page
 MOST_RINGS = 24  # starts that are marked one by one
 TARGET = 0.5  # a gap for which the report says how wrong the class may be
@@ -33,7 +35,7 @@ LOGGED = "logged episodes"  # instead of an explorer
 class Example(NamedTuple):
     """A plan for one reward: its true value is between `value_low` and `value_high`.
 
-    `best` and `loss` are the truth, where it is known.
+    `likely` is what its posterior says, not proved. `best` and `loss` are the truth, where it is known.
     """
 
     title: str
@@ -47,6 +49,7 @@ class Example(NamedTuple):
     V: Float[np.ndarray, " S"]
     best: float | None
     loss: float | None
+    likely: Likely
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,8 @@ def example(
         loss = max(0.0, true_gap(problem, table, plan.policy))
     words, policy = plan.certificate.words, plan.policy[0]
     interval = plan.value_low, plan.value_high
-    return Example(title, states, plan.value, *interval, plan.gap, words, policy, V, best, loss)
+    guess = likely(plan.credible, DRAWS)
+    return Example(title, states, plan.value, *interval, plan.gap, words, policy, V, best, loss, guess)
 
 
 def num_starts(problem: Problem) -> int:

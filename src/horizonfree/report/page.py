@@ -18,6 +18,7 @@ from horizonfree.report import draw, theme
 from horizonfree.report.facts import Example, Facts, facts, ringed
 from horizonfree.report.figures import Picture, pictures
 from horizonfree.report.seen import of_gaps, seen
+from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -152,6 +153,7 @@ def environment() -> "Environment":
         "bound": bound,
         "between": between,
         "interval": _interval,
+        "likely_between": likely_between,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
@@ -173,6 +175,11 @@ def number(x: float | None) -> str:
 def bound(x: float) -> str:
     """A bound for people, rounded up; tiny ones with an exponent."""
     return rounded_up(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
+
+
+def likely_between(found: Likely) -> str:
+    """The credible interval of a plan's value."""
+    return interval(found.low, found.high)
 
 
 def between(found: Example) -> str:

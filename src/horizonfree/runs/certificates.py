@@ -28,5 +28,5 @@ def own_claim(run: Any, delta: float) -> Certificate:
             f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
             "more often; ask for that, or use the method 'uniform'"
         )
-    found: Certificate = run.certificate(delta)
+    found: Certificate = run.certificate(delta, method="uniform")
     return found if found.is_rejected else claim

@@ -5,19 +5,38 @@ Computed when it is asked for, so that a plan itself stays cheap. Labelled "not 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from horizonfree._validation import check_probability
-from horizonfree.errors import OptionError
+from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.posterior import Posterior
 
 TIED = 1e-12  # a difference of two values that is rounding
 LEVEL = 0.95
+AFFORDABLE = 2e9  # transitions of dynamic programmes in a few seconds
+
+
+class Likely(NamedTuple):
+    """What pages and the shell show under the proof; `refusal` says why there is nothing, if so."""
+
+    low: float = np.nan
+    high: float = np.nan
+    gap: float = np.nan
+    level: float = LEVEL
+    draws: int = 0
+    label: str = ""
+    refusal: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        everything = self._asdict()
+        refusal = everything.pop("refusal")
+        return {"refusal": refusal} if refusal else everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +103,24 @@ class Credible:
     def gap(self, level: float = LEVEL) -> float:
         """The quantile of what is lost."""
         return float(np.quantile(self.gaps, check_probability(level, "level", "a probability")))
+
+
+def likely(credible: Credible, draws: int = 1000, *, work: float = AFFORDABLE) -> Likely:
+    """Interval and gap under the posterior of the run, where one is available and takes about `work` transitions."""
+    space = credible.run.problem.space
+    cost = draws * space.succ.size * space.horizon
+    if cost > work:
+        most = int(work / cost * draws)
+        return Likely(
+            refusal=f"{draws:,} draws take {cost:.1g} steps of dynamic programmes on a problem of this size; "
+            f"about {most:,} draws would be fast"
+        )
+    try:
+        mine = credible.under(credible.run.posterior(draws) if not credible.refusal else None)
+        low, high = mine.interval()
+        return Likely(low, high, mine.gap(), LEVEL, draws, mine.posterior.label)
+    except HorizonfreeError as error:
+        return Likely(refusal=str(error))
 
 
 def probability_better(a: Credible, b: Credible) -> float:

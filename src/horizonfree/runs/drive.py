@@ -157,10 +157,11 @@ def _certified(run: Run, until: Until) -> float:
     """The gap to be stopped by: of every reward, or the largest of those given."""
     within = until.misspecification
     if until.targets is None:
-        eps, wanted = run.certificate(until.delta, misspecification=within).eps, until.until_eps or 0.0
-        if until.zeta is not None or run.problem.sampling is not None:
-            return eps
-        is_near = wanted < eps < NEAR * wanted
-        return run.certificate(until.delta, method=run.problem.model.sharpest).eps if is_near else eps
+        eps, wanted = (
+            run.certificate(until.delta, method="uniform", misspecification=within).eps,
+            until.until_eps,
+        )
+        is_near = wanted is not None and wanted < eps < NEAR * wanted
+        return run.certificate(until.delta, misspecification=within).eps if is_near else eps
     plans = (run.plan(table, delta=until.delta, misspecification=within) for table in until.targets)
     return max(plan.certificate.eps for plan in plans)

@@ -183,7 +183,7 @@ class Comparison:
 
     @property
     def label(self) -> str:
-        """What is said of `probability`."""
+        """What `probability` is: not proved, with the prior."""
         if self._credible is None:
             raise OptionError("this comparison belongs to no run, so that it has no posterior")
         return self._credible[0].posterior.label

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import did_you_mean, short_repr
+from horizonfree._validation import check_floats, did_you_mean, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
@@ -148,11 +148,15 @@ class Run(Printed):
 
         draws: how many; chains of a mixture run until they are worth as many independent ones.
         prior: of a table, Dirichlet's law for each pair (s,a): a concentration per successor, an array [S, A, S] of
-        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors); None: "jeffreys" where the possible
-        successors are declared, else "perks". Of weights: None for uniform, or concentrations of Dirichlet's law, a
-        number or one per kernel. Parameters of other features: uniform on the valid ones. Linear MDPs have none.
+        them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors, the default). Of weights: None for
+        uniform, or concentrations of Dirichlet's law, a number or one per kernel. Parameters of other features: uniform
+        on the valid ones. Linear MDPs have none.
         """
-        key = draws, seed, prior if prior is None or isinstance(prior, str) else np.asarray(prior).tobytes()
+        key = (
+            draws,
+            seed,
+            prior if prior is None or isinstance(prior, str) else check_floats(prior, "prior").tobytes(),
+        )
         if key not in self._posterior:
             if self.problem.sampling is not None:
                 raise OptionError(
@@ -184,7 +188,7 @@ class Run(Printed):
         self,
         delta: float = 0.05,
         *,
-        method: str = "uniform",
+        method: str | None = None,
         rewards: Any = None,
         misspecification: Any = 0.0,
         alternatives: Any = None,
@@ -192,8 +196,10 @@ class Run(Printed):
     ) -> Certificate:
         """One gap for the plans of every reward of total at most 1, or of the `rewards`.
 
-        method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
+        method: None for the smallest bound that takes about a second at most; `.method` of the certificate says which.
+        Or "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        "uniform" and "direct" are proved on the same event, so that the smaller costs no delta.
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it): the largest
         gap of their plans. All hold together: that costs nothing.
         misspecification: how far the transition laws may be from those of one parameter of the class, in total
@@ -212,12 +218,14 @@ class Run(Printed):
         if rewards is not None:
             return of_family(self, rewards, self.confidence(delta, misspecification), progress)
         if declared(misspecification) is not None or self.problem.sampling is not None:
-            if not isinstance(method, str) or method != "uniform":
+            if method is not None and not (isinstance(method, str) and method == "uniform"):
                 raise OptionError(
                     f"method is {short_repr(method)}; with misspecification=, or kernels from samples, "
                     "it must be 'uniform'"
                 )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
+        if method is None:
+            return certify.smallest(model, self.evidence, self.confidence(delta))
         if isinstance(method, str) and method == "paper":
             return own_claim(self, delta)
         if not isinstance(method, str) or method not in model.methods:

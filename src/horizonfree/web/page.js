@@ -3,7 +3,7 @@
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { apart, bound, count, interval, least, most, number, origin, promised } from "/words.js";
+import { apart, bound, count, interval, least, likely, most, number, origin, promised } from "/words.js";
 
 const PATIENCE = 150; // milliseconds before the page says that it is waiting
 const PACE = 280; // milliseconds of a step when an episode is played
@@ -253,7 +253,7 @@ function show() {
   if (!answer) {
     $("value").textContent = "–";
     $("proof").textContent = "Paint a reward to begin.";
-    $("between").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
+    $("between").textContent = $("likely").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
     return;
   }
   $("value").textContent = number(answer.value);
@@ -262,6 +262,7 @@ function show() {
   allowed();
   $("between").textContent = between();
   $("proof").textContent = proof();
+  $("likely").textContent = likely(answer.likely);
   $("truth").textContent =
     answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
   const from = isDrawn() ? ` starts in ${world.place(answer.episode[0])} and` : "";

@@ -27,6 +27,7 @@ from horizonfree.problems.truth import true_gap
 from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
 from horizonfree.report.headline import name_of, of_goals
 from horizonfree.report.history import goal_states
+from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
 
@@ -43,6 +44,7 @@ ALLOWANCES = (
     0.05,
     0.1,
 )  # misspecifications of the slider
+FAST = 2e8  # transitions of dynamic programmes in a fraction of a second
 PLANS = 16  # plans that are remembered: moving a slider plans nothing again
 WHEN = ("end", "along")
 DRAWN = -1  # in place of a first state: it is drawn, as the problem says
@@ -135,9 +137,16 @@ class Session:
             "is_rejected": certificate.is_rejected,
             "allowance": self.allowances[allowance],
             "every": self._every(allowance),
+            "likely": self._likely(plan) if is_home else None,
             "loss": loss,
             "episode": self.episode(plan, start, seed).tolist(),
         }
+
+    def _likely(self, plan: Plan) -> dict[str, Any] | None:
+        """What the posterior says of a plan; None where there is none, or where it would take long."""
+        with self._lock:
+            result = likely(plan.credible, work=FAST)
+        return None if result.refusal else result.data()
 
     def _every(self, allowance: int) -> dict[str, Any]:
         """What is proved of every reward; with it the smallest allowance that the data leave, where that is asked."""

@@ -47,6 +47,9 @@ from horizonfree.models.mixture.robust.confidence import (
 )
 from horizonfree.models.mixture.valid import ValidSet, restricted_valid, valid_set
 
+PROGRAMMES_PER_DIRECTION = 6  # of the method "direct", about
+AFFORDABLE = 5e7  # transitions of dynamic programmes in about a second
+
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
 MOST = 1e100  # features whose squares are finite
@@ -212,8 +215,13 @@ class MixtureModel(Model):
 
     @property
     def sharpest(self) -> str:
-        """Over the likelihood set itself where there are few unknowns."""
-        return "direct" if 0 < self.valid.num_free <= MOST_UNKNOWNS else "uniform"
+        """Over the likelihood set itself where that takes about a second at most.
+
+        A polytope in q directions takes about 6^q dynamic programmes over S A n H transitions.
+        """
+        q, work = self.valid.num_free, self.space.succ.size * self.space.horizon
+        is_affordable = 0 < q <= MOST_UNKNOWNS and work * PROGRAMMES_PER_DIRECTION**q <= AFFORDABLE
+        return "direct" if is_affordable else "uniform"
 
     def rounding(self) -> float:
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n

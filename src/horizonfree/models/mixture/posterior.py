@@ -103,7 +103,7 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
         )
     if not (np.isfinite(alpha) & (alpha > 0)).all():
         raise OptionError(f"prior is {short_repr(prior)}; concentrations are numbers above 0")
-    words = f"Dirichlet with {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
+    words = f"Dirichlet, {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
     return np.broadcast_to(alpha, (d,)), words
 
 
@@ -128,8 +128,10 @@ def sampled(
         y, done = path[-1], done + steps
         paths.append(path)
         levels.append(level)
-        points = np.concatenate(paths)
-        check = converged(np.concatenate([points, np.concatenate(levels)[..., None]], axis=2))
+        points, checked = np.concatenate(paths), [*paths]
+        if target.exponents.any():  # else the density is the same everywhere
+            checked = [np.concatenate([x, y[..., None]], axis=2) for x, y in zip(paths, levels)]
+        check = converged(np.concatenate(checked))
         if check.r_hat < R_HAT and check.effective >= wanted:
             every = points.reshape(-1, q)
             return every[np.linspace(0, len(every) - 1, count).astype(int)], check

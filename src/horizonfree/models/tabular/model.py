@@ -138,8 +138,7 @@ class TabularModel(Model):
 
     def posterior_draws(self, evidence: Evidence, prior: Any, count: int, rng: np.random.Generator) -> Draws:
         """Dirichlet rows."""
-        counts, is_known = np.asarray(evidence.counts), self.is_support_known
-        return posterior.draws(self.space, counts, prior, count, rng, is_support_known=is_known)
+        return posterior.draws(self.space, np.asarray(evidence.counts), prior, count, rng)
 
     def sharper(
         self, evidence: Evidence, confidence: TabularConfidence, method: str

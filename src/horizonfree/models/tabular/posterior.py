@@ -18,6 +18,7 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.draws import Draws
 
 NAMED = {"uniform": "1", "jeffreys": "1/2", "perks": "1/m"}  # concentrations per successor, of m
+DEFAULT = "perks"  # the one that covers best where few successors are likely: experiments/calibration
 MOST = 2**27  # probabilities that are held
 BLOCK = 2**21  # of them that are drawn together
 
@@ -28,17 +29,15 @@ def draws(
     prior: Any,
     count: int,
     rng: np.random.Generator,
-    *,
-    is_support_known: bool,
 ) -> Draws:
-    """So many tables [D, S, A, n]; prior None: `default`."""
+    """So many tables [D, S, A, n]; prior None: `DEFAULT`."""
     support = np.asarray(space.support)
     if count * support.size > MOST:
         raise OptionError(
             f"{count:,} draws of {support.size:,} probabilities are too many to hold; "
             f"give draws={max(1, MOST // support.size):,}, or declare which successors are possible"
         )
-    alpha, words = concentration(space, default(is_support_known) if prior is None else prior)
+    alpha, words = concentration(space, DEFAULT if prior is None else prior)
     shape = np.where(support, alpha + counts, 1.0)
     found = np.empty((count, *support.shape))
     size = max(1, BLOCK // support.size)
@@ -55,16 +54,11 @@ def draws(
     return Draws(found, words)
 
 
-def default(is_support_known: bool) -> str:
-    """The prior where none is given, as experiments/calibration compares them."""
-    return "jeffreys" if is_support_known else "perks"
-
-
 def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"], str]:
     """alpha of every slot, and the prior in words: a name, a number per successor, or an array [S, A, S]."""
     support, succ = np.asarray(space.support), np.asarray(space.succ)
     S, A, _ = succ.shape
-    where = "each possible successor of every state-action pair"
+    where = "each possible successor of a pair"
     if isinstance(prior, str):
         if prior not in NAMED:
             raise OptionError(
@@ -72,16 +66,16 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
                 f"[S, A, S]{did_you_mean(prior, NAMED)}"
             )
         number = NAMED[prior]
-        words = f"Dirichlet with {number} for {where}"
         if number == "1/m":
-            return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), f"{words} of m"
-        return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), words
+            words = "Dirichlet, 1/m for each of the m possible successors of a pair"
+            return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), words
+        return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), f"Dirichlet, {number} for {where}"
     table = check_floats(prior, "prior")
     if table.ndim == 0:
-        alpha, words = np.full(succ.shape, float(table)), f"Dirichlet with {float(table):g} for {where}"
+        alpha, words = np.full(succ.shape, float(table)), f"Dirichlet, {float(table):g} for {where}"
     elif table.shape == (S, A, S):
         alpha = np.take_along_axis(taken(space.acts, table), succ, axis=-1)
-        words = "Dirichlet with the given concentrations"
+        words = "Dirichlet as given"
     else:
         raise OptionError(
             f"prior has shape {table.shape}; concentrations are a number, or an array [S, A, S] = {(S, A, S)}"
