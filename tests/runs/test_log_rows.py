@@ -365,7 +365,11 @@ class Recorded:
 def recorded(observations, actions, is_terminated: bool, id: int = 0) -> SimpleNamespace:
     ends = np.arange(len(actions)) == len(actions) - 1
     return SimpleNamespace(
-        id=id, observations=observations, actions=np.array(actions), terminations=ends & is_terminated
+        id=id,
+        observations=observations,
+        rewards=np.full(len(actions), 0.5),
+        actions=np.array(actions),
+        terminations=ends & is_terminated,
     )
 
 
@@ -380,6 +384,7 @@ def test_a_minari_data_set_is_a_run_and_final_states_have_copies() -> None:
     for s, a, t in ((0, 0, 1), (1, 1, 7), (0, 0, 1), (1, 0, 2), (2, 1, 0)):  # state 3 is final: its copy is 7
         counts[s, a, t] += 1
     np.testing.assert_array_equal(run.evidence.counts, counts)
+    assert run.observed_reward.count.sum() == 5
     declared = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes), terminal=[3])
     assert declared.problem.num_states == 4
     pairs = [recorded((np.array([0, 1]), np.array([5, 6])), [1], False)]
