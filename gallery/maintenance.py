@@ -171,7 +171,7 @@ def named(problem: hf.Problem) -> hf.Problem:
     """A problem with the names of states and actions."""
     from dataclasses import replace
 
-    return replace(problem, layout={"states": STATES, "actions": ACTIONS})
+    return problem._replace(layout={"states": STATES, "actions": ACTIONS})
 
 
 def cost_of(problem: hf.Problem, policy: np.ndarray) -> float:

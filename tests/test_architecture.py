@@ -35,7 +35,7 @@ BASE = {
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
-    ("problems.problem", "problems.tabular"),  # problem.seen_as()
+    ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.power"),  # run.power()
     ("runs.run", "runs.storage"),  # run.save()
@@ -156,7 +156,7 @@ def test_every_explorer_says_what_it_is_and_is_registered(subtests):
             header = ast.get_docstring(ast.parse(path.read_text())) or ""
             missing = [name for name in FIELDS if not re.search(rf"^{name}", header, re.MULTILINE)]
             assert not missing, f"the header of {path.name} lacks {missing}"
-            kinds = {entry.kind.__module__ for entry in EXPLORERS.values()}
+            kinds = {entry.explorer_type.__module__ for entry in EXPLORERS.values()}
             assert f"horizonfree.explorers.{path.stem}" in kinds
 
 

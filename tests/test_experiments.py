@@ -12,7 +12,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
-from horizonfree.explorers.audit import Audited
+from horizonfree.explorers.audit import AuditedSum
 from tests.reference import backward_induction
 
 PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reproduce", "table1", "shared")]
@@ -197,8 +197,8 @@ def test_hard_instances_are_run_to_multiples_of_their_episodes(made):
 
 def test_the_monitor_keeps_order_0_and_the_order_nearest_to_its_bound(made, monkeypatch):
     monitor = sys.modules["monitor"]
-    sums = [Audited("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
-    monkeypatch.setattr(monitor, "audit", lambda run: [*sums, Audited("G", None, 0.0, 3.0)])
+    sums = [AuditedSum("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
+    monkeypatch.setattr(monitor, "audit", lambda run: [*sums, AuditedSum("G", None, 0.0, 3.0)])
     monkeypatch.setattr(monitor.hf, "explore_many", lambda *_, **__: [SimpleNamespace(seed=4)])
     task = next(iter(made["tasks"].tasks("E7", [], True).values()))
     rows = monitor.rows(task)
@@ -259,7 +259,7 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
         lines += [{"task": key, **pretended(task)} for key, task in found.items()]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     said = {name: part(tmp_path) for name, part in made["figure"].PARTS.items()}
-    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| information")][:1]
+    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| optimal-design")][:1]
     assert line.count("+0.25 [") == 7  # V_hat, U, T, the claim, the certificate and two gaps
     assert "+0.50 [" in line.split("|")[-3]  # episodes to a certificate: the square of that
     assert "0/8" in said["E1"]  # four seeds at each of two horizons

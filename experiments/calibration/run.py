@@ -63,7 +63,7 @@ def fixed(name: str, problem: hf.Problem, reward: np.ndarray) -> None:
     """The problem as it is, a mixture, and as tables of either kind."""
     FIXED[f"{name}, mixture"] = lambda: (problem, reward)
     for support in ("given", "any"):
-        FIXED[f"{name}, table, {support}"] = lambda s=support: (problem.seen_as("tabular", support=s), reward)
+        FIXED[f"{name}, table, {support}"] = lambda s=support: (problem.as_tabular(support=s), reward)
 
 
 def fixed_problems() -> None:

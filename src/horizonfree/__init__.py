@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         problems,
     )
     from horizonfree.problems.gymnasium.discretize import discretize
+    from horizonfree.problems.problem import true_gap
     from horizonfree.problems.simulate import simulate
-    from horizonfree.problems.truth import true_gap
     from horizonfree.runs.audit import audit
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import certify, from_log
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
+    from horizonfree.sweeps.results import Sweep, load_sweep
     from horizonfree.sweeps.sweep import sweep
-    from horizonfree.sweeps.table import Sweep, load_sweep
 
 __version__ = "0.1.0"
 
@@ -89,7 +89,7 @@ _HOME = {
     "Plan": "runs.plan",
     "Problem": "problems",
     "Run": "runs.run",
-    "Sweep": "sweeps.table",
+    "Sweep": "sweeps.results",
     "Tabular": "problems",
     "audit": "runs.audit",
     "certify": "runs.log_files",
@@ -106,7 +106,7 @@ _HOME = {
     "goal": "mdp.rewards",
     "home": "estimators.moments",
     "load": "runs.storage",
-    "load_sweep": "sweeps.table",
+    "load_sweep": "sweeps.results",
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
@@ -114,7 +114,7 @@ _HOME = {
     "show_versions": "_versions",
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
-    "true_gap": "problems.truth",
+    "true_gap": "problems.problem",
 }
 
 

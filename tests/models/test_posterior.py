@@ -316,7 +316,7 @@ def test_units_starts_horizons_and_longer_rewards():
     ]
     np.testing.assert_allclose(values[:9], [run.problem.space.at_start(V) for V in literal], atol=1e-7)
     assert plan.credible_gap() <= 100 * H
-    elsewhere = run.plan(hf.occupancy(run.problem.moved(2, 3), 4), start=2, horizon=3)
+    elsewhere = run.plan(hf.occupancy(run.problem.with_start(2, 3), 4), start=2, horizon=3)
     low, high = elsewhere.credible_interval()
     assert 0 <= low <= high <= 1
     t = np.random.default_rng(1).random((S, A, S))

@@ -66,7 +66,7 @@ def test_names_and_dates_need_no_problem_and_are_in_every_answer() -> None:
     plan = run.plan(hf.goal(run.problem, "good"))
     assert "first    run" in str(plan) or "first    mend" in str(plan)
     assert "from good, 10 steps" in plan.certificate.holds_for
-    assert "(bad, run)" in run.certificate(1e-200).words
+    assert "(bad, run)" in run.certificate(1e-200).statement
     for sentence in (
         "does not depend on the state that it led to",
         "no states and actions but those of the log",
@@ -287,7 +287,7 @@ def test_starts_are_by_name_and_a_start_that_differs_is_refused_with_the_choices
     rows["status"][0] = "fair"
     with pytest.raises(OptionError, match=r"2 different states: good \(39\), fair \(1\). .* start='good'"):
         hf.from_log(rows, columns=COLUMNS)
-    assert hf.from_log(rows, columns=COLUMNS, start="fair").problem.first_state() == "fair"
+    assert hf.from_log(rows, columns=COLUMNS, start="fair").problem.start == 1
     drawn = hf.from_log(rows, columns=COLUMNS, start={"good": 0.75, "fair": 0.25}).problem
     np.testing.assert_array_equal(drawn.start, [0, 0.25, 0.75])
     with pytest.raises(UnknownNameError, match="start: there is no state 'god'; did you mean 'good'"):

@@ -107,7 +107,7 @@ def test_values_and_gaps_are_those_of_the_true_rewards_and_delta_is_halved() -> 
 def test_without_a_range_the_error_of_the_means_is_left_out_and_said_to_be() -> None:
     run = hf.from_log(paid(machines(100, 20)), columns=COLUMNS, horizon=5)
     plan = run.plan(run.observed_reward)
-    assert "whose own error is not part of it" in plan.certificate.words
+    assert "whose own error is not part of it" in plan.certificate.statement
     assert "no range was declared" in plan.certificate.assumes
     assert plan.gap == run.plan(run.observed_reward.mean, scale="rescale").gap
     declared = run.plan(run.observed_reward.between(0, 1))

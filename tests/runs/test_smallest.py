@@ -5,7 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
-from horizonfree.models.mixture.model import AFFORDABLE
+from horizonfree.models.mixture.confidence import MAX_WORK
 
 
 def explored(name, episodes=60, **parameters):
@@ -20,7 +20,7 @@ def test_the_default_is_the_smaller_of_both_methods_and_names_it(name):
     assert smallest.eps == min(x.eps for x in by.values())
     assert smallest.eps < by["uniform"].eps
     assert (smallest.method, smallest.delta) == ("direct", 0.05)
-    assert smallest.words == by["direct"].words
+    assert str(smallest) == str(by["direct"])
     assert smallest.holds_for == by["uniform"].holds_for  # plans in the same estimate
     np.testing.assert_array_equal(run.confidence().kernel.prob, run.confidence().centre.prob)
 
@@ -34,7 +34,7 @@ def test_where_the_sharper_method_gains_nothing_the_default_says_uniform():
 def test_what_is_not_affordable_is_left_to_those_who_ask():
     small, large = hf.make("zoned-grid", size=4).model, hf.make("zoned-grid", size=30).model
     cost = [model.space.succ.size * model.space.horizon * 6**model.num_unknown for model in (small, large)]
-    assert cost[0] < AFFORDABLE < cost[1]
+    assert cost[0] < MAX_WORK < cost[1]
     assert (small.sharpest, large.sharpest) == ("direct", "uniform")
     many = hf.Mixture.from_kernels(np.random.default_rng(0).dirichlet(np.ones(8), size=(7, 8, 1)), horizon=3)
     assert many.model.num_unknown == 6

@@ -7,17 +7,17 @@ import typer
 
 from horizonfree.cli import logs
 from horizonfree.cli._shared import (
-    Delta,
-    GoalStates,
-    Json,
-    RewardFile,
-    answer,
+    DeltaOption,
+    GoalOption,
+    JsonOption,
+    RewardOption,
     console,
+    make_reward,
     open_run,
-    reward_of,
+    output,
+    print_line,
+    spinner,
     table,
-    tell,
-    working,
 )
 from horizonfree.errors import OptionError
 
@@ -43,8 +43,8 @@ def audit(
     cost: Annotated[
         Path | None, typer.Option(help="Costs by state and action, in any unit.", metavar="FILE")
     ] = None,
-    reward: RewardFile = None,
-    goal: GoalStates = None,
+    reward: RewardOption = None,
+    goal: GoalOption = None,
     columns: logs.Columns = None,
     missing: logs.Missing = None,
     bins: logs.Bins = None,
@@ -54,8 +54,8 @@ def audit(
     out: Annotated[
         Path | None, typer.Option(help="Keep the log as a run in this new folder.", metavar="RUN")
     ] = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
     """Is a new policy better than the one in use? Off-policy evaluation with a proof, from a log alone.
 
@@ -76,14 +76,14 @@ def audit(
     from horizonfree.runs.audit import audit as audit_of
 
     problem = run.problem
-    table_of = reward_of(problem, goal, reward, cost)
+    table_of = make_reward(problem, goal, reward, cost)
     new, old = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
     scale = "total" if goal else "rescale"
-    with working("auditing"):
+    with spinner("auditing"):
         result = audit_of(run, table_of, new, old, scale=scale, delta=delta)
         value = result.to_dict(is_cost=cost is not None)
     names = str(policy), str(incumbent) if incumbent is not None else "the log's policy"
-    answer(value, json, lambda: show(result, value, names))
+    output(value, json, lambda: show(result, value, names))
 
 
 def _run_of(log: Path, options: dict[str, Any]) -> "Run":
@@ -99,8 +99,8 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
     """The decision first, then what it is made of."""
     from horizonfree.guarantees.certificate import confidence_of
 
-    tell("[bold]Proved:[/] {words}", words=value["proved"])
-    tell("[bold]Likely:[/] {words}\n", words=value["likely"])
+    print_line("[bold]Proved:[/] {words}", words=value["proved"])
+    print_line("[bold]Likely:[/] {words}\n", words=value["likely"])
     sure = confidence_of(value["delta"])
     rows = [
         (name, entry["value"], _between(entry["interval"]), _between(entry["likely"]))
@@ -115,13 +115,13 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
         console.print(table("where they differ", "of the steps", "new", "incumbent", rows=lines))
     if result.missing:
         needs = [(x.state, x.action, f"{x.uses:.2g}", x.visits) for x in result.missing]
-        tell("\nData that would help most:")
+        print_line("\nData that would help most:")
         console.print(table("state", "action", "uses an episode", "visits in the log", rows=needs))
-    tell("")
+    print_line("")
     logs.show_notes(result.run)
     tested = value["check"] or "nothing: a stored run has no episodes; audit the log itself to test the model"
-    tell("[dim]Tested:[/] {words}", words=tested)
-    tell("[dim]Assumes:[/] {assumes}", assumes=value["assumes"])
+    print_line("[dim]Tested:[/] {words}", words=tested)
+    print_line("[dim]Assumes:[/] {assumes}", assumes=value["assumes"])
 
 
 def _between(ends: list[float] | None) -> str:

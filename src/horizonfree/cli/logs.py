@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import expanded, problem_of, state, tell, whole, working
-from horizonfree.cli.settings import entries
+from horizonfree.cli._shared import expand_user, int_option, make_problem, print_line, spinner, state_option
+from horizonfree.cli.settings import parse_values
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -40,14 +40,15 @@ Bins = Annotated[
 ]
 Start = Annotated[
     str | None,
-    state("With --log: the state in which episodes start that you plan for, or `unknown`.", "--start"),
+    state_option("With --log: the state in which episodes start that you plan for, or `unknown`.", "--start"),
 ]
 Horizon = Annotated[
-    int | None, whole("With --log: how many steps to plan for.  [default: the longest episode]", "--horizon")
+    int | None,
+    int_option("With --log: how many steps to plan for.  [default: the longest episode]", "--horizon"),
 ]
 Terminal = Annotated[
     list[str] | None,
-    state("With --log: a state in which every episode ends; repeat for several.", "--terminal"),
+    state_option("With --log: a state in which every episode ends; repeat for several.", "--terminal"),
 ]
 
 
@@ -66,13 +67,13 @@ def run_of(
     out: Path | None = None,
 ) -> "Run":
     """The run of a log, saved if `out` names a folder; without a model class, a tabular MDP."""
-    parameters: dict[str, Any] = entries(param, "--param")
+    parameters: dict[str, Any] = parse_values(param, "--param")
     options: dict[str, Any] = {"columns": columns_of(columns) or None, "bins": bins_of(bins) or None}
     if missing is not None:
         options["missing"] = missing
     of_table = {"start": start, "horizon": horizon, "terminal": list(terminal) or None}
     of_table = {name: x for name, x in of_table.items() if x is not None}
-    with working(f"reading {log}"):
+    with spinner(f"reading {log}"):
         from horizonfree import from_log
 
         if problem is None and kernels is None:
@@ -83,16 +84,16 @@ def run_of(
         else:
             if of_table:
                 raise OptionError(f"--{next(iter(of_table))}: a problem has its own; leave it out")
-            run = from_log(log, problem_of(problem, kernels, parameters), **options)
+            run = from_log(log, make_problem(problem, kernels, parameters), **options)
         if out is not None:
-            run.save(expanded(out))
+            run.save(expand_user(out))
     return run
 
 
 def show_notes(run: "Run") -> None:
     """What was done with the log before it became a run."""
     for note in run.problem.layout.get("log", {}).get("notes", ()):
-        tell("[dim]Log:[/] {note}", note=note)
+        print_line("[dim]Log:[/] {note}", note=note)
 
 
 def columns_of(texts: Sequence[str]) -> dict[str, Any]:

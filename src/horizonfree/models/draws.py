@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree.errors import OptionError
+
 R_HAT = 1.01  # the largest that counts as converged
 LEAST_EFFECTIVE = 400  # effective draws below which R-hat itself is not reliable
 
 
 class Convergence(NamedTuple):
-    """The largest split R-hat and the smallest effective sample size of all quantities of the chains."""
+    """The largest split R-hat and the smallest effective sample size of all quantities.
+
+    `steps`: how many each chain kept.
+    """
 
     r_hat: float
     effective: float
@@ -39,6 +44,14 @@ class Draws(NamedTuple):
     parameters: Any
     prior: str
     convergence: Convergence | None = None
+
+
+def no_posterior(*_: Any) -> Draws:
+    """Of model classes without a prior."""
+    raise OptionError(
+        "a posterior is available for mixtures and tabular MDPs only: no usual prior on the measures of a linear MDP "
+        "keeps them probabilities; describe the problem as one of those"
+    )
 
 
 def converged(x: Float[np.ndarray, "T C k"]) -> Convergence:

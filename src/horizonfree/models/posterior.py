@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_seed
 from horizonfree.errors import ModelError
-from horizonfree.mdp.allowed import check_allowed
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import RewardLike, resolve
 from horizonfree.mdp.space import Kernel
+from horizonfree.models.base import Evidence, Model
 from horizonfree.models.draws import Convergence
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.models.registry import posterior_draws
 from horizonfree.planning.induction import policy_values, solve
 
 BLOCK = 2**21  # probabilities and rewards that are held at once, of several draws
@@ -50,11 +50,10 @@ class Posterior(ReprMixin):
         """What every number made of it must say."""
         return f"not proved: Bayesian, prior {self.prior}"
 
-    def card(self) -> Summary:
-        """Prior, size and check."""
+    def _repr_table(self) -> ReprTable:
         check = "independent draws" if self.convergence is None else self.convergence.words
         lines = [("label", self.label), ("after", f"{self.episodes:,} episodes"), ("check", check)]
-        return Summary(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
+        return ReprTable(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
 
     def kernel(self, i: int) -> Kernel:
         """The transition probabilities of draw i."""
@@ -129,6 +128,6 @@ def posterior(
             f"{int(evidence.impossible):,} transitions were seen that no parameter of the class explains, so that "
             "there is no posterior; describe the system by a class that allows them"
         )
-    found = model.posterior_draws(evidence, prior, draws, np.random.default_rng(seed))
+    found = posterior_draws(model, evidence, prior, draws, np.random.default_rng(seed))
     episodes = int(evidence.episodes)
     return Posterior(model, found.parameters, found.prior, seed, episodes, found.convergence)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree.mdp.names import name_of
-from horizonfree.models.confidence import probabilities
+from horizonfree.models.base import probabilities
 from horizonfree.runs.audit import audit
 from horizonfree.runs.run import Run
 

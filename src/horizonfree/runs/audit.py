@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import HorizonfreeError, ShapeError
-from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import confidence_of, interval, round_down
+from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp.names import name_of
-from horizonfree.models.confidence import probabilities
+from horizonfree.models.base import probabilities
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.run import Run
@@ -174,14 +174,14 @@ class Audit(ReprMixin):
             "disagreements": [x._asdict() for x in self.disagreements],
             "missing": [x._asdict() for x in self.missing],
             "is_refuted": self.is_refuted,
-            "check": None if self.check is None else self.check.words,
+            "check": None if self.check is None else self.check.summary(),
             "assumes": self.new.certificate.assumes,
             "notes": list(self.run.problem.layout.get("log", {}).get("notes", ())),
             "delta": float(comparison.delta),
             "episodes": self.run.episodes,
         }
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """The decision, both values, and where to look next."""
         lines = [("proved", self.proved), ("likely", self.likely)]
         lines += [(name, _value(plan)) for name, plan in (("new", self.new), ("incumbent", self.incumbent))]
@@ -193,9 +193,9 @@ class Audit(ReprMixin):
             ("too few data", f"{x.action} in {x.state}: {x.visits:,} visits, {x.uses:.2g} uses an episode")
             for x in self.missing[:3]
         ]
-        lines += [("check", self.check.words)] if self.check is not None else []
+        lines += [("check", self.check.summary())] if self.check is not None else []
         lines.append(("assumes", self.new.certificate.assumes))
-        return Summary(f"Audit of a policy on {self.run.episodes:,} episodes", lines)
+        return ReprTable(f"Audit of a policy on {self.run.episodes:,} episodes", lines)
 
     def _probabilities(self, plan: Plan) -> Float[np.ndarray, "H S A"]:
         return probabilities(plan.policy, self.run.problem.num_actions)

@@ -19,6 +19,7 @@ from horizonfree.models.posterior import Posterior
 TIED = 1e-12  # a difference of two values that is rounding
 LEVEL = 0.95
 AFFORDABLE = 2e9  # transitions of dynamic programmes in a few seconds
+MOST_WEIGHTS = 16  # that are sampled in a few seconds
 
 
 class Likely(NamedTuple):
@@ -114,6 +115,10 @@ def likely(credible: Credible, draws: int = 1000, *, work: float = AFFORDABLE) -
         return Likely(
             refusal=f"{draws:,} draws take {cost:.1g} steps of dynamic programmes on a problem of this size; "
             f"about {most:,} draws would be fast"
+        )
+    if credible.run.has_parameter and credible.run.evidence.theta.shape[-1] > MOST_WEIGHTS:
+        return Likely(
+            refusal=f"more than {MOST_WEIGHTS} weights take long to sample; ask run.posterior() in Python"
         )
     try:
         mine = credible.under(credible.run.posterior(draws) if not credible.refusal else None)

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._validation import check_count, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.tabular import UNKNOWN, Tabular
 from horizonfree.runs.log_rows import Rows, read_rows, roles_of
 from horizonfree.runs.log_table import Labels, listed
 from horizonfree.runs.logged import Episodes, from_episodes, run_of
@@ -102,7 +102,7 @@ def from_log(
         episodes = log.episodes
     note = {"notes": log.notes, "assumes": log.assumes}
     if any(note.values()):
-        known = replace(known, layout={**known.layout, "log": note}, recipe=None)
+        known = known._replace(layout={**known.layout, "log": note}, recipe=None)
     run = run_of(known, episodes, log.ended, budget)
     return run if log.rewards is None else _with_rewards(run, log.rewards, start)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.problems.tabular import UNKNOWN
+from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs.log_files import from_log
 from horizonfree.runs.run import Run
 

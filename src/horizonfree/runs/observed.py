@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_floats, check_probability, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_up
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.runs.plan import Comparison, Plan
 
 RHO = 10.0  # visits around which the interval is narrowest
@@ -134,7 +134,7 @@ class ObservedReward(ReprMixin):
             )
         return self.declared
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """How much was recorded, and in which range."""
         low, high = self.range if self.count.any() else (math.nan, math.nan)
         known = "declared" if self.declared is not None else "that occurred"
@@ -150,7 +150,7 @@ class ObservedReward(ReprMixin):
                 "an estimate; run.plan(run.observed_reward.between(low, high)) has its error in the interval",
             ),
         ]
-        return Summary("Observed reward", lines)
+        return ReprTable("Observed reward", lines)
 
 
 def over_states(problem: Any, added_start: int | None = None) -> Bool[np.ndarray, " S"]:
@@ -176,7 +176,7 @@ def answer(
 
         V*_r - V_r <= min( up(V*_{r_high}) - low(V_{r_low}),  gap_mean + up(V*_u) + up(V_u) ).
     """
-    here = run if start is None and horizon is None else run.seen_from(start, horizon)
+    here = run if start is None and horizon is None else run.restart_from(start, horizon)
 
     def ask(reward: np.ndarray, policy: Any, part: float) -> Plan:
         how: dict[str, Any] = {"scale": "rescale", "delta": part}
@@ -185,10 +185,10 @@ def answer(
 
     if observed.declared is None:
         plan = ask(observed.mean, policy, delta)
-        words = f"{plan.certificate.words}; for the mean of the recorded rewards, whose own error is not part of it"
+        words = f"{plan.certificate.statement}; for the mean of the recorded rewards, whose own error is not part of it"
         known = "the true rewards are the means of those recorded (no range was declared)"
         assumes = f"{plan.certificate.assumes}; {known}"
-        return replace(plan, certificate=replace(plan.certificate, words=words, assumes=assumes))
+        return replace(plan, certificate=replace(plan.certificate, statement=words, assumes=assumes))
     part = check_probability(delta, "delta") / 2
     r_low, r_high = observed.interval(part)
     plan = ask(observed.mean, policy, part)
@@ -210,7 +210,7 @@ def answer(
         eps=eps,
         delta=float(delta),
         method="observed reward",
-        words=words,
+        statement=words,
         forecast="",
         assumes=f"{plan.certificate.assumes}; {observed.assumption()}",
     )

@@ -1,4 +1,4 @@
-"""What a run answers: a plan for one reward, and which of two policies is better."""
+"""Answers of a run: a plan for one reward, and the comparison of two policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._repr import ReprMixin, Summary
-from horizonfree._validation import check_int
+from horizonfree._deprecated import warn_renamed
+from horizonfree._repr import ReprMixin, ReprTable, data_frame
+from horizonfree._validation import check_int, check_state
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.lift import Lift
@@ -17,11 +18,10 @@ from horizonfree.mdp.names import name_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
-from horizonfree.models.confidence import Bounds, Confidence
+from horizonfree.models.base import Bounds, Confidence
 from horizonfree.models.posterior import Posterior
 from horizonfree.planning.induction import policy_values
 from horizonfree.runs.credible import LEVEL, Credible, probability_better
-from horizonfree.runs.frames import of_plan
 
 if TYPE_CHECKING:
     import pandas
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(ReprMixin):
-    """The answer to one reward. Values and gap are in the units of the reward as it was given.
+    """A policy for one reward, with its value and a suboptimality bound, in the units of the reward.
 
     `value` is the policy's value in `kernel`, the maximum-likelihood estimate, or in the explorer's own model for plans
-    with model="explorer". With probability 1 - certificate.delta its true value is between `value_low` and
-    `value_high`, and its suboptimality is at most `gap`. `start` is the distribution of the first state, from which all
-    this holds, and `layout` has the names of states and actions.
+    with model="explorer". With probability 1 - certificate.delta the true value is in the confidence interval
+    [`value_low`, `value_high`], and the suboptimality is at most `gap`. `start`: the distribution of the first state,
+    for which all this holds. `layout`: names of states and actions.
     """
 
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -51,68 +51,74 @@ class Plan(ReprMixin):
     def credible_interval(
         self, level: float = LEVEL, *, posterior: Posterior | None = None
     ) -> tuple[float, float]:
-        """Where the value lies with posterior probability `level`: likely, not proved. Draws are made at first use.
+        """The interval that contains the value with posterior probability `level`: likely, not proved.
 
-        posterior: `run.posterior(...)` with a prior, draws or a seed of yours; None: `run.posterior()`.
+        posterior: `run.posterior(...)` with another prior, number of draws or seed; by default `run.posterior()`, which
+        is computed at the first call.
         """
         return self.credible.under(posterior).interval(level)
 
     def credible_gap(self, level: float = LEVEL, *, posterior: Posterior | None = None) -> float:
-        """What the plan loses at most against the best policy, with posterior probability `level`: not proved."""
+        """The suboptimality is at most this with posterior probability `level`: likely, not proved."""
         return self.credible.under(posterior).gap(level)
 
     @property
     def credible(self) -> Credible:
-        """Its value and its loss under every draw of the posterior."""
+        """Value and suboptimality under every draw of the posterior."""
         if self._credible is None:
             raise OptionError(
-                "this plan belongs to no run, so that it has no posterior; ask run.plan(reward)"
+                "this plan belongs to no run, so it has no posterior; make it with run.plan(reward)"
             )
         return self._credible
 
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
-        """The probability to be in each state at each step, in the estimate."""
+        """The occupancy measure: the probability of each state at each step, in the estimate."""
         return occupancy(self.kernel, self.policy, self.start)
 
-    def card(self) -> Summary:
-        """Its value, what is proved, the first action and where it spends its time."""
-        sure = confidence_of(self.certificate.delta)
-        between = f"{sure} interval {interval(self.value_low, self.value_high)}"
-        is_proved = not self.certificate.is_rejected
+    def _repr_table(self) -> ReprTable:
+        level = confidence_of(self.certificate.delta)
+        proved = f"{level} interval {interval(self.value_low, self.value_high)}"
         lines = [
-            ("value", f"{self.value:.4g}, {between if is_proved else 'of which nothing is proved'}"),
-            ("gap", f"{round_up(self.gap):.4g}: {self.certificate.words}"),
+            ("value", f"{self.value:.4g}, {'nothing proved' if self.certificate.is_rejected else proved}"),
+            ("gap", f"{round_up(self.gap):.4g}: {self.certificate}"),
         ]
         if self.start is None:
-            return Summary(f"Plan for {len(self.policy)} steps", lines)
+            return ReprTable(f"Plan for {len(self.policy)} steps", lines)
         starts = np.flatnonzero(self.start)
         first = "where episodes start"
         if len(starts) == 1:
             first = name_of(self.layout, "states", int(starts[0]))
             lines.append(("first", name_of(self.layout, "actions", self.act(0, int(starts[0])))))
         share = self.occupancy.mean(axis=0)
-        most = np.argsort(-share, kind="stable")[:3]
-        spent = [f"{name_of(self.layout, 'states', int(s))} ({share[s]:.0%})" for s in most if share[s] > 0]
-        lines.append(("time in", ", ".join(spent)))
-        return Summary(f"Plan for {len(self.policy)} steps from {first}", lines)
+        top = [int(s) for s in np.argsort(-share, kind="stable")[:3] if share[s] > 0]
+        times = [f"{name_of(self.layout, 'states', s)} ({share[s]:.0%})" for s in top]
+        lines.append(("time in", ", ".join(times)))
+        return ReprTable(f"Plan for {len(self.policy)} steps from {first}", lines)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """What it does: a row for each step (from 0) and state."""
-        return of_plan(self)
+        """One row for each step (from 0) and state: the action, and the probability to be there."""
+        step, state = (x.ravel() for x in np.indices(self.policy.shape[:2]))
+        actions = self.policy if self.policy.ndim == 2 else self.policy.argmax(axis=-1)
+        columns = {
+            "step": step,
+            "state": [name_of(self.layout, "states", int(s)) for s in state],
+            "action": [name_of(self.layout, "actions", int(a)) for a in actions.ravel()],
+            "probability": self.occupancy.ravel(),
+        }
+        return data_frame(columns)
 
     def act(self, h: int, state: int) -> int:
-        """The action at step h (from 0) in a state; of a policy that draws it, the most probable one."""
+        """The action at step h (from 0) in a state; the most probable one for a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        state = check_int(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-        chosen = self.policy[h, state]
-        return int(chosen if chosen.ndim == 0 else chosen.argmax())
+        choice = self.policy[h, check_state(state, "state", S)]
+        return int(choice if choice.ndim == 0 else choice.argmax())
 
 
-def plan_of(
+def make_plan(
     run: Any,
-    checked: Reward,
+    reward: Reward,
     confidence: Confidence,
     policy: np.ndarray,
     bounds: Bounds,
@@ -122,25 +128,24 @@ def plan_of(
     lift: Lift | None = None,
     refusal: str = "",
 ) -> Plan:
-    """A policy of a `Run` with what is certified of it, in the units of the reward.
+    """A policy of a `Run` with its certificate, in the units of the reward.
 
-    value: None for that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
+    value: by default that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
     """
     space, kernel = run.problem.space, confidence.kernel
-    bounds, certificate = certify.certified(run.problem.model, confidence, bounds, checked.factor, missing)
+    bounds, certificate = certify.certified(run.problem.model, confidence, bounds, reward.factor, missing)
     if run._where:
-        certificate = replace(certificate, words=f"{certificate.words}, {run._where}")
+        certificate = replace(certificate, statement=f"{certificate}, {run._where}")
     if value is None:
-        value = float(space.at_start(policy_values(kernel, checked.table, policy)[0]))
-    value, low, high = (checked.factor * float(x) + checked.offset for x in (value, bounds.low, bounds.high))
-    gap = checked.factor * certificate.eps
-    likely = Credible(run, checked, policy, lift, refusal)
-    start, layout = start_of(space), run.problem.layout
-    return Plan(policy, value, low, high, gap, certificate, kernel, start, layout, likely)
+        value = float(space.at_start(policy_values(kernel, reward.table, policy)[0]))
+    value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
+    gap = reward.factor * certificate.eps
+    start, credible = start_distribution_of(space), Credible(run, reward, policy, lift, refusal)
+    return Plan(policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible)
 
 
-def start_of(space: Space) -> Float[np.ndarray, " S"]:
-    """The distribution of the first state."""
+def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
+    """The distribution of the first state, or which states are possible without one."""
     return space.starts().astype(np.float64) if space.initial is None else np.asarray(space.initial)
 
 
@@ -149,23 +154,22 @@ def occupancy(
 ) -> Float[np.ndarray, "H S"]:
     """mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
     if start is None:
-        raise ShapeError("this plan does not know where it starts; ask a run for it: run.plan(reward)")
+        raise ShapeError("this plan has no start; make it with run.plan(reward)")
     succ, prob = np.asarray(kernel.succ), np.asarray(kernel.prob)
-    found = np.zeros(policy.shape[:2])
-    found[0] = start
+    mu = np.zeros(policy.shape[:2])
+    mu[0] = start
     for h in range(len(policy) - 1):
         rule = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
-        flow = found[h][:, None, None] * rule[:, :, None] * prob
-        np.add.at(found[h + 1], succ, flow)
-    return found
+        flow = mu[h][:, None, None] * rule[:, :, None] * prob
+        np.add.at(mu[h + 1], succ, flow)
+    return mu
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """By how much policy a is better than policy b for a reward, in its units.
+    """The difference of the values of two policies, a minus b, for a reward, in its units.
 
-    `difference` is that of their values in the estimate. The true one is between `low` and `high`, with probability
-    1 - delta.
+    `difference` is that in the estimate. [`low`, `high`] is a confidence interval for the true one, at 1 - delta.
     """
 
     difference: float
@@ -176,25 +180,36 @@ class Comparison:
 
     @cached_property
     def probability(self) -> float:
-        """The posterior probability that a is better than b: likely, not proved. Draws are made at first use."""
-        if self._credible is None:
-            raise OptionError("this comparison belongs to no run, so that it has no posterior")
-        return probability_better(*self._credible)
+        """The posterior probability that a is better than b: likely, not proved. Computed at first use."""
+        return probability_better(*self._policies())
 
     @property
     def label(self) -> str:
-        """What `probability` is: not proved, with the prior."""
+        """What `probability` is: not proved, with its prior."""
+        return self._policies()[0].posterior.label
+
+    def _policies(self) -> tuple[Credible, Credible]:
         if self._credible is None:
-            raise OptionError("this comparison belongs to no run, so that it has no posterior")
-        return self._credible[0].posterior.label
+            raise OptionError(
+                "this comparison belongs to no run, so it has no posterior; make it with run.compare"
+            )
+        return self._credible
+
+    def summary(self) -> str:
+        """The result in a sentence."""
+        level = f"({confidence_of(self.delta)}, any stopping time)"
+        if self.low > 0:
+            return f"a is better by at least {round_down(self.low):.3g} {level}"
+        if self.high < 0:
+            return f"b is better by at least {round_down(-self.high):.3g} {level}"
+        low, high = -round_up(-self.low), round_up(self.high)
+        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}] {level}"
+
+    def __str__(self) -> str:
+        return self.summary()
 
     @property
     def words(self) -> str:
-        """What is proved."""
-        sure = f"({confidence_of(self.delta)}, any stopping time)"
-        if self.low > 0:
-            return f"a is better by at least {round_down(self.low):.3g} {sure}"
-        if self.high < 0:
-            return f"b is better by at least {round_down(-self.high):.3g} {sure}"
-        low, high = -round_up(-self.low), round_up(self.high)
-        return f"either may be better: a minus b is in [{low:.3g}, {high:.3g}] {sure}"
+        """Deprecated: use `summary()`."""
+        warn_renamed("Comparison.words", "Comparison.summary()")
+        return self.summary()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_floats, check_integers, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.models.tabular.model import TabularModel
@@ -54,11 +54,11 @@ class Power(ReprMixin):
         K, p = np.append(0, self.episodes), np.append(0.0, self.probability)  # before them it is not decided
         return float(K[i] + (K[i + 1] - K[i]) * (probability - p[i]) / (p[i + 1] - p[i]))
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """The curve, and the episodes for 50 % and 90 %."""
         lines = [("decision", self.decision), ("data", f"more episodes by {self.gathered_by}")]
         if self.is_decided:
-            return Summary("Power", [*lines, ("now", "certified already")])
+            return ReprTable("Power", [*lines, ("now", "certified already")])
         lines += [
             (f"{K:,}", f"certified with probability {p:.2f} (+- {e:.2f})")
             for K, p, e in zip(self.episodes, self.probability, self.error)
@@ -70,7 +70,7 @@ class Power(ReprMixin):
                 f"about {K:,.0f} more episodes{price}" if K < math.inf else f"more than {self.episodes[-1]:,}"
             )
             lines.append((f"{level:.0%}", needs))
-        return Summary("Power", [*lines, ("label", f"{self.draws} draws, {self.label}")])
+        return ReprTable("Power", [*lines, ("label", f"{self.draws} draws, {self.label}")])
 
 
 def power(
@@ -175,7 +175,7 @@ def _name(run: Run, gather: Any) -> str:
 
 def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, seed: int) -> Iterator[Run]:
     """The run with more and more episodes of one system."""
-    problem = replace(run.problem, truth=truth, recipe=None)
+    problem = run.problem._replace(truth=truth, recipe=None)
     steps = np.diff(np.append(0, ladder))
     if gather is None and run.explorer_spec is not None:
         later = replace(run, problem=problem, is_simulated=True, folder=None, seed=seed)

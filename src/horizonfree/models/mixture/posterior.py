@@ -22,13 +22,16 @@ from horizonfree._validation import check_floats, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
-from horizonfree.models.mixture.likelihood import Coordinates, coordinates, gram, minimised
+from horizonfree.models.mixture.evidence import MixtureEvidence
+from horizonfree.models.mixture.likelihood import Coordinates, coordinates, minimised
+from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet, null_space
 
 CHAINS = 16
 WARM = 3  # rounds of warm-up
 STEPS, STEPS_PER_DIRECTION = 100, 30  # of a round
-MOST_STEPS = 2**17  # of a chain
+MOST_STEPS = 2**18  # of a chain
+THINNING = 4  # in q directions every (1 + q/4)-th step is kept: its neighbours are nearly the same
 SHRINKS = 200  # of a chord; then the chain stays
 TINY = 1e-300
 
@@ -41,17 +44,12 @@ class Density(NamedTuple):
     barrier: Float[np.ndarray, " R"]  # what is added to the exponents to find a point inside
 
 
-def draws(
-    valid: ValidSet,
-    counts: Int[np.ndarray, " R"],
-    prior: Any,
-    count: int,
-    rng: np.random.Generator,
-    *,
-    is_hull: bool,
+def mixture_draws(
+    model: MixtureModel, evidence: MixtureEvidence, prior: Any, count: int, rng: np.random.Generator
 ) -> Draws:
     """So many parameters [D, d]; prior: None for uniform, or concentrations of Dirichlet's law of the weights."""
-    if has_weights(valid, is_hull):
+    valid, counts = model.valid, np.asarray(evidence.row_counts)
+    if has_weights(valid, model.is_hull):
         target, words = _of_weights(valid, counts, prior)
         unit = np.asarray(valid.sums)[0]  # w_i = C_i theta_i
     else:
@@ -115,7 +113,7 @@ def sampled(
     c = np.maximum(target.exponents, 0.0) + target.barrier
     middle = minimised(at, c, np.zeros(q))
     p = at.p(middle)
-    root = np.linalg.cholesky(np.linalg.pinv(gram(at.z, c / p**2), hermitian=True)).T
+    root = np.linalg.cholesky(np.linalg.pinv((at.z * (c / p**2)) @ at.z.T, hermitian=True)).T
     y = np.tile(middle, (CHAINS, 1))
     steps = STEPS + STEPS_PER_DIRECTION * q
     for _ in range(WARM):
@@ -123,8 +121,9 @@ def sampled(
         y = path[-1]
         root = np.linalg.cholesky(np.cov(path[steps // 2 :].reshape(-1, q), rowvar=False).reshape(q, q)).T
     paths, levels, done, wanted = [], [], 0, max(count, LEAST_EFFECTIVE)
+    every = 1 + q // THINNING
     while True:
-        path, level = chains(target, root, y, steps, rng)
+        path, level = chains(target, root, y, steps, rng, every)
         y, done = path[-1], done + steps
         paths.append(path)
         levels.append(level)
@@ -133,8 +132,8 @@ def sampled(
             checked = [np.concatenate([x, y[..., None]], axis=2) for x, y in zip(paths, levels)]
         check = converged(np.concatenate(checked))
         if check.r_hat < R_HAT and check.effective >= wanted:
-            every = points.reshape(-1, q)
-            return every[np.linspace(0, len(every) - 1, count).astype(int)], check
+            flat = points.reshape(-1, q)
+            return flat[np.linspace(0, len(flat) - 1, count).astype(int)], check
         if done >= most_steps:
             raise ModelError(
                 f"the chains of the posterior have not converged: {check.words} after {done:,} steps, {wanted:,} "
@@ -149,22 +148,28 @@ def chains(
     y: Float[np.ndarray, "C q"],
     steps: int,
     rng: np.random.Generator,
+    every: int = 1,
 ) -> tuple[Float[np.ndarray, "T C q"], Float[np.ndarray, "T C"]]:
-    """Steps of hit-and-run of each chain, and the logarithm of the density there; directions are u root, u uniform."""
+    """Steps of hit-and-run of each chain, and the logarithm of the density there; directions are u root, u uniform.
+
+    every: only each so many-th of the steps is kept.
+    """
     C, q = y.shape
     matters = np.flatnonzero(target.exponents)
     e = target.exponents[matters]
-    path, levels = np.empty((steps, C, q)), np.empty((steps, C))
-    for k in range(steps):
+    kept = steps // every
+    path, levels = np.empty((kept, C, q)), np.empty((kept, C))
+    for k in range(kept * every):
         u = rng.standard_normal((C, q))
         direction = (u / np.sqrt((u**2).sum(1, keepdims=True))) @ root
         p, dp = np.maximum(target.at.p_center + y @ target.at.z, TINY), direction @ target.at.z
         with np.errstate(divide="ignore"):
             ends = np.maximum(dp / p, 0).max(1), np.maximum(-dp / p, 0).max(1)
         low, high = -1 / ends[0], 1 / ends[1]
-        t, levels[k] = _on_chord(p[:, matters], dp[:, matters], e, low, high, rng)
+        t, level = _on_chord(p[:, matters], dp[:, matters], e, low, high, rng)
         y = y + t[:, None] * direction
-        path[k] = y
+        if (k + 1) % every == 0:
+            path[k // every], levels[k // every] = y, level
     return path, levels
 
 

@@ -9,13 +9,15 @@ variable of shape a underflows: its logarithm is that of one of shape a + 1, plu
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from horizonfree._validation import check_floats, did_you_mean, short_repr
 from horizonfree.errors import OptionError
-from horizonfree.mdp.allowed import taken
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Space
 from horizonfree.models.draws import Draws
+from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.models.tabular.model import TabularModel
 
 NAMED = {"uniform": "1", "jeffreys": "1/2", "perks": "1/m"}  # concentrations per successor, of m
 DEFAULT = "perks"  # the one that covers best where few successors are likely: experiments/calibration
@@ -23,14 +25,11 @@ MOST = 2**27  # probabilities that are held
 BLOCK = 2**21  # of them that are drawn together
 
 
-def draws(
-    space: Space,
-    counts: Int[np.ndarray, "S A n"],
-    prior: Any,
-    count: int,
-    rng: np.random.Generator,
+def tabular_draws(
+    model: TabularModel, evidence: TabularEvidence, prior: Any, count: int, rng: np.random.Generator
 ) -> Draws:
     """So many tables [D, S, A, n]; prior None: `DEFAULT`."""
+    space, counts = model.space, np.asarray(evidence.counts)
     support = np.asarray(space.support)
     if count * support.size > MOST:
         raise OptionError(
