@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 def length(x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
     """The Euclidean norm along the last axis."""
-    return np.sqrt(np.einsum("...i,...i->...", x, x))
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", x, x)))
 
 
 def opnorm(M: Float[np.ndarray, "*b q q"]) -> Float[np.ndarray, "*b"]:
