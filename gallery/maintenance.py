@@ -169,7 +169,6 @@ def study(small: bool = False) -> dict[str, Any]:
 
 def named(problem: hf.Problem) -> hf.Problem:
     """A problem with the names of states and actions."""
-    from dataclasses import replace
 
     return problem._replace(layout={"states": STATES, "actions": ACTIONS})
 
