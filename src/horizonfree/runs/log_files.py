@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._validation import check_count, short_repr, suggestion
+from horizonfree._validation import (
+    check_choice,
+    check_count,
+    check_floats,
+    check_real,
+    short_repr,
+    suggestion,
+)
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.problems.classes import UNKNOWN, Tabular
@@ -78,8 +85,7 @@ def from_log(
     """
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
-    if missing not in TREATMENTS:
-        raise OptionError(f"missing is {short_repr(missing)}; it must be one of {', '.join(TREATMENTS)}")
+    check_choice(missing, "missing", TREATMENTS)
     rows = read_rows(source, roles_of(columns), bins)
     declared = {
         "states": states, "actions": actions, "num_states": num_states, "num_actions": num_actions,
@@ -404,8 +410,11 @@ def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any)
     if what:
         log = replace(log, assumes=[*log.assumes, CLOSED.format(what=what)])
     e = log.episodes
-    if terminal is not None and not isinstance(terminal, str):
-        terminal = [_number(x, states, S, "terminal") for x in np.atleast_1d(np.asarray(terminal, object))]
+    if not isinstance(terminal, str):
+        terminal = (
+            terminal if isinstance(terminal, (list, tuple)) else np.ravel(check_real(terminal, "terminal"))
+        )
+        terminal = [_number(x, states, S, "terminal") for x in terminal]
     elif isinstance(terminal, str) and terminal != UNKNOWN:
         terminal = [_number(terminal, states, S, "terminal")]
     first = e.s[:, 0]
@@ -432,7 +441,7 @@ def _sizes(
     if names is not None and size is not None:
         raise OptionError(f"{role}s and num_{role}s both say how many {role}s there are; give one of them")
     if names is not None:
-        if isinstance(names, str) or not all(isinstance(x, str) for x in names):
+        if not isinstance(names, (list, tuple)) or not all(isinstance(x, str) for x in names):
             raise OptionError(f"{role}s is {short_repr(names)}; it must be a list of names")
         index = {x: i for i, x in enumerate(names)}
         return len(names), list(names), _numbers_of(rows, role, index, len(names)), False
@@ -462,14 +471,15 @@ def _sizes(
 
 def _number(thing: Any, names: Sequence[str] | None, size: int, what: str) -> int:
     """A state by its name or its number."""
-    if names is not None and str(thing) in names:
-        return list(names).index(str(thing))
+    text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
+    if names is not None and text in names:
+        return list(names).index(text)
     try:
         number = int(thing)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         number = -1
     if names is not None or not 0 <= number < size:
-        advice = suggestion(str(thing), names) if names else f"states are 0 to {size - 1}"
+        advice = suggestion(text, names) if names else f"states are 0 to {size - 1}"
         raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")
     return number
 
@@ -477,14 +487,19 @@ def _number(thing: Any, names: Sequence[str] | None, size: int, what: str) -> in
 def _start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.ndarray, " K"]) -> Any:
     """A state, a distribution over states or "unknown", by name or by number."""
     if isinstance(start, Mapping):
-        found = np.zeros(S)
-        for name, p in start.items():
+        found, shares = np.zeros(S), check_floats(list(start.values()), "start")
+        if shares.ndim != 1:
+            raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
+        for name, p in zip(start, shares):
             found[_number(name, names, S, "start")] += p
         return found
     if start is not None:
         if isinstance(start, str) and start == UNKNOWN:
             return start
-        return start if np.ndim(start) else _number(start, names, S, "start")
+        is_distribution = isinstance(start, (list, tuple)) or (
+            isinstance(start, np.ndarray) and start.ndim > 0
+        )
+        return start if is_distribution else _number(start, names, S, "start")
     counts = np.bincount(first, minlength=S)
     if (counts > 0).sum() == 1:
         return int(first[0])
