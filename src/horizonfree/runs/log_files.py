@@ -474,10 +474,8 @@ def _number(thing: Any, names: Sequence[str] | None, size: int, what: str) -> in
     text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
     if names is not None and text in names:
         return list(names).index(text)
-    try:
-        number = int(thing)
-    except (ValueError, TypeError, OverflowError):
-        number = -1
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
+    number = int(text) if is_number else -1
     if names is not None or not 0 <= number < size:
         advice = suggestion(text, names) if names else f"states are 0 to {size - 1}"
         raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._validation import short_repr
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree._validation import short_repr, shorten
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs.log_files import from_log
 from horizonfree.runs.run import Run
@@ -28,7 +28,12 @@ def from_minari(dataset: Any, **options: Any) -> Run:
             import minari
         except ImportError:
             raise OptionError("minari is not installed: pip install horizonfree[minari]") from None
-        dataset = minari.load_dataset(dataset)
+        try:
+            dataset = minari.load_dataset(dataset)
+        except Exception as error:  # each way to be no data set has its own
+            raise UnknownNameError(
+                f"there is no data set {short_repr(dataset)} here: {shorten(error)}"
+            ) from None
     if not hasattr(dataset, "iterate_episodes"):
         raise ShapeError(
             f"the data set is {short_repr(dataset)}; it must be a minari.MinariDataset, or the name of one"
