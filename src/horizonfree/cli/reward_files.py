@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from horizonfree.errors import LogWarning, OptionError
-from horizonfree.mdp.names import ALL_STATES, BEFORE, STATE_IDS, number_of
+from horizonfree.mdp.names import ALL_STATES, STATE_BEFORE_START, STATE_IDS, number_of
 from horizonfree.problems.problem import Problem
 
 SUFFIXES = (".csv", ".npy", ".json")
@@ -107,7 +107,9 @@ def index_of(problem: Problem, kind: str, name: str, where: str) -> int | None:
 def is_added(problem: Problem, state: int) -> bool:
     """Whether a state was added to those of a log: "before the start", or the copy of one for ended episodes."""
     names = problem.layout.get("states")
-    return names is not None and (names[state] == BEFORE or str(names[state]).endswith(" (ended)"))
+    return names is not None and (
+        names[state] == STATE_BEFORE_START or str(names[state]).endswith(" (ended)")
+    )
 
 
 def to_number(cell: str, where: str) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from horizonfree._validation import check_floats, did_you_mean, short_repr
 from horizonfree.errors import OptionError
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Space
 from horizonfree.models.draws import Draws
 from horizonfree.models.tabular.evidence import TabularEvidence
@@ -49,7 +49,7 @@ def tabular_draws(
         np.exp(block, out=block)
         block /= block.sum(-1, keepdims=True)
     if space.acts is not None:  # a forbidden action is another name of an allowed one
-        found = taken(space.acts, found, axis=1)
+        found = redirect_forbidden(space.acts, found, axis=1)
     return Draws(found, words)
 
 
@@ -73,7 +73,7 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
     if table.ndim == 0:
         alpha, words = np.full(succ.shape, float(table)), f"Dirichlet, {float(table):g} for {where}"
     elif table.shape == (S, A, S):
-        alpha = np.take_along_axis(taken(space.acts, table), succ, axis=-1)
+        alpha = np.take_along_axis(redirect_forbidden(space.acts, table), succ, axis=-1)
         words = "Dirichlet as given"
     else:
         raise OptionError(
