@@ -37,6 +37,7 @@ BACK = {
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
     ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("runs.run", "runs.explore"),  # run.resume()
+    ("runs.run", "runs.power"),  # run.power()
     ("runs.run", "runs.storage"),  # run.save()
 }
 FIELDS = ("Paper:", "Algorithm:", "Symbols:", "Guarantee:", "Departures:")

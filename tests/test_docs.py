@@ -60,7 +60,15 @@ def test_the_page_on_numbers_runs(capsys):
 
 
 @pytest.mark.parametrize(
-    "name", ["README", "docs/tutorial", "docs/likely", *(f"docs/how-to/{page}" for page in HOW_TO)]
+    "name",
+    [
+        "README",
+        "docs/tutorial",
+        "docs/likely",
+        "docs/off-policy-evaluation",
+        "docs/observed-rewards",
+        *(f"docs/how-to/{page}" for page in HOW_TO),
+    ],
 )
 def test_pages_that_teach_print_what_they_say(name, capsys):
     """Every `print(...)  # output` of the page, in order."""

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from horizonfree.problems.gymnasium.discretize import discretize
     from horizonfree.problems.problem import true_gap
     from horizonfree.problems.simulate import simulate
+    from horizonfree.runs.audit import audit
     from horizonfree.runs.explore import explore
-    from horizonfree.runs.log_files import from_log
-    from horizonfree.runs.logged import certify, from_episodes
+    from horizonfree.runs.log_files import certify, from_log
+    from horizonfree.runs.logged import from_episodes
+    from horizonfree.runs.minari import from_minari
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
@@ -49,6 +51,7 @@ __all__ = [
     "Run",
     "Sweep",
     "Tabular",
+    "audit",
     "certify",
     "compare",
     "discretize",
@@ -58,6 +61,7 @@ __all__ = [
     "from_episodes",
     "from_gymnasium",
     "from_log",
+    "from_minari",
     "from_simulators",
     "goal",
     "load",
@@ -85,7 +89,8 @@ _MODULE_OF = {
     "Run": "runs.run",
     "Sweep": "sweeps.results",
     "Tabular": "problems",
-    "certify": "runs.logged",
+    "audit": "runs.audit",
+    "certify": "runs.log_files",
     "compare": "batch.compare",
     "discretize": "problems.gymnasium.discretize",
     "explore": "runs.explore",
@@ -94,6 +99,7 @@ _MODULE_OF = {
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
     "from_log": "runs.log_files",
+    "from_minari": "runs.minari",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
     "load": "runs.storage",

@@ -59,6 +59,7 @@ def test_every_command_prints_what_is_told(shell: Shell) -> None:
         check(shell.json(line), both)
     check(shell.json("report a --figures f"), told("report"))
     check(shell.json("compare a --out c.html"), told("compare"))
+    check(shell.json("audit a --policy p.csv --cost cost.csv"), told("audit"))
 
 
 def test_a_key_that_nobody_told_of_is_found() -> None:

@@ -125,9 +125,9 @@ def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> 
 BAD_LINES = [
     ("--policy no.npy", "policy no.npy: No such file"),
     ("--policy no.csv", "policy no.csv: No such file"),
-    ("--policy text.csv", "policy text.csv is not a table of numbers with commas between them"),
-    ("--policy empty.csv", "it is empty"),
-    ("--policy ragged.csv", "policy ragged.csv is not a table of numbers"),
+    ("--policy text.csv", "policy text.csv, row 1: 'up' is not a number"),
+    ("--policy empty.csv", "policy empty.csv has rows of [] cells; all must have as many, and one at least"),
+    ("--policy ragged.csv", "policy ragged.csv has rows of [1, 2] cells; all must have as many"),
     ("--policy text.json", "policy text.json is not a list of numbers, or what `plan --json` prints"),
     ("--policy deep.json", "policy deep.json is not a list of numbers"),
     ("--policy other.json", "policy other.json is not a list of numbers"),

@@ -300,6 +300,23 @@ class Tangent:
 
     def bounds(self, reward, policy, start):
         """value, low, high, interval, tangent at the start."""
+        V, up, upi, lo, D, _, _ = self.values(reward, policy)
+        return {
+            "value": V[start],
+            "low": lo[start],
+            "high": upi[start],
+            "interval": up[start] - lo[start],
+            "tangent": D[start],
+        }
+
+    def difference(self, reward, policies, start):
+        """Corollary 6a: the least and the largest difference of the values of two policies, by tangents."""
+        (V, *_, R, J), (W, *_, T, K) = (self.values(reward, policy) for policy in policies)
+        error = self.size(J[start] - K[start]) + R[start] + T[start]
+        return V[start] - W[start] - error, V[start] - W[start] + error
+
+    def values(self, reward, policy):
+        """V, up, upi, lo, D, R, J of every state at the first step."""
         H, S, X = len(reward), self.S, len(self.pairs)
         caps = [min(1.0, float(reward[h:].max((1, 2)).sum())) for h in range(H)] + [0.0]
         V, up, upi, lo, D, R, J = *(np.zeros(S) for _ in range(6)), np.zeros((S, X, S))
@@ -312,13 +329,7 @@ class Tangent:
                 ):
                     x[s] = y
             V, up, upi, lo, D, R, J = now
-        return {
-            "value": V[start],
-            "low": lo[start],
-            "high": upi[start],
-            "interval": up[start] - lo[start],
-            "tangent": D[start],
-        }
+        return V, up, upi, lo, D, R, J
 
     def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, J):
         cap, cap_next = caps

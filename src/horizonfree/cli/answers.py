@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli import _interrupt
+from horizonfree.cli import _interrupt, logs
 from horizonfree.cli._shared import (
     DeltaOption,
     GoalOption,
@@ -47,7 +47,7 @@ def certify(
     log: Annotated[
         Path | None,
         typer.Option(
-            help="Logged episodes instead, .csv or .parquet with columns episode, step, state, action, next_state.",
+            help="A log instead, .csv or .parquet, with columns episode, step, state, action.",
             metavar="FILE",
         ),
     ] = None,
@@ -61,6 +61,12 @@ def certify(
     param: Annotated[
         list[str] | None, typer.Option(help="With --log: a parameter of the problem, name=value.")
     ] = None,
+    columns: logs.Columns = None,
+    missing: logs.Missing = None,
+    bins: logs.Bins = None,
+    start: logs.Start = None,
+    horizon: logs.Horizon = None,
+    terminal: logs.Terminal = None,
     out: Annotated[
         Path | None, typer.Option(help="With --log: store the run in this new folder.", metavar="RUN")
     ] = None,
@@ -98,6 +104,8 @@ def certify(
         horizonfree certify runs/a --alternatives
 
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
+
+        horizonfree certify --log machines.csv --columns episode=machine,step=week,state=status --missing drop
     """
     if rewards is not None and rewards not in FAMILIES:
         from horizonfree._validation import suggestion
@@ -105,7 +113,10 @@ def certify(
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
     if rewards is not None and method is not None:
         raise OptionError("--method is for every reward; leave it out with --rewards")
-    log_options = {"problem": problem, "kernels": kernels, "param": param, "out": out}
+    log_options = {
+        "problem": problem, "kernels": kernels, "param": param, "columns": columns, "missing": missing, "bins": bins,
+        "start": start, "horizon": horizon, "terminal": terminal, "out": out,
+    }  # fmt: skip
     run = _run_or_log(folder, log, {name: x for name, x in log_options.items() if x not in (None, [])})
     options: dict[str, Any] = {"misspecification": misspecification}
     with spinner("certifying"):
@@ -123,7 +134,11 @@ def certify(
         meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
         meanings["worst"] += f": that of {run.problem.state_name(state)}"
 
+    if log is not None:
+        value["notes"] = run.problem.layout.get("log", {}).get("notes", [])
+
     def show() -> None:
+        logs.show_notes(run)
         form = "After {episodes:,} episodes: [bold]{summary}[/]"
         print_line(form, episodes=run.episodes, summary=certificate)
         fields = {
@@ -162,10 +177,8 @@ def _run_or_log(folder: Path | None, log: Path | None, log_options: dict[str, An
         if log_options:
             raise OptionError(f"--{next(iter(log_options))} belongs to --log; a run has its own")
         return open_run(folder)
-    from horizonfree.cli.logs import run_of
-
     assert log is not None
-    return run_of(log, **log_options)
+    return logs.run_of(log, **log_options)
 
 
 def robustness(
@@ -217,16 +230,36 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures, as SVG and PNG, into this folder.")
     ] = None,
+    reward: RewardOption = None,
+    cost: Annotated[
+        Path | None,
+        typer.Option(help="Begin with the decision for these costs, a file as for `plan`.", metavar="FILE"),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --cost or --reward: today's policy, to compare with.  [default: that of the data]",
+            metavar="FILE",
+        ),
+    ] = None,
     delta: DeltaOption = 0.05,
     json: JsonOption = False,
 ) -> None:
-    """Write a report on a run, one HTML file.
+    """Write a report on a run, one HTML file; with costs, the decision comes first.
 
-    Example:
+    Examples:
 
         horizonfree report runs/a --out a.html --figures figures
+
+        horizonfree report runs/a --cost january.csv --policy today.csv
     """
+    if reward is not None and cost is not None:
+        raise OptionError("--reward and --cost each name a reward; give one of them")
+    if policy is not None and reward is None and cost is None:
+        raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
+    from horizonfree.cli.policy_files import read_policy
+    from horizonfree.report.decision import decide
     from horizonfree.report.facts import facts
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
@@ -236,9 +269,14 @@ def report(
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
+        decision = None
+        if reward is not None or cost is not None:
+            array = make_reward(run.problem, None, reward, cost)
+            today = None if policy is None else read_policy(policy, run.problem)
+            decision = decide(run, array, today, is_cost=cost is not None, delta=delta)
         result = facts(run, delta)
         drawn = pictures(result)
-        write_page(result, page, drawn)
+        write_page(result, page, drawn, decision)
         files = [] if figures is None else write_pictures(drawn, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
@@ -251,7 +289,13 @@ def report(
         ],
     }
 
+    if decision is not None:
+        value["decision"] = decision
+
     def show() -> None:
+        if decision is not None:
+            print_line("[bold]Proved:[/] {text}", text=decision["proved"])
+            print_line("[bold]Likely:[/] {text}", text=decision["likely"])
         print_line("{summary}", summary=result.family)
         if result.check.is_refuted:
             print_line("but {summary}", summary=result.check)

@@ -129,8 +129,8 @@ def plan(
         raise OptionError(f"--compare is for {beyond}; evaluate each policy with --policy")
     run = open_run(folder)
     from horizonfree.cli import plan_text
-    from horizonfree.cli.files import read_policy, write_policy
-    from horizonfree.cli.reward_files import paid_of
+    from horizonfree.cli.policy_files import read_policy, write_policy
+    from horizonfree.cli.reward_files import is_csv, read_payment
     from horizonfree.mdp.rewards import occupancy
     from horizonfree.runs.credible import likely
 
@@ -143,11 +143,12 @@ def plan(
         if transition is None:
             raise OptionError("give a reward: --goal STATE, --stay STATE, --reward FILE or --cost FILE")
         array = [0.0] * problem.num_states
-    mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
+    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
     if out is not None:
+        is_csv(out, "policy")
         make_output_folder(out.parent)
     files = {"final": final, "transition": transition}
-    paid = {key: paid_of(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
+    paid = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     options: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
     with spinner("planning"):
@@ -162,7 +163,7 @@ def plan(
         if comparison is not None and guess is not None and not guess.refusal:
             probability = comparison.probability
     if out is not None:
-        write_policy(out, result.policy)
+        write_policy(out, result.policy, problem)
     value: dict[str, Any] = {
         **{name: getattr(result, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate_json(result.certificate),

@@ -26,6 +26,7 @@ from horizonfree.guarantees.certificate import (
     target_below,
 )
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
@@ -296,7 +297,11 @@ def _certificate(
 ) -> Certificate:
     """A certificate of these policies, by default the plans of `Run.plan`."""
     delta, space = float(confidence.delta), model.space
-    start = "the distribution of starts" if space.start is None else f"state {space.id_of(space.start)}"
+    start = (
+        "the distribution of starts"
+        if space.start is None
+        else name_of(confidence.layout, "states", space.start)
+    )
     steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
     policies = policies or f"plans of run.plan(reward, delta={delta:g})"
     return Certificate(
@@ -307,7 +312,7 @@ def _certificate(
         parts,
         forecast=forecast,
         holds_for=f"{policies}, from {start}, {steps}",
-        assumes=model.describe().assumption,
+        assumes="; ".join([model.describe().assumption, *confidence.assumptions()]),
     )
 
 
@@ -321,5 +326,5 @@ def _rejected(model: Model, confidence: Confidence) -> Certificate:
         words,
         confidence.parts(),
         is_rejected=True,
-        assumes=model.describe().assumption,
+        assumes="; ".join([model.describe().assumption, *confidence.assumptions()]),
     )

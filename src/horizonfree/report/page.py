@@ -42,12 +42,22 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     return write_page(facts(run, delta), path)
 
 
-def write_page(found: Facts, path: str | Path, drawn: Mapping[str, Picture] | None = None) -> Path:
-    """Write the report of facts, with pictures if they are already drawn."""
+def write_page(
+    found: Facts,
+    path: str | Path,
+    drawn: Mapping[str, Picture] | None = None,
+    decision: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the report of facts, with pictures if they are already drawn; decision: see decision.py, shown first."""
     texts = alt_texts(found)
     drawn = pictures(found) if drawn is None else drawn
     images = {name: theme.inline_svg(picture.svg, texts[name]) for name, picture in drawn.items()}
-    values = {"facts": found, "rings": marked_starts(found.problem), "meanings": MEANINGS}
+    values = {
+        "decision": decision,
+        "facts": found,
+        "rings": marked_starts(found.problem),
+        "meanings": MEANINGS,
+    }
     text = environment().get_template("report.html").render(figures=images, **values)
     return write_text(path, text)
 
@@ -155,6 +165,7 @@ def environment() -> "Environment":
         "bound": bound,
         "between": value_interval,
         "likely_between": likely_interval,
+        "interval": _interval,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
@@ -186,6 +197,11 @@ def value_interval(example: Example) -> str:
 def likely_interval(guess: Likely) -> str:
     """The credible interval of a plan's value."""
     return interval(guess.low, guess.high)
+
+
+def _interval(ends: list[float] | None) -> str:
+    """The ends of an interval, rounded outwards."""
+    return "–" if ends is None else interval(*ends)
 
 
 def sentence(statement: object) -> str:

@@ -47,7 +47,7 @@ class ConfidenceCache:
                 why = {} if declared(misspecification) is not None else {"known": sampling.clause(delta)}
                 mixture: Any = confidence  # kernels from samples are mixtures
                 confidence = dataclasses.replace(mixture, delta=delta, **why)
-            self._sets[key] = confidence
+            self._sets[key] = dataclasses.replace(confidence, layout=problem.layout)
         return self._sets[key]
 
     def robust(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:

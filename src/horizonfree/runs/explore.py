@@ -33,6 +33,7 @@ from horizonfree.runs.loop import (
     SAVE_SECONDS,
     Callback,
     CheckpointSchedule,
+    RewardRecorder,
     env_engine,
     run_loop,
     simulation_engine,
@@ -124,10 +125,14 @@ def explore(
     first = to_numpy(_begin(built, to_device(learned.model), request.budget))
     spec = ExplorerSpec.of(built)
     run = Run(learned, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
-    engine = simulation_engine(run, built) if is_simulated else env_engine(run, built, problem, encode)
+    recorder = None if is_simulated else RewardRecorder(run)
+    if recorder is None:
+        engine = simulation_engine(run, built)
+    else:
+        engine = env_engine(run, built, problem, encode, recorder)
     if out is not None:
         run = create(run, out)
-    return run_loop(run, end, engine, schedule, progress, callback)
+    return run_loop(run, end, engine, schedule, progress, callback, recorder)
 
 
 @x64
@@ -165,8 +170,12 @@ def advance(
         request = check_stop_request(episodes, until_eps, delta, None, misspecification)
         end = stop_rule(run.problem, run.episodes, request, reward)
     run = dataclasses.replace(run, until=end)
-    engine = simulation_engine(run, explorer) if env is None else env_engine(run, explorer, env, encode)
-    return run_loop(run, end, engine, schedule, progress, callback)
+    recorder = None if env is None else RewardRecorder(run)
+    if recorder is None:
+        engine = simulation_engine(run, explorer)
+    else:
+        engine = env_engine(run, explorer, env, encode, recorder)
+    return run_loop(run, end, engine, schedule, progress, callback, recorder)
 
 
 def _problem_to_learn(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:

@@ -27,9 +27,11 @@ from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
+from horizonfree.runs import observed
 from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
 from horizonfree.runs.check import apply_check, check_model_class
 from horizonfree.runs.credible import Credible
+from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.robustness import Robustness, compute_robustness
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from horizonfree.explorers.base import Explorer
     from horizonfree.explorers.loop import Progress
+    from horizonfree.runs.power import Power
 
 PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
 MAX_WEIGHTS = 8  # in a repr
@@ -69,6 +72,7 @@ class Run(ReprMixin):
     until: StopRule | None = None
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
+    rewards: ObservedReward | None = field(default=None, repr=False)
     _where: str = ""  # another start or horizon than the explored one, as text for certificates
     # init=False: dataclasses.replace does not copy it to a run with other evidence
     _confidences: ConfidenceCache = field(default_factory=ConfidenceCache, init=False, repr=False)
@@ -111,6 +115,16 @@ class Run(ReprMixin):
         from horizonfree.runs.explorer_plan import explorer_estimate
 
         return explorer_estimate(self)
+
+    @property
+    def observed_reward(self) -> ObservedReward:
+        """The rewards that were recorded while an environment was stepped, or in a log: an estimate, to plan with."""
+        if self.rewards is None:
+            raise OptionError(
+                "no rewards were recorded: simulated problems have none; explore an environment, or give a log with a "
+                "column reward or cost"
+            )
+        return self.rewards
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """The confidence set at 1 - delta; cached."""
@@ -278,6 +292,9 @@ class Run(ReprMixin):
         """
         options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         check_choice(model, "model", PLAN_MODELS)
+        if isinstance(reward, ObservedReward):
+            _check_observed(discount, final, transition, misspecification, model)
+            return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
         if not (discount is None and final is None and transition is None):
             spec, where = RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
             return plan_or_evaluate(
@@ -325,6 +342,9 @@ class Run(ReprMixin):
         >>> swim.value_low <= swim.value <= swim.value_high
         True
         """
+        if isinstance(reward, ObservedReward):
+            _check_observed(discount, final, transition)
+            return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
         if not (discount is None and final is None and transition is None):
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
@@ -361,6 +381,8 @@ class Run(ReprMixin):
         if start is not None or horizon is not None:
             there = self.restart_from(start, horizon)
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
+        if isinstance(reward, ObservedReward):
+            return observed.compare(self, reward, (policy_a, policy_b), delta=delta)
         resolved, confidence = self.resolved(reward, scale), self.confidence(delta)
         policies = self._policy(policy_a), self._policy(policy_b)
         low, high = certify.difference(self.problem.model, confidence, resolved.table, policies)
@@ -409,6 +431,16 @@ class Run(ReprMixin):
         options: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
         return compute_robustness(self.problem, self.evidence, confidence, **options)
 
+    def power(self, reward: Any, *, episodes: Any, **decision: Any) -> "Power":
+        """How probably a decision is certified after so many more episodes: `horizonfree.runs.power.power`.
+
+        The decision: target= (a suboptimality), or policy= with incumbent= or at_least=. gather: how the episodes are
+        recorded; costs: of an episode.
+        """
+        from horizonfree.runs.power import power
+
+        return power(self, reward, episodes=episodes, **decision)
+
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes an interrupted run.
 
@@ -442,7 +474,20 @@ class Run(ReprMixin):
         if self.has_parameter and problem.layout.get("weights"):
             weights = enumerate(self.weights[:MAX_WEIGHTS])
             lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
+        lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
         if self.folder is not None:
             lines.append(("folder", str(self.folder)))
         lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
         return ReprTable(f"Run of {problem.name}", lines)
+
+
+def _check_observed(
+    discount: Any, final: Any, transition: Any, misspecification: Any = 0.0, model: str = PLAN_MODELS[0]
+) -> None:
+    """Refuse options that an observed reward does not have."""
+    is_plain = discount is None and final is None and transition is None and model == PLAN_MODELS[0]
+    if not is_plain or declared(misspecification) is not None:
+        raise OptionError(
+            "an observed reward is planned for as it is; with discount=, final=, transition=, misspecification= or "
+            "model= give its mean: run.observed_reward.mean, scale='rescale'"
+        )

@@ -81,6 +81,29 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     assert largest > 0.1  # the adversary is not a weak one
 
 
+def test_differences_of_policies_agree_with_the_literal_recursion_and_hold_on_the_boundary(case):
+    """Corollary 6a: never wider than the intervals of both, and no kernel of the balls is outside."""
+    rng = np.random.default_rng(4)
+    H, S, A = case.problem.space.sizes
+    slow = literal(case)
+    for i in range(3):
+        reward = random_reward(rng, H, S, A)
+        a = best_plan(case.confidence.centre, reward).policy
+        b = (
+            np.where(rng.random(a.shape) < 0.2, rng.integers(A, size=a.shape), a)
+            if i
+            else random_policy(rng, H, S, A)
+        )
+        low, high = case.confidence.difference(reward, (a, b))
+        own, other = (bounds_of(case, reward, x) for x in (a, b))
+        expected = slow.difference(reward, [as_weights(x, A) for x in (a, b)], 0)
+        assert low == pytest.approx(max(expected[0], own["low"] - other["high"]), abs=1e-9)
+        assert high == pytest.approx(min(expected[1], own["high"] - other["low"]), abs=1e-9)
+        for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, a)):
+            difference = loss(P, reward, a)[1] - loss(P, reward, b)[1]
+            assert low - 1e-9 <= difference <= high + 1e-9
+
+
 def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):
     """Where gradients would take too much memory, intervals alone remain."""
     rng = np.random.default_rng(3)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy
@@ -85,6 +86,15 @@ class TabularConfidence(Confidence):
         best = V_star + most * (cap - float(first.V_star[begins].min())) + half
         return V - below, V + above, best - V + below
 
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the interval of each policy, and by the difference of their tangents (Corollary 6a)."""
+        low, high = super().difference(reward, policies)
+        with np.errstate(all="ignore"):  # of rows of which nothing is known
+            value, error = self._expansion.difference(reward, policies)
+        return max(low, value - error), min(high, value + error)
+
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
         """The confidence of lifted states (mdp/lift.py): every pair has a ball of its own, though some are the same."""
@@ -108,6 +118,7 @@ class TabularConfidence(Confidence):
             uniform=result,
             pairs=pairs,
             visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],
+            layout={key: x for key, x in self.layout.items() if key != "states"},
         )
 
     @cached_property
@@ -143,6 +154,8 @@ class TabularConfidence(Confidence):
         least = int(np.argmin(self.visits))
         s, a = self.pairs[least]
         pair = f"({self.space.id_of(int(s))}, {a})"
+        if "states" in self.layout or "actions" in self.layout:
+            pair = f"({name_of(self.layout, 'states', int(s))}, {name_of(self.layout, 'actions', int(a))})"
         seen = f"the least seen of {X} unknown pairs (s,a) is {pair}, {int(self.visits[least])} times"
         enough = float(f"{self.needed(0.5):.2g}")
         wanted = f"a gap of 0.5 needs about {enough:,.0f} well-chosen episodes in all"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from horizonfree._validation import check_int, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
@@ -23,12 +23,14 @@ Encode = Callable[[Any], int]
 class Attempt(NamedTuple):
     """An episode as far as it was observed, the error that stopped it, and the final state and step if it terminated.
 
-    The final state is that of the model class, a copy where the class has one.
+    The final state is that of the model class, a copy where the class has one. `rewards` are those of the environment,
+    NaN where no step was taken.
     """
 
     trajectory: Trajectory
     error: Exception | None
     end: tuple[int, int] | None
+    rewards: Float[np.ndarray, " H"]
 
 
 def check_is_env(env: Any) -> None:
@@ -110,10 +112,10 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
-    trajectory, error, _ = attempt(env, space, policy, rng, encode)
-    if error is not None:
-        raise error
-    return trajectory
+    attempted = attempt(env, space, policy, rng, encode)
+    if attempted.error is not None:
+        raise attempted.error
+    return attempted.trajectory
 
 
 def attempt(
@@ -137,6 +139,7 @@ def attempt(
     has_drawn_start = encode is None and _has_drawn_start(env, space, copies)
     first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
     s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
+    rewards = np.full(H, np.nan)
     starts = np.flatnonzero(space.starts())
     s[:] = starts[0]
     end: tuple[int, int] | None = None
@@ -164,7 +167,8 @@ def attempt(
             elif h == 0 and has_drawn_start:
                 s[1] = _state(env, observation, encode, S)
             else:
-                observation, _, is_over, is_cut, _ = env.step(first_action + action)
+                observation, paid, is_over, is_cut, _ = env.step(first_action + action)
+                rewards[h] = _payment(paid)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = _state(env, observation, encode, S)
                 _check_ending(endings, space, int(s[h + 1]), bool(is_over), h)
@@ -184,8 +188,15 @@ def attempt(
                     f"max_episode_steps={H} or more"
                 )
     except Exception as error:
-        return Attempt(Trajectory(s, a, j), error, end)
-    return Attempt(Trajectory(s, a, j), None, end)
+        return Attempt(Trajectory(s, a, j), error, end, rewards)
+    return Attempt(Trajectory(s, a, j), None, end, rewards)
+
+
+def _payment(paid: Any) -> float:
+    """The reward of a step as a number; NaN for anything else, which counts as not recorded."""
+    is_number = isinstance(paid, (int, float, np.number, np.ndarray)) and np.size(paid) == 1
+    value = float(np.asarray(paid).item()) if is_number else np.nan
+    return value if np.isfinite(value) else np.nan
 
 
 def _check_ending(endings: Endings, space: Space, s: int, is_over: bool, h: int) -> None:
@@ -240,7 +251,7 @@ def check_endings(
         "not, or wrap the environment so that ends are states of their own"
     )
     j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
-    return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end, attempted.rewards)
 
 
 def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
