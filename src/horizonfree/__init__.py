@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
+    from horizonfree.mdp.events import reach
     from horizonfree.mdp.rewards import goal, occupancy, rescale
     from horizonfree.models.misspecification import Misspecification
     from horizonfree.problems import (
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from horizonfree.problems.gymnasium.discretize import discretize
     from horizonfree.problems.simulate import simulate
     from horizonfree.problems.truth import true_gap
+    from horizonfree.problems.verification.drn import read_drn
+    from horizonfree.problems.verification.prism import from_prism
+    from horizonfree.problems.verification.properties import property
+    from horizonfree.problems.verification.umb import read_umb
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
     from horizonfree.runs.explore import explore
@@ -59,6 +64,7 @@ __all__ = [
     "from_episodes",
     "from_gymnasium",
     "from_log",
+    "from_prism",
     "from_simulators",
     "goal",
     "home",
@@ -67,6 +73,10 @@ __all__ = [
     "make",
     "occupancy",
     "problems",
+    "property",
+    "reach",
+    "read_drn",
+    "read_umb",
     "rescale",
     "show_versions",
     "simulate",
@@ -96,6 +106,7 @@ _HOME = {
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
     "from_log": "runs.log_files",
+    "from_prism": "problems.verification.prism",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
     "home": "regression.moments",
@@ -104,6 +115,10 @@ _HOME = {
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
+    "property": "problems.verification.properties",
+    "reach": "mdp.events",
+    "read_drn": "problems.verification.drn",
+    "read_umb": "problems.verification.umb",
     "rescale": "mdp.rewards",
     "show_versions": "_versions",
     "simulate": "problems.simulate",

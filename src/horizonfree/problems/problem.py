@@ -91,6 +91,19 @@ class Problem(Shown):
         """The number of a state that is given by its name, or by its number."""
         return names.number_of(self.layout, "states", state, self.num_states)
 
+    def states_named(self, name: str) -> Int[np.ndarray, " n"]:
+        """The states of a label, or the one that has this name."""
+        return names.states_named(self.layout, name, self.num_states)
+
+    @property
+    def labels(self) -> dict[str, list[int]]:
+        """Sets of states that have a name, of a model that was read from a file."""
+        return names.labels_of(self.layout)
+
+    def reward(self, name: str) -> Float[np.ndarray, "S A"]:
+        """A reward by its name, of a model that was read from a file."""
+        return names.reward_of(self.layout, name)
+
     def first_state(self) -> str:
         """Where an episode starts, in words."""
         starts = np.flatnonzero(self.space.starts())

@@ -10,6 +10,7 @@ from jaxtyping import Int
 from horizonfree._arrays import leaf
 from horizonfree._inputs import integers, real
 from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.mdp import names
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
 from horizonfree.mdp.part import extended, index_of, restricted, visited_states
 from horizonfree.mdp.rewards import Reward
@@ -110,6 +111,10 @@ def _restricted_layout(problem: Problem, states: Int[np.ndarray, " m"]) -> dict[
         found["states"] = [layout["states"][s] for s in states]
     if layout.get("cells") is not None:
         found["cells"] = np.asarray(layout["cells"])[states]
+    if names.LABELLED in layout:
+        found[names.LABELLED] = np.asarray(layout[names.LABELLED])[:, states]
+    if names.PAID in layout:
+        found[names.PAID] = np.asarray(layout[names.PAID])[:, states]
     index = index_of(states, problem.num_states)
     if ENDED in layout:  # of the states that are no copies, which are numbered first
         ended = np.asarray(layout[ENDED])

@@ -25,7 +25,7 @@ from horizonfree._inputs import finite_rewards, numbers, shown
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import rounded_up
 from horizonfree.mdp.allowed import check_allowed
-from horizonfree.mdp.lift import Lift, lifted, payments, separated, separated_everywhere
+from horizonfree.mdp.lift import PaymentLift, lifted, payments, separated, separated_everywhere
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.rewards import Reward, as_table, resolve
 from horizonfree.models import certify
@@ -55,7 +55,7 @@ class Extended(NamedTuple):
 
     problem: Problem
     table: Float[np.ndarray, "H S A"]
-    lift: Lift | None = None
+    lift: PaymentLift | None = None
 
 
 def answer(run: Any, reward: Any, policy: Any, more: RewardSpec, *, within: Any = 0.0, **how: Any) -> Plan:
@@ -90,7 +90,7 @@ def answer(run: Any, reward: Any, policy: Any, more: RewardSpec, *, within: Any 
 
 def _in_lift(
     there: Any,
-    lift: Lift,
+    lift: PaymentLift,
     table: np.ndarray,
     policy: Any,
     *,

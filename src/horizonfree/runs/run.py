@@ -24,7 +24,7 @@ from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import extended
+from horizonfree.runs import extended, properties
 from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
@@ -195,7 +195,8 @@ class Run(Printed):
     ) -> Plan:
         """The best policy for a reward, with a certified gap.
 
-        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
+        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return;
+        or an event, as `reach` returns it, or a property (`hf.property`), with a plan for its number of steps.
         scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; gaps grow with H), "rescale"
         (any numbers, costs as negative ones; values and gaps are in their units).
         model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
@@ -209,7 +210,11 @@ class Run(Printed):
             raise OptionError(
                 f"model is {shown(model)}; it must be 'likelihood' or 'explorer'{hint(model, MODELS)}"
             )
-        if not (discount is None and final is None and transition is None):
+        is_extended = not (discount is None and final is None and transition is None)
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, misspecification, is_extended)
+            return properties.answer(self, reward, delta=delta, model=model, start=start)
+        if is_extended:
             more, at = extended.RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
             return extended.answer(self, reward, None, more, within=misspecification, **how, **at)
         if start is not None or horizon is not None:
@@ -244,7 +249,11 @@ class Run(Printed):
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
         """
-        if not (discount is None and final is None and transition is None):
+        is_extended = not (discount is None and final is None and transition is None)
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, 0.0, is_extended)
+            return properties.answer(self, reward, policy, delta=delta, start=start)
+        if is_extended:
             more = extended.RewardSpec(discount, final, transition)
             how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
             return extended.answer(self, reward, policy, more, **how)
