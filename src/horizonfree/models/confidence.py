@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree.errors import OptionError
 from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
@@ -101,6 +102,10 @@ class Confidence(abc.ABC):
     def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
         """`bounds` of the best plan under the estimate for each reward; None where one by one is as fast."""
         return None
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The smallest and the largest value of each transition probability in the confidence set."""
+        raise OptionError("intervals of transition probabilities are known for mixtures and tables only")
 
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":

@@ -37,6 +37,7 @@ from horizonfree.runs.until import Until
 if TYPE_CHECKING:
     from horizonfree.explorers.interface import Explorer
     from horizonfree.explorers.loop import Progress
+    from horizonfree.problems.verification.explicit import ExplicitModel
 
 MODELS = ("likelihood", "explorer")  # that a plan can be made in
 
@@ -325,6 +326,27 @@ class Run(Printed):
         from horizonfree.runs.explore import advance
 
         return advance(self, **until)
+
+    def explicit_model(
+        self, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
+    ) -> "ExplicitModel":
+        """What model checkers read: the confidence set as an "interval" MDP, or the "estimate" as an MDP.
+
+        Every kernel of the confidence set is a member of the interval MDP, which has more and wider values; its
+        description says by how much. floor: raise lower ends of 0 to this, such as 1e-12, for checkers that refuse 0;
+        the model then takes for granted that these transitions are possible.
+        """
+        from horizonfree.runs.exported import explicit_model
+
+        return explicit_model(self, what, delta=delta, floor=floor)
+
+    def to_drn(self, path: str | PathLike[str], what: str = "interval", **how: Any) -> None:
+        """Write `explicit_model` as Storm's explicit text format."""
+        self.explicit_model(what, **how).to_drn(path)
+
+    def to_umb(self, path: str | PathLike[str], what: str = "interval", **how: Any) -> None:
+        """Write `explicit_model` as a unified Markov binary."""
+        self.explicit_model(what, **how).to_umb(path)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the run into a new folder, from which `load` reads it back."""

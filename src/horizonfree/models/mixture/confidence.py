@@ -22,6 +22,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.confidence import Bounds, Confidence, Policy
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
+from horizonfree.models.mixture.entries import entry_intervals
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.states import bounds_of_states
@@ -151,6 +152,10 @@ class MixtureConfidence(Confidence):
     def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
         """In passes that look only where something can still be earned; for successor lists."""
         return None if self.space.is_dense else bounds_of_states(self, rewards)
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.valid, self.ball)
 
     def lifted(self, lift: Lift) -> "MixtureConfidence":
         """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.

@@ -14,6 +14,7 @@ from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, di
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion
+from horizonfree.models.tabular.entries import entry_intervals
 from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
@@ -65,6 +66,10 @@ class TabularConfidence(Confidence):
     ) -> tuple[float, float]:
         """By the interval of each policy."""
         return difference_by_intervals(self, reward, policies)
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.balls, self.pairs)
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":

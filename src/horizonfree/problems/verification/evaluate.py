@@ -6,16 +6,19 @@ where states in which a property is decided keep their value. The extreme over i
 gives every branch `low` and the rest of the mass to the best branches in order (or the worst).
 """
 
+from collections.abc import Callable
+
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from horizonfree._inputs import hint, shown
 from horizonfree.errors import OptionError
-from horizonfree.mdp.events import WON, Event
+from horizonfree.mdp.events import OPEN, WON, Event
 from horizonfree.problems.verification.explicit import ExplicitModel
 from horizonfree.problems.verification import properties
 from horizonfree.problems.verification.properties import Accumulated
 
+Back = Callable[[np.ndarray, int], np.ndarray]  # values of the next step, and the step, to values
 UNCERTAINTY = ("robust", "cooperative")
 
 
@@ -56,27 +59,38 @@ def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float
 
 
 def values(model: ExplicitModel, text: str, is_cooperative: bool = False) -> Float[np.ndarray, " S"]:
-    """The value of a property in every state."""
+    """The value of a property in every state, over all policies."""
     found = properties.property(text).on_model(model)
-    lists, is_max = Lists(model), found.is_max
-    is_largest = is_max == is_cooperative
-    best = np.maximum if is_max else np.minimum
+    best = np.maximum if found.is_max else np.minimum
+    lists = Lists(model)
 
-    def back(V: np.ndarray, paid: np.ndarray | float = 0.0) -> np.ndarray:
-        return best.reduceat(paid + lists.extreme(V, is_largest), model.first_choice[:-1])
+    def back(V: np.ndarray, _: int) -> np.ndarray:
+        paid = found.paid if isinstance(found, Accumulated) else 0.0
+        return best.reduceat(paid + lists.extreme(V, found.is_max == is_cooperative), model.first_choice[:-1])
 
+    return _from_the_end(found, model.num_states, back)
+
+
+def values_of_policy(
+    model: ExplicitModel, event: Event, choices: Int[np.ndarray, "k S"], *, is_largest: bool
+) -> Float[np.ndarray, " S"]:
+    """The largest or smallest probability of an event under one policy; choices: which choice a state takes."""
+    lists = Lists(model)
+
+    def back(V: np.ndarray, h: int) -> np.ndarray:
+        return lists.extreme(V, is_largest)[choices[h]]
+
+    return _from_the_end(event, model.num_states, back)
+
+
+def _from_the_end(found: Event | Accumulated, S: int, back: Back) -> Float[np.ndarray, " S"]:
+    """From the last step to the first; states that decide an event keep its worth."""
     if isinstance(found, Accumulated):
-        V = np.zeros(model.num_states)
-        for _ in range(found.steps):
-            V = back(V, found.paid)
-        return V
-    return _of_event(found, back)
-
-
-def _of_event(event: Event, back) -> Float[np.ndarray, " S"]:  # type: ignore[no-untyped-def]
-    decided = np.where(event.decided == WON, event.pays.won, event.pays.lost)
-    is_open = event.decided == 0
-    V = np.where(is_open, event.pays.open, decided)
-    for _ in range(event.steps):
-        V = np.where(is_open, back(V), decided)
-    return np.asarray(V)
+        is_open, V = np.ones(S, bool), np.zeros(S)
+    else:
+        is_open = found.decided == OPEN
+        decided = np.where(found.decided == WON, found.pays.won, found.pays.lost)
+        V = np.where(is_open, found.pays.open, decided)
+    for h in range(found.steps - 1, -1, -1):
+        V = np.where(is_open, back(V, h), V)
+    return V
