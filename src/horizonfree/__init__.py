@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from horizonfree.problems.verification.umb import read_umb
     from horizonfree.regression import theory
     from horizonfree.regression.moments import home
+    from horizonfree.runs.certificate_files import verify
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import from_log
     from horizonfree.runs.logged import certify, from_episodes
@@ -83,6 +84,7 @@ __all__ = [
     "sweep",
     "theory",
     "true_gap",
+    "verify",
 ]
 
 # Where each public name lives. It is loaded when it is first used: the command line answers --help at once.
@@ -124,6 +126,7 @@ _HOME = {
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.truth",
+    "verify": "runs.certificate_files",
 }
 
 

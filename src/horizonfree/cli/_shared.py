@@ -64,6 +64,10 @@ Misspecified = Annotated[
     float,
     real("How far, in total variation, transition laws may be from those of one parameter of the class."),
 ]
+Unknown = Annotated[
+    list[str] | None,
+    typer.Option("--unknown", help="A constant of a PRISM or JANI model that is not known; repeat for more."),
+]
 GoalStates = Annotated[
     list[str] | None, state("Reward 1 for ending in this state; repeat for several.", "--goal")
 ]
@@ -221,16 +225,23 @@ def show_weights(weights: list[dict[str, Any]], delta: float) -> None:
     console.print(table("weight", "estimate", f"{confidence_of(delta)} interval", rows=rows))
 
 
-def problem_of(name: str | None, kernels: str | Path | None, param: dict[str, Any]) -> "Problem":
-    """A named problem, one of an .npz file of kernels, or one that a function of somebody's makes."""
+def problem_of(
+    name: str | None, kernels: str | Path | None, param: dict[str, Any], unknown: Sequence[str] = ()
+) -> "Problem":
+    """A named problem, one of an .npz file of kernels, of a model's file, or one that a function of somebody's makes."""
     from horizonfree import make
-    from horizonfree.cli import own_problems
+    from horizonfree.cli import model_files, own_problems
+
+    if unknown and not model_files.is_model(name):
+        raise OptionError("--unknown names constants of a PRISM or JANI model; give its file as the problem")
 
     if kernels is not None:
         if name is not None:
             raise OptionError(f"{name} and --kernels are two problems; give one of them")
         return own_problems.from_file(Path(kernels), param)
     assert name is not None  # the commands ask for one or the other
+    if model_files.is_model(name):
+        return model_files.from_model(name, param, unknown)
     return own_problems.from_function(name, param) if own_problems.is_function(name) else make(name, **param)
 
 
@@ -257,6 +268,13 @@ def reward_of(
         if reward is not None
         else -read_reward(Path(str(cost)), problem, "cost")
     )
+
+
+def event_of(problem: "Problem", reach: Sequence[str] | None, text: str | None) -> Any:
+    """The event that --reach or --property asks for."""
+    import horizonfree as hf
+
+    return hf.reach(problem, list(reach)) if reach else hf.property(text)
 
 
 def folder_for_output(path: Path) -> None:

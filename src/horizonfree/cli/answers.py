@@ -13,6 +13,7 @@ from horizonfree.cli._shared import (
     Folder,
     Json,
     Misspecified,
+    Unknown,
     answer,
     bound,
     certificate,
@@ -50,7 +51,8 @@ def certify(
     problem: Annotated[
         str | None,
         typer.Option(
-            help="With --log: the class it belongs to, a name or module:function.  [default: an unknown table]"
+            help="With --log: the class it belongs to, a name, a model's file or module:function.  [default: an unknown "
+            "table]"
         ),
     ] = None,
     kernels: Annotated[
@@ -59,6 +61,7 @@ def certify(
     param: Annotated[
         list[str] | None, typer.Option(help="With --log: a parameter of the class, name=value.")
     ] = None,
+    unknown: Unknown = None,
     out: Annotated[
         Path | None, typer.Option(help="With --log: keep it as a run in this new folder.", metavar="RUN")
     ] = None,
@@ -74,6 +77,9 @@ def certify(
         typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
     misspecification: Misspecified = 0.0,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate into this JSON file.", metavar="FILE.json")
+    ] = None,
     alternatives: Annotated[
         bool, typer.Option("--alternatives", help="Also let richer classes bet against this one.")
     ] = False,
@@ -91,6 +97,8 @@ def certify(
 
         horizonfree certify runs/a --alternatives
 
+        horizonfree certify runs/a --save a.json
+
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
     """
     if rewards is not None and rewards not in FAMILIES:
@@ -99,7 +107,7 @@ def certify(
         raise OptionError(f"--rewards {rewards}: {closest(rewards, FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    asked = {"problem": problem, "kernels": kernels, "param": param, "out": out}
+    asked = {"problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "out": out}
     of_log = {name: x for name, x in asked.items() if x not in (None, [])}
     _check_asked(folder, log, of_log)
     run = _run_of(folder, log, of_log)
@@ -111,6 +119,8 @@ def certify(
         how |= {"rewards": rewards, "progress": True}
         found = run.certificate(delta, method=method, **how, **richer)
         checked = run.check(delta=delta) if alternatives else None
+    if save is not None:
+        found.save(save)
     value = certificate(found) | {"episodes": run.episodes}
     if checked is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
@@ -135,6 +145,34 @@ def certify(
             tell("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=typed(out))
 
     answer(value, json, show)
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, as --save wrote it.", metavar="FILE.json")],
+    folder: Folder,
+    json: Json = False,
+) -> None:
+    """Compute the certificate of a file again from a run, and say whether it is confirmed (exit code 1 if not).
+
+    Example:
+
+        horizonfree verify a.json runs/a
+    """
+    run = open_run(folder)
+    from horizonfree.runs.certificate_files import verify as compared
+
+    with working("computing the certificate again"):
+        found = compared(file, run)
+    value = {name: getattr(found, name) for name in ("is_confirmed", "bound", "claimed", "statement", "differences")}
+
+    def show() -> None:
+        tell("[bold]{verdict}[/]: {text}", verdict="confirmed" if found.is_confirmed else "not confirmed", text=found.statement)
+        for difference in found.differences:
+            tell("[dim]differs:[/] {text}", text=difference)
+
+    answer(value, json, show)
+    if not found.is_confirmed:
+        raise typer.Exit(1)
 
 
 def _check_asked(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> None:

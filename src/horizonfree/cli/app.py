@@ -46,6 +46,7 @@ for command in (
     explore.explore,
     plan.plan,
     answers.certify,
+    answers.verify,
     robustness.robustness,
     answers.report,
     compare.compare,
@@ -58,6 +59,7 @@ for command in (
         in (
             plan.plan,
             answers.certify,
+            answers.verify,
             robustness.robustness,
             answers.report,
             compare.compare,

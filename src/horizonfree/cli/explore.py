@@ -16,6 +16,7 @@ from horizonfree.cli._shared import (
     GoalStates,
     Json,
     RewardFile,
+    Unknown,
     answer,
     certificate,
     expanded,
@@ -32,6 +33,7 @@ from horizonfree.cli._shared import (
     whole,
     working,
 )
+from horizonfree.cli.model_files import is_model
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def explore(
     problem: Annotated[
         str | None,
         typer.Argument(
-            help="A name (see `horizonfree problems`), gymnasium:ID, or your own module:function.",
+            help="A name (see `horizonfree problems`), gymnasium:ID, a .prism, .jani, .drn or .umb file, or your own module:function.",
             autocompletion=_problem_names,
         ),
     ] = None,
@@ -62,6 +64,7 @@ def explore(
         Path | None,
         typer.Option(help="Instead: your own kernels, an .npz file.", metavar="FILE.npz"),
     ] = None,
+    unknown: Unknown = None,
     explorer: Annotated[
         str | None,
         typer.Option(
@@ -136,6 +139,8 @@ def explore(
 
         horizonfree explore zoned-grid --param size=150 --reachable --episodes 200
 
+        horizonfree explore robot.prism --unknown p --unknown q --param p=0.1 --param q=0.3 --param horizon=12 --episodes 200
+
         horizonfree explore mymodule:shop --param capacity=20 --episodes 200
 
         horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
@@ -147,6 +152,7 @@ def explore(
     flags: dict[str, Any] = {
         "problem": problem,
         "kernels": None if kernels is None else str(kernels),
+        "unknown": unknown or None,
         "explorer": explorer,
         "known_rules": known_rules or None,
         "reachable": reachable or None,
@@ -221,7 +227,7 @@ def _begin(chosen: config.Settings) -> "Run":
     if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
         raise OptionError("--known-rules is for gymnasium:ID; other problems have rules of their own")
     param = _horizon(chosen) if is_unknown else chosen.param
-    problem = problem_of(chosen.problem, chosen.kernels, param)
+    problem = problem_of(chosen.problem, chosen.kernels, param, chosen.unknown)
     problem = problem.seen_as("tabular") if is_unknown else problem
     problem = problem.reachable_part() if chosen.reachable else problem
     explorer = typed_name(chosen.explorer or problem.model.explorer)
@@ -255,7 +261,7 @@ def _check_names(chosen: config.Settings) -> None:
 
     if chosen.explorer is not None:
         check_exists("explorers", current_name(chosen.explorer))
-    if chosen.problem is not None and ":" not in chosen.problem:
+    if chosen.problem is not None and ":" not in chosen.problem and not is_model(chosen.problem):
         check_exists("problems", chosen.problem)
 
 

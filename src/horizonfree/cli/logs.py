@@ -20,6 +20,7 @@ def run_of(
     problem: str | None = None,
     kernels: Path | None = None,
     param: Sequence[str] = (),
+    unknown: Sequence[str] = (),
     out: Path | None = None,
 ) -> "Run":
     """The run of a log, saved where that is asked for; without a class, an unknown table."""
@@ -33,7 +34,7 @@ def run_of(
                 raise OptionError(f"--param {odd}: an unknown table has {', '.join(OF_TABLE)}")
             run = from_log(log, **given)
         else:
-            run = from_log(log, problem_of(problem, kernels, given))
+            run = from_log(log, problem_of(problem, kernels, given, unknown))
         if out is not None:
             run.save(expanded(out))
     return run

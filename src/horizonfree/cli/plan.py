@@ -19,6 +19,7 @@ from horizonfree.cli._shared import (
     folder_for_output,
     loss,
     open_run,
+    event_of,
     real,
     reward_of,
     state,
@@ -41,6 +42,15 @@ def plan(
     goal: GoalStates = None,
     stay: Annotated[
         list[str] | None, state("Reward the share of the steps spent in this state.", "--stay")
+    ] = None,
+    reach: Annotated[
+        list[str] | None, state("Reward 1 for being in this state at least once; repeat for several.", "--reach")
+    ] = None,
+    bounded: Annotated[
+        str | None,
+        typer.Option(
+            "--property", help="A bounded property, such as 'Pmax=? [F<=12 \"goal\"]'.", metavar="TEXT"
+        ),
     ] = None,
     reward: RewardFile = None,
     cost: Annotated[
@@ -81,6 +91,9 @@ def plan(
         Path | None,
         typer.Option(help="Also pay for steps from s by a to s': [S, A, S], .npy or .json.", metavar="FILE"),
     ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate into this JSON file.", metavar="FILE.json")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -101,12 +114,22 @@ def plan(
 
         horizonfree plan runs/a --reward profit.csv --scale rescale --discount 0.95 --final salvage.csv
 
+        horizonfree plan runs/a --property 'Pmax=? [!"fail" U<=12 "goal"]'
+
         horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
-    if sum(map(bool, (goal, stay, reward, cost))) > 1:
-        raise OptionError("--goal, --stay, --reward and --cost each name a reward; give one of them")
+    if sum(map(bool, (goal, stay, reward, cost, reach, bounded))) > 1:
+        raise OptionError(
+            "--goal, --stay, --reach, --property, --reward and --cost each name a reward; give one of them"
+        )
+    if reach or bounded:
+        beside = {"scale": scale, "horizon": horizon, "misspecification": misspecification or None}
+        beside |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
+        wrong = [name for name, x in beside.items() if x is not None]
+        if wrong:
+            raise OptionError(f"--{wrong[0]} is for rewards; leave it out with --reach and --property")
     if cost is not None and scale not in (None, "rescale"):
         raise OptionError(
             f"--scale {scale} is for rewards; costs are rescaled, and answers are in their unit"
@@ -129,11 +152,15 @@ def plan(
     is_moved = start is not None or horizon is not None
     problem = run.problem.moved(first, horizon) if is_moved else run.problem
     scale = scale or ("total" if cost is None else "rescale")
-    array = occupancy(problem, stay) if stay else reward_of(problem, goal, reward, cost)
+    array: Any
+    if reach or bounded:
+        array = event_of(problem, reach, bounded)
+    else:
+        array = occupancy(problem, stay) if stay else reward_of(problem, goal, reward, cost)
     if array is None:
         if transition is None:
             raise OptionError(
-                "say what is rewarded: --goal STATE, --stay STATE, --reward FILE or --cost FILE"
+                "say what is rewarded: --goal STATE, --stay STATE, --reach STATE, --reward FILE or --cost FILE"
             )
         array = [0.0] * problem.num_states
     mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
@@ -152,6 +179,8 @@ def plan(
         true_loss = _true_loss(problem, array, found.policy, scale, **more) if run.is_simulated else None
     if out is not None:
         write_policy(out, found.policy)
+    if save is not None:
+        found.certificate.save(save)
     value: dict[str, Any] = {
         **{name: getattr(found, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate(found.certificate),

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from horizonfree._shown import Card, Shown
+from horizonfree.errors import OptionError
 
 FINEST = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
@@ -23,6 +24,7 @@ class Certificate(Shown):
     statement, in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
     granted. `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
+    `claim` knows the run that it was computed from.
     """
 
     eps: float
@@ -34,6 +36,16 @@ class Certificate(Shown):
     forecast: str = ""
     holds_for: str = ""
     assumes: str = ""
+    claim: Any = field(default=None, repr=False, compare=False)
+
+    def save(self, path: Any) -> None:
+        """Write it into a JSON file that `horizonfree verify FILE RUN` checks (docs/certificate-files.md)."""
+        if self.claim is None:
+            raise OptionError(
+                "this certificate cannot be saved: a file holds those of run.certificate (methods 'uniform' and 'direct', "
+                "rewards 'goals' and 'occupancies'), and of plans and policies for a reward of states and actions or an event"
+            )
+        self.claim.save(self, path)
 
     def card(self) -> Card:
         """What is proved, and what it is made of."""

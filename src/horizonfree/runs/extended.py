@@ -84,7 +84,7 @@ def answer(run: Any, reward: Any, policy: Any, more: RewardSpec, *, within: Any 
     if more.discount is not None and more.discount < 1 and not more.is_longer and _is_steady(reward):
         words += f"; without an end, at most {rounded_up(_tail(table, float(more.discount)))} more"
     return replace(
-        found, policy=found.policy[: here.horizon], certificate=replace(found.certificate, words=words)
+        found, policy=found.policy[: here.horizon], certificate=replace(found.certificate, words=words, claim=None)
     )
 
 
@@ -113,7 +113,7 @@ def _in_lift(
         bounds = certify.bounds(confidence.lifted(lift), checked.table, policy[:, lift.origin])
     values = policy_values(lift.kernel(confidence.kernel), checked.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    return plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING)
+    return plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING, is_claimed=False)
 
 
 def extended(

@@ -1,8 +1,8 @@
 """What a run answers: a plan for one reward, and which of two policies is better."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.confidence import Bounds, Confidence
 from horizonfree.planning.induction import policy_values
+from horizonfree.runs.certificate_files import Claim, of_policy
 from horizonfree.runs.frames import of_plan
 
 if TYPE_CHECKING:
@@ -93,15 +94,21 @@ def plan_of(
     *,
     value: float | None = None,
     missing: str | None = None,
+    question: Callable[[], dict[str, Any]] | None = None,
+    is_claimed: bool = True,
 ) -> Plan:
     """A policy of a `Run` with what is certified of it, in the units of the reward.
 
-    value: None for that in the estimate. missing: as for `certify.certified`.
+    value: None for that in the estimate. missing: as for `certify.certified`. question: what the certificate answers
+    (certificate_files.py), by default this policy for this reward; is_claimed: whether a file can hold it.
     """
     space, kernel = run.problem.space, confidence.kernel
     bounds, certificate = certify.certified(run.problem.model, confidence, bounds, checked.factor, missing)
     if run._where:
         certificate = replace(certificate, words=f"{certificate.words}, {run._where}")
+    if is_claimed:
+        asked = partial(of_policy, run, checked, policy) if question is None else question
+        certificate = replace(certificate, claim=Claim(run, asked))
     if value is None:
         value = float(space.at_start(policy_values(kernel, checked.table, policy)[0]))
     value, low, high = (checked.factor * float(x) + checked.offset for x in (value, bounds.low, bounds.high))

@@ -6,6 +6,7 @@ another policy may be below.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from horizonfree.models.misspecification import declared
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification.properties import Accumulated, Property
+from horizonfree.runs.certificate_files import of_event
 from horizonfree.runs.plan import Plan, plan_of
 
 MISSING = "too few episodes for this event"
@@ -80,8 +82,11 @@ def answer(
         bounds = certify.bounds(confidence.lifted(lift), checked.table, policy[:, lift.origin])
     values = policy_values(lift.kernel(confidence.kernel), checked.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    plan = plan_of(there, checked, confidence, policy, bounds, value=value, missing=MISSING)
-    plan = replace(plan, policy=plan.policy[: found.steps])
+    actions = policy[: found.steps]
+    how: dict[str, Any] = {"missing": MISSING, "question": partial(of_event, there, found, actions)}
+    plan = plan_of(there, checked, confidence, policy, bounds, value=value, **how)
+    words = f"this policy and {found.name}, from {there.problem.first_state()}, within {found.steps} steps"
+    plan = replace(plan, policy=actions, certificate=replace(plan.certificate, holds_for=words))
     return plan if found.is_max else _turned(plan, 1.0)
 
 

@@ -24,12 +24,12 @@ from horizonfree.models.interface import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import extended, properties
+from horizonfree.runs import certificate_files, extended, properties
 from horizonfree.runs.card import Printed
 from horizonfree.runs.certificates import of_family, own_claim
 from horizonfree.runs.check import check, judged
 from horizonfree.runs.confidences import Confidences
-from horizonfree.runs.plan import Comparison, Plan, plan_of
+from horizonfree.runs.plan import Comparison, Plan, plan_of, start_of
 from horizonfree.runs.robustness import Robustness, robustness
 from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import Until
@@ -61,6 +61,7 @@ class Run(Printed):
     until: Until | None = None
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
+    _view: tuple[np.ndarray, int, bool] | None = None  # start and horizon that are not those of the episodes
     _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
     # init=False: dataclasses.replace never copies it on to a run with other evidence
     _confidences: Confidences = field(default_factory=Confidences, init=False, repr=False)
@@ -165,7 +166,8 @@ class Run(Printed):
             return judged(found, self.check(alternatives=alternatives, delta=delta))
         model = self.problem.model
         if rewards is not None:
-            return of_family(self, rewards, self.confidence(delta, misspecification), progress)
+            found = of_family(self, rewards, self.confidence(delta, misspecification), progress)
+            return found if declared(misspecification) else certificate_files.family(self, found, rewards)
         if declared(misspecification) is not None or self.problem.sampling is not None:
             if not isinstance(method, str) or method != "uniform":
                 raise OptionError(
@@ -178,7 +180,8 @@ class Run(Printed):
             methods = [*model.methods, "paper"]
             choice = ", ".join(map(repr, methods))
             raise OptionError(f"method is {shown(method)}; it must be one of {choice}{hint(method, methods)}")
-        return certify.uniform(model, self.evidence, self.confidence(delta), method)
+        found = certify.uniform(model, self.evidence, self.confidence(delta), method)
+        return certificate_files.every_reward(self, found, method)
 
     def plan(
         self,
@@ -231,7 +234,7 @@ class Run(Printed):
             bounds = certify.bounds(confidence, checked.table, policy)
             return plan_of(self, checked, confidence, policy, bounds, value=float(space.at_start(own.V[0])))
         policy, bounds = certify.planned(self.problem.model, confidence, checked.table)
-        return plan_of(self, checked, confidence, policy, bounds)
+        return plan_of(self, checked, confidence, policy, bounds, is_claimed=declared(misspecification) is None)
 
     def evaluate(
         self,
@@ -302,7 +305,8 @@ class Run(Printed):
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
         if key not in self._views:
             words = "" if is_paid_after else f"from {problem.first_state()}, in {problem.horizon} steps"
-            self._views[key] = replace(self, problem=problem, _where=words)
+            view = start_of(problem.space), problem.horizon, is_paid_after
+            self._views[key] = replace(self, problem=problem, _where=words, _view=view)
         return self._views[key]
 
     def robustness(
