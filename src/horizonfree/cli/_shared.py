@@ -228,7 +228,7 @@ def show_weights(weights: list[dict[str, Any]], delta: float) -> None:
 def problem_of(
     name: str | None, kernels: str | Path | None, param: dict[str, Any], unknown: Sequence[str] = ()
 ) -> "Problem":
-    """A named problem, one of an .npz file of kernels, of a model's file, or one that a function of somebody's makes."""
+    """A named problem, or one of an .npz file of kernels, of a model's file or of a function of somebody's."""
     from horizonfree import make
     from horizonfree.cli import model_files, own_problems
 

@@ -51,8 +51,7 @@ def certify(
     problem: Annotated[
         str | None,
         typer.Option(
-            help="With --log: the class it belongs to, a name, a model's file or module:function.  [default: an unknown "
-            "table]"
+            help="With --log: its class, a name, a model's file or module:function.  [default: an unknown table]"
         ),
     ] = None,
     kernels: Annotated[
@@ -163,10 +162,17 @@ def verify(
 
     with working("computing the certificate again"):
         found = compared(file, run)
-    value = {name: getattr(found, name) for name in ("is_confirmed", "bound", "claimed", "statement", "differences")}
+    value = {
+        name: getattr(found, name)
+        for name in ("is_confirmed", "bound", "claimed", "statement", "differences")
+    }
 
     def show() -> None:
-        tell("[bold]{verdict}[/]: {text}", verdict="confirmed" if found.is_confirmed else "not confirmed", text=found.statement)
+        tell(
+            "[bold]{verdict}[/]: {text}",
+            verdict="confirmed" if found.is_confirmed else "not confirmed",
+            text=found.statement,
+        )
         for difference in found.differences:
             tell("[dim]differs:[/] {text}", text=difference)
 

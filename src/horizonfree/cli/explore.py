@@ -56,7 +56,8 @@ def explore(
     problem: Annotated[
         str | None,
         typer.Argument(
-            help="A name (see `horizonfree problems`), gymnasium:ID, a .prism, .jani, .drn or .umb file, or your own module:function.",
+            help="A name (see `horizonfree problems`), gymnasium:ID, a .prism, .jani, .drn or .umb file, or your "
+            "own module:function.",
             autocompletion=_problem_names,
         ),
     ] = None,
@@ -139,7 +140,7 @@ def explore(
 
         horizonfree explore zoned-grid --param size=150 --reachable --episodes 200
 
-        horizonfree explore robot.prism --unknown p --unknown q --param p=0.1 --param q=0.3 --param horizon=12 --episodes 200
+        horizonfree explore robot.prism --unknown p --unknown q --param horizon=12 --episodes 200
 
         horizonfree explore mymodule:shop --param capacity=20 --episodes 200
 

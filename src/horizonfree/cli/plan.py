@@ -16,10 +16,10 @@ from horizonfree.cli._shared import (
     bound,
     certificate,
     console,
+    event_of,
     folder_for_output,
     loss,
     open_run,
-    event_of,
     real,
     reward_of,
     state,
@@ -44,7 +44,8 @@ def plan(
         list[str] | None, state("Reward the share of the steps spent in this state.", "--stay")
     ] = None,
     reach: Annotated[
-        list[str] | None, state("Reward 1 for being in this state at least once; repeat for several.", "--reach")
+        list[str] | None,
+        state("Reward 1 for being in this state at least once; repeat for several.", "--reach"),
     ] = None,
     bounded: Annotated[
         str | None,
@@ -125,9 +126,13 @@ def plan(
             "--goal, --stay, --reach, --property, --reward and --cost each name a reward; give one of them"
         )
     if reach or bounded:
-        beside = {"scale": scale, "horizon": horizon, "misspecification": misspecification or None}
-        beside |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
-        wrong = [name for name, x in beside.items() if x is not None]
+        others: dict[str, Any] = {
+            "scale": scale,
+            "horizon": horizon,
+            "misspecification": misspecification or None,
+        }
+        others |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
+        wrong = [name for name, x in others.items() if x is not None]
         if wrong:
             raise OptionError(f"--{wrong[0]} is for rewards; leave it out with --reach and --property")
     if cost is not None and scale not in (None, "rescale"):

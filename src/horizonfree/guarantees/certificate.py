@@ -42,8 +42,8 @@ class Certificate(Shown):
         """Write it into a JSON file that `horizonfree verify FILE RUN` checks (docs/certificate-files.md)."""
         if self.claim is None:
             raise OptionError(
-                "this certificate cannot be saved: a file holds those of run.certificate (methods 'uniform' and 'direct', "
-                "rewards 'goals' and 'occupancies'), and of plans and policies for a reward of states and actions or an event"
+                "this certificate cannot be saved: a file holds those of run.certificate (methods 'uniform' and "
+                "'direct', rewards 'goals' and 'occupancies'), and of plans and policies for a plain reward or an event"
             )
         self.claim.save(self, path)
 

@@ -37,6 +37,9 @@ class Worth(NamedTuple):
     open: float
 
 
+REACH = Worth(1.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Event:
     """An event within `steps` transitions; `decided` [S] is OPEN, WON or LOST.
@@ -46,7 +49,7 @@ class Event:
 
     decided: Int[np.ndarray, " S"]
     steps: int
-    pays: Worth = Worth(1.0, 0.0, 0.0)
+    pays: Worth = REACH
     is_max: bool = True
     name: str = "reach"
 
@@ -101,9 +104,7 @@ def _after(succ: np.ndarray, origin: np.ndarray, is_open: np.ndarray) -> np.ndar
     return succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype)
 
 
-def reach(
-    problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None
-) -> Event:
+def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:
     """Be in one of the states (by name, label or number) at least once.
 
     within: how many transitions that may take, 0 to the horizon H; by default H - 1, at the steps that a reward is paid
@@ -123,7 +124,8 @@ def check_event(event: Event, space: Space) -> None:
     """Refuse an event of another problem, and one that is longer than an episode can be."""
     if len(event.decided) != space.num_states:
         raise OptionError(
-            f"this event was made for {len(event.decided)} states; here are {space.num_states}; make it for this problem"
+            f"this event is of a problem with {len(event.decided)} states, this one has {space.num_states}; make it for "
+            "this one"
         )
     if not 0 <= event.steps < LONGEST:
         raise OptionError(f"this event looks at {event.steps} steps; at most {LONGEST - 1:,} are possible")

@@ -14,7 +14,7 @@ from horizonfree.problems.verification.properties import Accumulated, Property
 
 
 def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total") -> float:
-    """What a policy really loses for a reward, an event or a property, in its units; for problems whose truth is known."""
+    """What a policy really loses for a reward, an event or a property, in its units; where the truth is known."""
     if isinstance(reward, (Event, Property)):
         return _true_gap_of(problem, reward, policy)
     checked = rewards.resolve(problem, reward, scale=scale)

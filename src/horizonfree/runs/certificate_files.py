@@ -4,8 +4,8 @@ A file holds the statement, the bound, delta, the method, what is assumed, diges
 question that the certificate answers: every reward, a family of rewards, one policy for one reward, or one policy for
 an event. `verify` computes the certificate again from a run and compares. docs/certificate-files.md has the schema.
 
-A digest is the SHA-256 of the arrays that a certificate is computed from: of the model class with its known numbers (and
-without a hidden truth), and of the evidence. That the data were gathered as the assumptions say no file can show.
+A digest is the SHA-256 of the arrays that a certificate is computed from: of the model class with its known numbers
+(and without a hidden truth), and of the evidence. That the data were gathered as the assumptions say no file can show.
 """
 
 import base64
@@ -194,7 +194,9 @@ def unpacked(value: Any, shapes: list[tuple[int, ...]], kinds: str) -> np.ndarra
     try:
         shape, dtype = tuple(value["shape"]), np.dtype(value["dtype"])
         if shape not in shapes or dtype.kind not in kinds:
-            raise OptionError(f"an array of the question has shape {shape} and type {dtype}; it must be one of {shapes}")
+            raise OptionError(
+                f"an array of the question has shape {shape} and type {dtype}; it must be one of {shapes}"
+            )
         size = math.prod(shape) * dtype.itemsize
         content = zlib.decompressobj().decompress(base64.b64decode(value["zlib"], validate=True), size + 1)
         if len(content) != size:
@@ -228,7 +230,16 @@ def read(path: Any) -> dict[str, Any]:
 def verify(path: Any, run: Any) -> Verification:
     """Compute the certificate of a file again from a run, and compare everything that it says."""
     content = read(path)
-    question = content["question"]
+    question, sizes = (
+        content["question"],
+        {"states": run.problem.num_states, "actions": run.problem.num_actions},
+    )
+    other = [key for key, size in sizes.items() if content["model"].get(key) != size]
+    if other:
+        words = (
+            f"the run has {sizes[other[0]]} {other[0]}, the file speaks of {content['model'].get(other[0])}"
+        )
+        return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
     there = _view(run, question.get("view"))
     found = _again(run, there, question, content)
     bound, claimed = float(found.eps), float(content["bound"])
@@ -246,12 +257,18 @@ def verify(path: Any, run: Any) -> Verification:
     texts = {"statement": found.words, "assumes": found.assumes, "holds_for": found.holds_for}
     texts["method"] = found.method
     differences += [
-        f"{key} is {text!r}, in the file {content[key]!r}" for key, text in texts.items() if text != content[key]
+        f"{key} is {text!r}, in the file {content[key]!r}"
+        for key, text in texts.items()
+        if text != content[key]
     ]
     if found.is_rejected != content["is_rejected"]:
-        differences.append("the data refute the model class" if found.is_rejected else "the class is not refuted")
+        differences.append(
+            "the data refute the model class" if found.is_rejected else "the class is not refuted"
+        )
     if run.episodes != content["episodes"]:
-        differences.append(f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}")
+        differences.append(
+            f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
+        )
     return Verification(not differences, bound, claimed, found.words, tuple(differences))
 
 
@@ -273,7 +290,6 @@ def _again(run: Any, there: Any, question: Mapping[str, Any], content: Mapping[s
     """The certificate of the question."""
     delta = float(content["delta"])
     H, S, A = there.problem.space.sizes
-    found: Certificate
     if question["kind"] == "every reward":
         return run.certificate(delta, method=str(question.get("method")))
     if question["kind"] == "rewards":

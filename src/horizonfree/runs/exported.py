@@ -24,7 +24,9 @@ WHAT = ("interval", "estimate")
 MOST_GOALS = 8  # sets of states for which widths are compared
 
 
-def explicit_model(run: Any, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0) -> ExplicitModel:
+def explicit_model(
+    run: Any, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
+) -> ExplicitModel:
     """The model of a run, with the names, labels and rewards of its problem."""
     if not isinstance(what, str) or what not in WHAT:
         raise OptionError(f"what is {shown(what)}; it must be 'interval' or 'estimate'{hint(what, WHAT)}")
@@ -36,7 +38,9 @@ def explicit_model(run: Any, what: str = "interval", *, delta: float = 0.05, flo
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
         found = _written(run, np.asarray(confidence.kernel.succ), low, low)
-        description = f"The estimate of {run.episodes} episodes by horizonfree, with no statement of its error."
+        description = (
+            f"The estimate of {run.episodes} episodes by horizonfree, with no statement of its error."
+        )
         return _described(found, description)
     low, high = confidence.entry_intervals()
     found = _written(run, np.asarray(space.succ), low, high)
@@ -72,7 +76,9 @@ def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> E
         slots = np.asarray(problem.space.support)[s[is_empty], a[is_empty]]
         even = slots / slots.sum(1, keepdims=True)
         if even.shape[1] != low.shape[2]:
-            raise OptionError(f"nothing is known of {int(is_empty.sum())} pairs (s,a); explore more, or write the intervals")
+            raise OptionError(
+                f"nothing is known of {int(is_empty.sum())} pairs (s,a); explore more, or write the intervals"
+            )
         low[s[is_empty], a[is_empty]] = high[s[is_empty], a[is_empty]] = even
         is_possible = high[s, a] > 0
     c, j = np.nonzero(is_possible)
@@ -116,13 +122,14 @@ def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
         plan = run.plan(event, delta=delta)
         choices = number[np.arange(space.num_states), plan.policy]
         low, high = (
-            float(values_of_policy(model, event, choices, is_largest=x)[model.initial][0]) for x in (False, True)
+            float(values_of_policy(model, event, choices, is_largest=x)[model.initial][0])
+            for x in (False, True)
         )
         found.append((plan.value_high - plan.value_low, high - low, name))
     own, wider, name = max(found, key=lambda x: x[1])
     return [
-        f"Width of the value of a plan that reaches {name} within {space.horizon - 1} steps (the widest of {len(found)}): "
-        f"{own:.6g} for the confidence set, {wider:.6g} for the intervals."
+        f"Width of the value of a plan that reaches {name} within {space.horizon - 1} steps (the widest of "
+        f"{len(found)}): {own:.6g} for the confidence set, {wider:.6g} for the intervals."
     ]
 
 

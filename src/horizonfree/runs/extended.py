@@ -84,7 +84,9 @@ def answer(run: Any, reward: Any, policy: Any, more: RewardSpec, *, within: Any 
     if more.discount is not None and more.discount < 1 and not more.is_longer and _is_steady(reward):
         words += f"; without an end, at most {rounded_up(_tail(table, float(more.discount)))} more"
     return replace(
-        found, policy=found.policy[: here.horizon], certificate=replace(found.certificate, words=words, claim=None)
+        found,
+        policy=found.policy[: here.horizon],
+        certificate=replace(found.certificate, words=words, claim=None),
     )
 
 

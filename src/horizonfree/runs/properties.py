@@ -65,7 +65,9 @@ def answer(
     """`run.plan` where policy is None, else `run.evaluate`, of an event or a property."""
     found = on_problem(reward, run.problem)
     if model != "likelihood":
-        raise OptionError("events and properties are planned in the estimate of maximum likelihood; leave model= out")
+        raise OptionError(
+            "events and properties are planned in the estimate of maximum likelihood; leave model= out"
+        )
     if policy is not None:
         _, S, A = run.problem.space.sizes
         policy = policy_table(policy, found.steps, S, A)

@@ -234,7 +234,9 @@ class Run(Printed):
             bounds = certify.bounds(confidence, checked.table, policy)
             return plan_of(self, checked, confidence, policy, bounds, value=float(space.at_start(own.V[0])))
         policy, bounds = certify.planned(self.problem.model, confidence, checked.table)
-        return plan_of(self, checked, confidence, policy, bounds, is_claimed=declared(misspecification) is None)
+        return plan_of(
+            self, checked, confidence, policy, bounds, is_claimed=declared(misspecification) is None
+        )
 
     def evaluate(
         self,

@@ -102,7 +102,9 @@ class _Reader:
         """The whole model."""
         self.read_header()
         if self.header.get("@type") not in ("MDP", "DTMC"):
-            raise OptionError(f"{self.file} is of type {self.header.get('@type')!r}; MDP and DTMC are supported")
+            raise OptionError(
+                f"{self.file} is of type {self.header.get('@type')!r}; MDP and DTMC are supported"
+            )
         if self.header.get("@parameters"):
             raise OptionError(
                 f"{self.file} has parameters ({self.header['@parameters'][:60]}); give them values, or read the model "
@@ -231,7 +233,16 @@ def write_drn(model: ExplicitModel, path: Any) -> None:
     of_choice = np.stack([model.choice_rewards.get(name, np.zeros(C)) for name in names] or [np.zeros(C)])
     lines = [f"// {part}" for part in model.description.split("\n") if part]
     lines += ["@type: MDP", f"@value_type: {'double-interval' if model.is_interval else 'double'}"]
-    lines += ["@parameters", "", "@reward_models", " ".join(names), "@nr_states", str(S), "@nr_choices", str(C)]
+    lines += [
+        "@parameters",
+        "",
+        "@reward_models",
+        " ".join(names),
+        "@nr_states",
+        str(S),
+        "@nr_choices",
+        str(C),
+    ]
     lines.append("@model")
 
     def paid(rewards: np.ndarray) -> str:

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._inputs import hint, shown
 from horizonfree.errors import OptionError
 from horizonfree.mdp.events import OPEN, WON, Event
-from horizonfree.problems.verification.explicit import ExplicitModel
 from horizonfree.problems.verification import properties
+from horizonfree.problems.verification.explicit import ExplicitModel
 from horizonfree.problems.verification.properties import Accumulated
 
 Back = Callable[[np.ndarray, int], np.ndarray]  # values of the next step, and the step, to values

@@ -114,7 +114,7 @@ class ExplicitModel(Shown):
         from horizonfree.problems.mixture import Mixture
 
         where, names = numbered_actions(self.first_choice, self.actions or [""] * self.num_choices)
-        prob = (self.low if not self.is_interval else even(self))
+        prob = self.low if not self.is_interval else even(self)
         S, A = self.num_states, len(names)
         row = (self.state_of * A + where)[self.choice_of]
         table = scipy.sparse.coo_array((prob, (row, self.target)), shape=(S * A, S))
@@ -184,7 +184,9 @@ def checked(model: ExplicitModel, where: str) -> ExplicitModel:
     return model
 
 
-def numbered_actions(first_choice: Int[np.ndarray, " S1"], names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+def numbered_actions(
+    first_choice: Int[np.ndarray, " S1"], names: Sequence[str]
+) -> tuple[np.ndarray, list[str]]:
     """The action of each choice, and the names of the actions, in the order in which they occur.
 
     Choices of one state have different actions: the second of a name is called "name #2". Choices without a name are
@@ -197,9 +199,8 @@ def numbered_actions(first_choice: Int[np.ndarray, " S1"], names: Sequence[str])
         for c in range(first_choice[s], first_choice[s + 1]):
             name = "" if names[c] in UNNAMED else names[c]
             times[name] = times.get(name, 0) + 1
-            full = f"choice {times[name] - 1}" if not name else name
-            full = full if not name or times[name] == 1 else f"{name} #{times[name]}"
-            found[c] = index.setdefault(full, len(index))
+            full = name if times[name] == 1 else f"{name} #{times[name]}"
+            found[c] = index.setdefault(full if name else f"choice {times[name] - 1}", len(index))
     return found, list(index)
 
 

@@ -161,7 +161,9 @@ def _of_values(
     """A mixture of the kernels of all combinations of declared values."""
     missing = [name for name in declared if name not in values]
     if missing:
-        raise OptionError(f"unknown={{...}} has values for {', '.join(values)} and none for {', '.join(missing)}")
+        raise OptionError(
+            f"unknown={{...}} has values for {', '.join(values)} and none for {', '.join(missing)}"
+        )
     grid = [dict(zip(values, x)) for x in itertools.product(*values.values())]
     if len(grid) > MOST_KERNELS:
         raise OptionError(
@@ -175,7 +177,9 @@ def _of_values(
                 f"the truth {_floats(built.truth)} is none of the declared values; add it, or leave it out"
             )
         weights = [float(point == built.truth) for point in kernels.values()]
-    return Mixture.from_kernels({key: _kernel(built, x) for key, x in kernels.items()}, weights=weights, **shared)
+    return Mixture.from_kernels(
+        {key: _kernel(built, x) for key, x in kernels.items()}, weights=weights, **shared
+    )
 
 
 def _table(built: Built, shared: dict[str, Any]) -> Problem:
@@ -382,7 +386,9 @@ def _state_names(model: Any) -> list[str] | None:
     return found if len(set(found)) == len(found) and all(found) else None
 
 
-def _rewards(model: Any, state_of: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]) -> dict[str, Any]:
+def _rewards(
+    model: Any, state_of: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]
+) -> dict[str, Any]:
     """Rewards [S, A] by name, those that do not depend on unknown constants."""
     found = {}
     for name, reward in model.reward_models.items():

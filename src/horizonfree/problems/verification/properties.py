@@ -5,8 +5,8 @@
     Pmax=? [G<=12 !"fail"]                stay in a set for 12 steps
     R{"cost"}min=? [C<=12]                the sum of a reward over 12 steps
 
-`&`, `|`, `!`, `=>`, `true`, `false` and parentheses make sets of states from labels. `P=?` and `R=?` are for models with
-one action. Everything else is refused with this list.
+`&`, `|`, `!`, `=>`, `true`, `false` and parentheses make sets of states from labels. `P=?` and `R=?` are for models
+with one action. Everything else is refused with this list.
 """
 
 import re

@@ -5,6 +5,7 @@ names them. Nothing is unpacked to the disk; sizes are checked before anything i
 """
 
 import io
+import itertools
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -130,7 +131,7 @@ class _Reader:
             return None
         first = self.offsets(f"{folder}/string-mapping.bin", size, len(content))
         try:
-            return [content[a:b].decode() for a, b in zip(first[:-1], first[1:])]
+            return [content[a:b].decode() for a, b in itertools.pairwise(first)]
         except UnicodeDecodeError as error:
             self.fail(f"{folder}/strings.bin", str(error))
 
@@ -208,7 +209,9 @@ class _Reader:
         """Rewards of states or choices; those of branches are refused."""
         branches = self.annotations(index, "rewards", "branches")
         if branches:
-            self.fail("index.json", f"reward {next(iter(branches))!r} is paid for branches, which is not supported")
+            self.fail(
+                "index.json", f"reward {next(iter(branches))!r} is paid for branches, which is not supported"
+            )
         found = {}
         for name, (file, kind) in self.annotations(index, "rewards", entity).items():
             paid = self.real(file, kind, size)
@@ -258,7 +261,9 @@ def _width(variable: Mapping[str, Any]) -> int:
         return int(variable["padding"])
     kind = variable["type"]
     if kind["type"] not in BITS or variable.get("is-optional"):
-        raise OptionError(f"variable {variable.get('name')!r} is of a type that is not supported: {dict(kind)}")
+        raise OptionError(
+            f"variable {variable.get('name')!r} is of a type that is not supported: {dict(kind)}"
+        )
     width = int(kind.get("size", BITS[kind["type"]]))
     if not 1 <= width <= 64:
         raise OptionError(f"variable {variable.get('name')!r} has {width} bits; 1 to 64 are supported")
