@@ -124,8 +124,8 @@ def check_event(event: Event, space: Space) -> None:
     """Refuse an event of another problem, and one that is longer than an episode can be."""
     if len(event.decided) != space.num_states:
         raise OptionError(
-            f"this event is of a problem with {len(event.decided)} states, this one has {space.num_states}; make it for "
-            "this one"
+            f"this event is of a problem with {len(event.decided)} states, this one has {space.num_states}; "
+            "make it for this one"
         )
     if not 0 <= event.steps < LONGEST:
         raise OptionError(f"this event looks at {event.steps} steps; at most {LONGEST - 1:,} are possible")

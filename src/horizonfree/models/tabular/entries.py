@@ -21,7 +21,8 @@ def entry_intervals(
     """The ends of each entry on the successor lists; 0 in slots of padding."""
     support, centre = np.asarray(space.support), on_lists(space, balls)
     eps = balls.eps[..., None]
-    low, high = coin_interval(centre, np.where(np.isfinite(eps), eps, 0.0))
+    radius = np.broadcast_to(np.where(np.isfinite(eps), eps, 0.0), centre.shape)
+    low, high = coin_interval(centre, radius)
     high = np.where(centre > 0, high, balls.leak[..., None])
     is_learnt = np.zeros(support.shape[:2], bool)
     is_learnt[*pairs.T] = True
@@ -37,7 +38,6 @@ def coin_interval(
     c: Float[np.ndarray, "*n"], eps: Float[np.ndarray, "*n"]
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
     """The smallest and largest p with kl(c, p) <= eps, each from outside."""
-    c, eps = np.broadcast_arrays(c, eps)
     inside_low, outside_low = c.copy(), np.zeros_like(c)
     inside_high, outside_high = c.copy(), np.ones_like(c)
     for _ in range(BISECTIONS):
