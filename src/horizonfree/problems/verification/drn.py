@@ -121,13 +121,14 @@ class _Reader:
         self.first_choice: list[int] = []
         self.first_branch: list[int] = []
         self.branches: list[tuple[int, float, float]] = []
+        self.line_of: dict[str, list[int]] = {"state": [], "choice": [], "branch": []}
         while (line := self.next_line()) is not None:
             self.read_line(line)
         if num_states is not None and num_states != len(self.first_choice):
             self.fail(f"@nr_states is {num_states}, but there are {len(self.first_choice)} states")
         if self.size("@nr_choices") not in (None, len(self.actions)):
             self.fail(f"@nr_choices is {self.size('@nr_choices')}, but there are {len(self.actions)} choices")
-        return checked(self.collected(), str(self.file))
+        return checked(self.collected(), str(self.file), self.line_of)
 
     def read_line(self, line: str) -> None:
         """A state, a choice, a branch, or a comment."""
@@ -154,6 +155,7 @@ class _Reader:
             self.labels.setdefault(label.strip('"'), []).append(s)
         self.of_state.append(self.rewards(found[2]))
         self.states.append("")
+        self.line_of["state"].append(self.at)
         self.first_choice.append(len(self.actions))
 
     def read_action(self, line: str) -> None:
@@ -165,6 +167,7 @@ class _Reader:
         self.actions.append("" if name in UNNAMED else name)
         self.of_choice.append(self.rewards(found[2]))
         self.first_branch.append(len(self.branches))
+        self.line_of["choice"].append(self.at)
 
     def read_branch(self, line: str) -> None:
         """`5 : 0.3` or `5 : [0.2, 0.4]`."""
@@ -174,6 +177,7 @@ class _Reader:
         if len(found[1]) > 9 or len(self.branches) >= LARGEST:
             self.fail(f"state {found[1][:20]} or the number of transitions is too large")
         low, high = (found[2], found[3]) if found[4] is None else (found[4], found[4])
+        self.line_of["branch"].append(self.at)
         self.branches.append((int(found[1]), self.number(low), self.number(high)))
 
     def rewards(self, text: str | None) -> list[float]:

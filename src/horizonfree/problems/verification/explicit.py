@@ -149,24 +149,33 @@ class ExplicitModel(Shown):
         write_umb(self, path)
 
 
-def checked(model: ExplicitModel, where: str) -> ExplicitModel:
-    """Refuse what is no MDP and no interval MDP, naming the first bad entry; `where` it was read."""
+def checked(
+    model: ExplicitModel, where: str, lines: Mapping[str, Sequence[int]] | None = None
+) -> ExplicitModel:
+    """Refuse what is no MDP and no interval MDP, naming the first bad entry.
+
+    where: the file that it was read from. lines: in which line each "state", "choice" and "branch" stands.
+    """
+
+    def place(kind: str, i: int) -> str:
+        return f"{kind} {i}" + ("" if lines is None else f" (line {lines[kind][i]})")
+
     S, C, B = model.num_states, model.num_choices, len(model.target)
     if not S or not model.initial.any():
         raise ShapeError(f"{where} has {S} states and no initial one; it needs one at least")
     for name, first, size in (("state", model.first_choice, C), ("choice", model.first_branch, B)):
         if first[0] != 0 or first[-1] != size or (np.diff(first) < 1).any():
             bad = np.flatnonzero(np.diff(first) < 1)
-            which = f"{name} {bad[0]} has none" if len(bad) else "they end elsewhere"
+            which = f"{place(name, int(bad[0]))} has none" if len(bad) else "they end elsewhere"
             raise ShapeError(f"{where}: each {name} needs something to follow; {which}")
     if B and not (0 <= model.target.min() and model.target.max() < S):
         b = int(np.flatnonzero((model.target < 0) | (model.target >= S))[0])
-        raise ShapeError(f"{where}: branch {b} leads to state {model.target[b]}; states are 0 to {S - 1}")
+        raise ShapeError(f"{where}: {place('branch', b)} leads to state {model.target[b]}; states are 0 to {S - 1}")
     is_range = (model.low >= -TOLERANCE) & (model.low <= model.high) & (model.high <= 1 + TOLERANCE)
     if not is_range.all():
         b = int(np.flatnonzero(~is_range)[0])
         raise KernelError(
-            f"{where}: branch {b}, to state {model.target[b]}, has probability [{model.low[b]:.6g}, "
+            f"{where}: {place('branch', b)}, to state {model.target[b]}, has probability [{model.low[b]:.6g}, "
             f"{model.high[b]:.6g}]; it must be an interval in [0, 1]"
         )
     low, high = (np.add.reduceat(x, model.first_branch[:-1]) for x in (model.low, model.high))
@@ -175,7 +184,7 @@ def checked(model: ExplicitModel, where: str) -> ExplicitModel:
         c = int(bad[0])
         sums = f"{low[c]:.10g}" if low[c] == high[c] else f"[{low[c]:.10g}, {high[c]:.10g}]"
         raise KernelError(
-            f"{where}: the probabilities of choice {c}, of state {model.state_of[c]}, sum to {sums}; that must be 1"
+            f"{where}: the probabilities of {place('choice', c)}, of state {model.state_of[c]}, sum to {sums}; that must be 1"
         )
     rewards = [*model.state_rewards.items(), *model.choice_rewards.items()]
     for name, paid in rewards:
