@@ -30,7 +30,13 @@ def test_the_value_on_lifted_states_is_the_sum_over_all_sequences(pays, is_max, 
     P = RNG.dirichlet(np.ones(3), (3, 2))
     problem = problem_of(P, 3, start)
     first = np.eye(3)[0] if start == 0 else np.array(start)
-    for decided in ([OPEN, WON, LOST], [OPEN, OPEN, WON], [WON, OPEN, OPEN], [OPEN, OPEN, OPEN], [LOST, WON, WON]):
+    for decided in (
+        [OPEN, WON, LOST],
+        [OPEN, OPEN, WON],
+        [WON, OPEN, OPEN],
+        [OPEN, OPEN, OPEN],
+        [LOST, WON, WON],
+    ):
         for steps in (1, 2):
             event = Event(np.array(decided), steps, pays, is_max)
             space = problem.moved(None, steps + 1, is_paid_after=True).space

@@ -156,9 +156,18 @@ def packed(path, files):
         (lambda x: x.update({"index.json": b'{"format-version": 1}'}), "index.json is damaged"),
         (lambda x: x.pop("branch-to-target.bin"), "is missing"),
         (lambda x: x.update({"branch-to-target.bin": x["branch-to-target.bin"][:-8]}), "bytes"),
-        (lambda x: x.update({"branch-to-target.bin": b"\xff" * len(x["branch-to-target.bin"])}), "names state"),
-        (lambda x: x.update({"choice-to-branches.bin": x["choice-to-branches.bin"][::-1]}), "must rise from 0"),
-        (lambda x: x.update({"branch-to-probability.bin": b"\xff" * len(x["branch-to-probability.bin"])}), "finite"),
+        (
+            lambda x: x.update({"branch-to-target.bin": b"\xff" * len(x["branch-to-target.bin"])}),
+            "names state",
+        ),
+        (
+            lambda x: x.update({"choice-to-branches.bin": x["choice-to-branches.bin"][::-1]}),
+            "must rise from 0",
+        ),
+        (
+            lambda x: x.update({"branch-to-probability.bin": b"\xff" * len(x["branch-to-probability.bin"])}),
+            "finite",
+        ),
         (lambda x: x.pop("state-is-initial.bin"), "no initial one"),
         (lambda x: x.update({"state-is-initial.bin": b"\x01"}), "bytes"),
     ],

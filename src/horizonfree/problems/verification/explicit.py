@@ -170,7 +170,9 @@ def checked(
             raise ShapeError(f"{where}: each {name} needs something to follow; {which}")
     if B and not (0 <= model.target.min() and model.target.max() < S):
         b = int(np.flatnonzero((model.target < 0) | (model.target >= S))[0])
-        raise ShapeError(f"{where}: {place('branch', b)} leads to state {model.target[b]}; states are 0 to {S - 1}")
+        raise ShapeError(
+            f"{where}: {place('branch', b)} leads to state {model.target[b]}; states are 0 to {S - 1}"
+        )
     is_range = (model.low >= -TOLERANCE) & (model.low <= model.high) & (model.high <= 1 + TOLERANCE)
     if not is_range.all():
         b = int(np.flatnonzero(~is_range)[0])

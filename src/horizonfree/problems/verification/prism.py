@@ -24,7 +24,16 @@ from horizonfree.models.mixture import features
 from horizonfree.models.mixture.valid import longest
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.verification.affine import ONE, Monomial, at, evaluated, name_of, polynomial
+from horizonfree.problems.verification.affine import (
+    ONE,
+    ZERO,
+    Polynomial,
+    at,
+    basis,
+    evaluated,
+    name_of,
+    polynomial,
+)
 from horizonfree.problems.verification.explicit import (
     LARGEST,
     check_path,
@@ -34,7 +43,7 @@ from horizonfree.problems.verification.explicit import (
 )
 
 KINDS = ("mixture", "table")
-MOST_MONOMIALS, MOST_KERNELS = 64, 64
+MOST_FEATURES, MOST_KERNELS = 64, 64
 SKIPPED = ("init", "deadlock")  # labels that Storm adds
 ROUNDED = 1 + 1e-9
 
@@ -113,45 +122,43 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
             )
         found.append(known[text])
     _check_sums(built, found)
-    monomials = sorted({key for c in found for key in c}, key=lambda key: (sum(n for _, n in key), key))
-    if len(monomials) > MOST_MONOMIALS:
+    span = basis(found)
+    if len(span) > MOST_FEATURES:
         raise FeatureError(
-            f"the probabilities have {len(monomials)} monomials in the unknown constants, at most {MOST_MONOMIALS} are "
-            "supported; take kind='table', or fewer unknown constants"
+            f"the probabilities are of {len(span)} independent polynomials in the unknown constants, at most "
+            f"{MOST_FEATURES} are supported; take kind='table', or fewer unknown constants"
         )
-    index = {key: i for i, key in enumerate(monomials)}
     rows = [
-        (s, a, to, index[key], float(c))
+        (s, a, to, i, float(part[monomial]))
         for s, a, to, part in zip(built.s, built.a, built.to, found)
-        for key, c in part.items()
+        for i, monomial in enumerate(span)
+        if monomial in part
     ]
     s, a, to, i, c = (np.array(column) for column in zip(*rows))
     S, A = built.allowed.shape
-    shape = (S, A, len(monomials))
+    shape = (S, A, len(span))
     bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * ROUNDED
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
         )
-    truth = None if built.truth is None else [at(m, _floats(built.truth)) for m in monomials]
-    shared["layout"] |= {"weights": [name_of(m) for m in monomials]}
+    truth = None if built.truth is None else [float(at(f, built.truth)) for f in span.values()]
+    shared["layout"] |= {"weights": [name_of(f) for f in span.values()]}
     return Mixture.from_features((s, a, to, i, c), bound=bound, theta=truth, shape=shape, **shared)
 
 
-def _check_sums(built: Built, found: list[dict[Monomial, Fraction]]) -> None:
+def _check_sums(built: Built, found: list[Polynomial]) -> None:
     """The probabilities of each choice sum to 1 for all values of the constants."""
-    sums: dict[tuple[int, int], dict[Monomial, Fraction]] = {}
+    sums: dict[tuple[int, int], Polynomial] = {}
     for s, a, part in zip(built.s.tolist(), built.a.tolist(), found):
         total = sums.setdefault((s, a), {})
         for key, c in part.items():
-            total[key] = total.get(key, Fraction(0)) + c
+            total[key] = total.get(key, ZERO) + c
     for (s, a), total in sums.items():
-        left = {key: c for key, c in total.items() if c != (key == ONE)}
-        if left or total.get(ONE) != 1:
-            text = " + ".join(f"{c} {name_of(key)}" for key, c in total.items() if c)
+        if {key: c for key, c in total.items() if c} != {ONE: 1}:
             raise KernelError(
-                f"the probabilities of action {built.actions[a]!r} in state {s} sum to {text}; that must be 1 for all "
-                "values of the constants"
+                f"the probabilities of action {built.actions[a]!r} in state {s} sum to "
+                f"{name_of({key: c for key, c in total.items() if c})}; that must be 1 for all values of the constants"
             )
 
 
