@@ -226,9 +226,9 @@ def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "x.drn").write_bytes(b"\xff\xfe")
     with pytest.raises(HorizonfreeError, match="no DRN file"):
         hf.read_drn(tmp_path / "x.drn")
+    model = random_model(0)
+    model.labels["a b"] = model.initial
     with pytest.raises(HorizonfreeError, match="letters, digits"):
-        model = random_model(0)
-        model.labels["a b"] = model.initial
         model.to_drn(tmp_path / "y.drn")
 
 

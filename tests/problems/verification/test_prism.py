@@ -166,10 +166,9 @@ def test_wrong_models_and_constants_are_refused(tmp_path):
         hf.from_prism(chain(tmp_path), unknown="N", constants={"p": 0.1}, **how)
     with pytest.raises(HorizonfreeError, match="has a value in"):
         hf.from_prism(ROBOT, unknown="p", constants={"q": 0.2}, **how)
+    text = CHAIN.replace("const double p;", "const double p; const double r;")
+    (tmp_path / "two.prism").write_text(text.replace("{up}", "p*r").replace("{down}", "1-p*r"))
     with pytest.raises(HorizonfreeError, match="none for p"):
-        text = CHAIN.replace("const double p;", "const double p; const double r;")
-        text = text.replace("{up}", "p*r").replace("{down}", "1-p*r")
-        (tmp_path / "two.prism").write_text(text)
         hf.from_prism(tmp_path / "two.prism", unknown={"p": None, "r": [1, 2]}, constants={"N": 2}, **how)
     for wrong in (3, ["p", "p"], [1]):
         with pytest.raises(HorizonfreeError, match="names of constants"):
@@ -187,7 +186,7 @@ def test_wrong_models_and_constants_are_refused(tmp_path):
         hf.from_prism(tmp_path / "rates.prism", unknown="p", constants={"N": 2}, **how)
     with pytest.raises(HorizonfreeError, match="No such file"):
         hf.from_prism(tmp_path / "none.prism", **how)
-    with pytest.raises(HorizonfreeError, match="beyond|exceed|bound|valid|norm|probability"):
+    with pytest.raises(HorizonfreeError, match=r"truth|bound"):
         hf.from_prism(path, unknown="p", constants={"N": 2, "p": 1.5}, **how)
 
 

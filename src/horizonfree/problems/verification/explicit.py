@@ -186,7 +186,8 @@ def checked(
         c = int(bad[0])
         sums = f"{low[c]:.10g}" if low[c] == high[c] else f"[{low[c]:.10g}, {high[c]:.10g}]"
         raise KernelError(
-            f"{where}: the probabilities of {place('choice', c)}, of state {model.state_of[c]}, sum to {sums}; that must be 1"
+            f"{where}: the probabilities of {place('choice', c)}, of state {model.state_of[c]}, sum to {sums}; that "
+            "must be 1"
         )
     rewards = [*model.state_rewards.items(), *model.choice_rewards.items()]
     for name, paid in rewards:
