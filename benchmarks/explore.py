@@ -30,13 +30,14 @@ import numpy as np
 
 import _literal as literal
 import horizonfree as hf
+from horizonfree import oracle
 from horizonfree._x64 import to_device
+from horizonfree.estimators import moments, radius
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.loop import begin, simulate_block
 from horizonfree.guarantees.bets import ladder
 from horizonfree.planning.rollout import Sampler
-from horizonfree.regression import moments, oracle, radius
-from horizonfree.regression.ridge import Ridge
 
 CHAIN = {"name": "double-chain", "length": 31, "horizon": 20}
 GRID = {"name": "zoned-grid", "size": 21, "zones": 1, "horizon": 20}

@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from horizonfree import oracle
 from horizonfree._x64 import scope, to_device
+from horizonfree.oracle.search import search_in_c, search_in_jax
 from horizonfree.problems.named.grids import zoned_grid
-from horizonfree.regression import oracle
-from horizonfree.regression.oracle.search import search_in_c, search_in_jax
 
 SIZES = [(8, 20), (8, 50), (20, 20), (20, 50)]  # side of the grid, H
 LARGE = [(50, 20), (50, 50)]

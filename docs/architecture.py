@@ -14,7 +14,7 @@ SOURCE = HERE.parent / "src" / "horizonfree"
 
 # From the first to the last: a package imports only packages above it.
 PACKAGES = (
-    "native mdp planning guarantees models problems regression explorers runs batch sweeps report web cli"
+    "native mdp planning guarantees models problems oracle estimators theory explorers runs batch sweeps report web cli"
 ).split()
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.extended import extended
 from tests.reference.nonsense import ODD, PROFILE, QUICK, RARELY, spoiled
@@ -314,7 +314,7 @@ FOUND = [
 
 def test_what_ten_thousand_examples_found_is_refused(subtests: pytest.Subtests) -> None:
     for name, wrong in FOUND:
-        with subtests.test(name, wrong=shown(wrong)):
+        with subtests.test(name, wrong=short_repr(wrong)):
             valid = {key: x() if x is folder else x for key, x in ENTRIES[name].valid.items()}
             only_in_words(ENTRIES[name].call, valid | wrong)
 

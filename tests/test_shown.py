@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._shown import Shown
+from horizonfree._repr import ReprMixin
 from horizonfree.runs.plan import occupancy
 
 LEFT, RIGHT = np.zeros((2, 3, 2, 3))
@@ -52,7 +52,7 @@ def test_a_run_a_plan_and_a_certificate_say_what_they_are(run: hf.Run) -> None:
 
 
 def test_a_notebook_gets_a_table_and_names_are_not_markup(run: hf.Run) -> None:
-    things: list[Shown] = [run, run.problem, run.certificate(), run.plan(hf.goal(run.problem, 2))]
+    things: list[ReprMixin] = [run, run.problem, run.certificate(), run.plan(hf.goal(run.problem, 2))]
     for thing in things:
         page = thing._repr_html_()
         assert page.startswith("<table>")

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 import horizonfree as hf
+from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.regression import oracle
 
 TILDE, HAT = 0, 1
 

@@ -15,9 +15,9 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
+from horizonfree.estimators.projection import least_squares
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.planning.traced import evaluate_jax, optimal_jax
-from horizonfree.regression.projection import least_squares
 
 RANDOM = 16  # rewards of each random kind
 CHAINS, MOVES = 8, 60  # of the adversary

@@ -15,9 +15,9 @@ import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems.named.lower_bounds import sign_vectors
-from horizonfree.regression.lower_bounds import DISTANCE
 from horizonfree.sweeps.file import spec
 from horizonfree.sweeps.grid import options_of
+from horizonfree.theory.lower_bounds import DISTANCE
 
 ABSORBING = 2  # x_3
 WRONG = (1 - DISTANCE) / 2  # of every sign, with K0 episodes, on average over mu: at least

@@ -6,9 +6,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from horizonfree import theory
     from horizonfree._versions import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
+    from horizonfree.estimators.moments import home
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.events import reach
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from horizonfree.problems.verification.prism import from_prism
     from horizonfree.problems.verification.properties import property
     from horizonfree.problems.verification.umb import read_umb
-    from horizonfree.regression import theory
-    from horizonfree.regression.moments import home
     from horizonfree.runs.certificate_files import verify
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import from_log
@@ -111,7 +111,7 @@ _HOME = {
     "from_prism": "problems.verification.prism",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
-    "home": "regression.moments",
+    "home": "estimators.moments",
     "load": "runs.storage",
     "load_sweep": "sweeps.table",
     "make": "problems",
@@ -130,12 +130,15 @@ _HOME = {
 }
 
 
-# Modules that people reach for by their name alone: hf.planning, hf.report.
-_ROOMS = ("errors", "mdp", "models", "planning", "regression", "report", "runs", "sweeps", "testing", "web")
+# Modules that can be reached by their name alone: hf.planning, hf.report.
+_MODULES = (
+    *("errors", "estimators", "mdp", "models", "oracle", "planning", "report", "runs", "sweeps", "testing"),
+    *("theory", "web"),
+)
 
 
 class _Package(ModuleType):
-    """A function that has the name of its room wins: `explorers`, `problems`."""
+    """Functions win over packages of the same name: `explorers`, `problems`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):
@@ -146,14 +149,12 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are not loaded yet as well, and the rooms of the house."""
-    return sorted({*__all__, *_ROOMS, "__version__", "__doc__"})
+    """The public names, those that are not loaded yet as well, and the modules."""
+    return sorted({*__all__, *_MODULES, "__version__", "__doc__"})
 
 
 def __getattr__(name: str) -> Any:
-    if name == "theory":
-        return import_module("horizonfree.regression.theory")
-    if name in _ROOMS:
+    if name in _MODULES:
         return import_module(f"horizonfree.{name}")
     if name not in _HOME:
         raise AttributeError(

@@ -9,11 +9,11 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
+from horizonfree.estimators import nested, radius
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.regression import nested, radius
-from horizonfree.regression.oracle import exhaustive, prepare
-from horizonfree.regression.oracle.enumerated import enumerated
+from horizonfree.oracle import exhaustive, prepare
+from horizonfree.oracle.enumerated import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
 from tests.reference.episodes import full_features, play, sampler_of
 from tests.reference.jitted import jitted

@@ -7,10 +7,10 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
+from horizonfree.estimators import projection
+from horizonfree.estimators.weighted import HAT, TILDE
 from horizonfree.explorers import chen2022
 from horizonfree.explorers.chen2022 import PLAIN, PSEUDO, Chen2022
-from horizonfree.regression import projection
-from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds

@@ -12,6 +12,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Explorer
 from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys, is_due
 from horizonfree.explorers.plug_in import PlugIn
@@ -22,7 +23,6 @@ from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import evaluate, optimal
-from horizonfree.regression.ridge import Ridge
 from tests.reference.episodes import Setting
 from tests.reference.jitted import jitted
 from tests.reference.linear_explorers import plan as least_squares_plan

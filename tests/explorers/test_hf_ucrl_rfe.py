@@ -12,12 +12,12 @@ import horizonfree as hf
 from horizonfree import planning
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
+from horizonfree.estimators import moments, radius
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import simulate_block
 from horizonfree.guarantees.bets import ladder
 from horizonfree.mdp.space import occupied_states
 from horizonfree.planning.rollout import Sampler
-from horizonfree.regression import moments, radius
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.jitted import jitted

@@ -12,7 +12,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import label
 from horizonfree.explorers.rflin import RFLIN, covering, practical, shared_out
 from horizonfree.problems.linear import LinearMDP
-from horizonfree.regression import theory_linear
+from horizonfree.theory import linear as theory_linear
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
 from tests.reference.linear_models import T_data, T_model, attains, random_linear

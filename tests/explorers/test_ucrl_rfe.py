@@ -8,13 +8,13 @@ import pytest
 import horizonfree as hf
 from horizonfree import planning
 from horizonfree.errors import OptionError
+from horizonfree.estimators.exploration_reward import exploration_reward, widest
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.guarantees.certificate import rounded_up
+from horizonfree.oracle import box_max
 from horizonfree.planning.traced import optimal_jax
-from horizonfree.regression.exploration_reward import exploration_reward, widest
-from horizonfree.regression.oracle import box_max
 from tests.reference import ucrl_rfe as literal
 from tests.reference.episodes import follow, full_features, full_slots, seeds
 

@@ -7,13 +7,13 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
+from horizonfree.estimators import radius
+from horizonfree.estimators.exploration_reward import exploration_reward, widest
+from horizonfree.estimators.weighted import HAT, TILDE
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.planning.traced import optimal_jax
-from horizonfree.regression import radius
-from horizonfree.regression.exploration_reward import exploration_reward, widest
-from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, full_slots, seeds

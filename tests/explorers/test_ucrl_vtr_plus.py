@@ -7,12 +7,12 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
+from horizonfree.estimators import radius
+from horizonfree.estimators.radius import Sizes
+from horizonfree.estimators.weighted import HAT, TILDE
 from horizonfree.explorers.interface import Ball
 from horizonfree.explorers.loop import audit
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
-from horizonfree.regression import radius
-from horizonfree.regression.radius import Sizes
-from horizonfree.regression.weighted import HAT, TILDE
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
 from tests.reference.episodes import follow, full_features, seeds

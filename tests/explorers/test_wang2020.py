@@ -11,7 +11,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.wang2020 import Wang2020
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.problems.linear import LinearMDP
-from horizonfree.regression import theory_linear
+from horizonfree.theory import linear as theory_linear
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
 from tests.reference.jitted import jitted

@@ -15,9 +15,9 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.native import ffi, library
+from horizonfree.oracle.ascent import LEAK, MOVES, RISE
+from horizonfree.oracle.box import ENUMERATE
 from horizonfree.planning.traced import TIE
-from horizonfree.regression.oracle.ascent import LEAK, MOVES, RISE
-from horizonfree.regression.oracle.box import ENUMERATE
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("x64")

@@ -5,10 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from horizonfree import Mixture, Problem
+from horizonfree import Mixture, Problem, oracle
 from horizonfree._x64 import to_device
 from horizonfree.problems.named.lower_bounds import hard_instance
-from horizonfree.regression import oracle
 from tests.reference.episodes import full_features
 
 HARD = "hard"

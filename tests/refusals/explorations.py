@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError, ShapeError, SimulationError, UnknownNameError
 from horizonfree.explorers.uniform import Uniform
 from tests.refusals.rows import (
@@ -39,9 +39,9 @@ TABLE: dict[str, Function] = {
             *BUDGET_ROWS,
             *PROGRESS_ROWS,
             *EXPLORER_ROWS,
-            *(({"explorer": x}, f"no explorer is called {shown(x)}") for x in HUGE_ROWS),
-            *(({"episodes": x}, f"episodes is {shown(x)}") for x in HUGE_ROWS),
-            *(({"seed": x}, f"seed is {shown(x)}") for x in HUGE_ROWS),
+            *(({"explorer": x}, f"no explorer is called {short_repr(x)}") for x in HUGE_ROWS),
+            *(({"episodes": x}, f"episodes is {short_repr(x)}") for x in HUGE_ROWS),
+            *(({"seed": x}, f"seed is {short_repr(x)}") for x in HUGE_ROWS),
             ({"episodes": None}, "say how long to explore", OptionError),
             ({"episodes": 0}, "episodes is 0", OptionError),
             ({"episodes": True}, "episodes is True", OptionError),
@@ -79,7 +79,7 @@ TABLE: dict[str, Function] = {
             "progress": False,
         },
         [
-            *(({"problem": x}, f"problem is {shown(x)}; it must be a") for x in NO_PROBLEMS),
+            *(({"problem": x}, f"problem is {short_repr(x)}; it must be a") for x in NO_PROBLEMS),
             *BUDGET_ROWS,
             *PROGRESS_ROWS,
             *EXPLORER_ROWS,

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, KernelError, OptionError, ShapeError
 from tests.refusals.rows import (
     EYE,
@@ -58,7 +58,7 @@ TABLE: dict[str, Function] = {
         [
             *START_ROWS,
             ({"phi": masked(PHI)}, f"phi {MASKED}"),
-            *(({"bound": x}, f"bound is {shown(x)}") for x in HUGE_ROWS),
+            *(({"bound": x}, f"bound is {short_repr(x)}") for x in HUGE_ROWS),
             ({"phi": np.full((2, 1, 2, 1), NAN)}, "phi(s'=0 | s=0, a=0)[0] is nan", FeatureError),
             ({"phi": np.zeros((2, 1, 2, 1))}, "(s=0, a=0) has no successor", FeatureError),
             (

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import HorizonfreeError, KernelError, RewardError, ShapeError
 
 PROBLEM = hf.make("river-swim", states=3, horizon=3)
@@ -67,19 +67,19 @@ STATES_ROWS: list[Row] = [
     ({"states": slice(1)}, "states has type object"),
 ]
 BUDGET_ROWS: list[Row] = [
-    ({"budget": x}, f"budget is {shown(x)}; it must be a whole number of at least 1")
+    ({"budget": x}, f"budget is {short_repr(x)}; it must be a whole number of at least 1")
     for x in (-5, 0, True, 7.9, INF, NAN, "9", [3], 2**70, HUGE)
 ]
 PROGRESS_ROWS: list[Row] = [
-    ({"progress": x}, f"progress is {shown(x)}; it must be True, False or None")
+    ({"progress": x}, f"progress is {short_repr(x)}; it must be True, False or None")
     for x in ("yes", [], np.ones(2), 0.5, {})
 ]
 SCALE_ROWS: list[Row] = [
-    ({"scale": x}, f"scale is {shown(x)}; it must be 'total'")
+    ({"scale": x}, f"scale is {short_repr(x)}; it must be 'total'")
     for x in ("Total", None, 3, [], {}, np.zeros(2), ["total"])
 ]
 EXPLORER_ROWS: list[Row] = [
-    ({"explorer": x}, f"no explorer is called {shown(x)}; … uniform")
+    ({"explorer": x}, f"no explorer is called {short_repr(x)}; … uniform")
     for x in (3, [], {}, object, "", "x\0", np.array("uniform"))
 ]
 EPISODES_ROWS: list[Row] = [
@@ -139,8 +139,8 @@ START_ROWS: list[Row] = [
     ({"start": RAGGED}, "start is not an array"),
     ({"start": [0.5, [0.5]]}, "start is not an array"),
     ({"horizon": 0}, "horizon is 0; it must be a number of steps, 1 to 1,000,000", ShapeError),
-    *(({"layout": x}, f"layout is {shown(x)}; it must") for x in (3, [1], "x", np.zeros(2))),
-    *(({"name": x}, f"name is {shown(x)}; it must be text") for x in (3, [1], np.zeros(2))),
+    *(({"layout": x}, f"layout is {short_repr(x)}; it must") for x in (3, [1], "x", np.zeros(2))),
+    *(({"name": x}, f"name is {short_repr(x)}; it must be text") for x in (3, [1], np.zeros(2))),
 ]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from tests.refusals.rows import (
     ACTIONS,
     EPISODES_ROWS,
@@ -36,7 +36,7 @@ TABLE: dict[str, Function] = {
                 ({"step": x}, f"step is {x!r}; it must be a step, 0 to 2")
                 for x in (-1, 3, 1.5, True, "0", [0], NAN)
             ),
-            *(({"step": x}, f"step is {shown(x)}; it must be a step") for x in HUGE_ROWS),
+            *(({"step": x}, f"step is {short_repr(x)}; it must be a step") for x in HUGE_ROWS),
         ],
     ),
     "occupancy": Function(hf.occupancy, {"problem": PROBLEM, "states": 0}, [*PROBLEM_ROWS, *STATES_ROWS]),
@@ -69,7 +69,7 @@ TABLE: dict[str, Function] = {
                 for x in (None, NAN, INF)
             ),
             *(
-                ({"model": x}, f"model is {shown(x)}; it must be 'likelihood'")
+                ({"model": x}, f"model is {short_repr(x)}; it must be 'likelihood'")
                 for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"))
             ),
         ],
@@ -79,10 +79,10 @@ TABLE: dict[str, Function] = {
         {},
         [
             *(
-                ({"method": x}, f"method is {shown(x)}; it must be one of 'uniform'")
+                ({"method": x}, f"method is {short_repr(x)}; it must be one of 'uniform'")
                 for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"), *HUGE_ROWS)
             ),
-            *(({"delta": x}, f"delta is {shown(x)}") for x in HUGE_ROWS),
+            *(({"delta": x}, f"delta is {short_repr(x)}") for x in HUGE_ROWS),
         ],
     ),
     "run.resume": Function(lambda **given: run().resume(**given), {"episodes": 1}, PROGRESS_ROWS),
@@ -91,9 +91,9 @@ TABLE: dict[str, Function] = {
         lambda name, **given: hf.make(name, **given),
         {"name": "river-swim"},
         [
-            *(({"states": x}, f"states is {shown(x)}") for x in HUGE_ROWS),
-            *(({"name": x}, shown(x)) for x in HUGE_ROWS),
+            *(({"states": x}, f"states is {short_repr(x)}") for x in HUGE_ROWS),
+            *(({"name": x}, short_repr(x)) for x in HUGE_ROWS),
         ],
     ),
-    "load": Function(hf.load, {}, [({"path": x}, f"{shown(x)} cannot be a folder") for x in HUGE_ROWS]),
+    "load": Function(hf.load, {}, [({"path": x}, f"{short_repr(x)} cannot be a folder") for x in HUGE_ROWS]),
 }

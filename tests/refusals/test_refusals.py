@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import HorizonfreeError
 from tests.refusals import explorations, problems, runs, theory
 from tests.refusals.rows import ACTIONS, PROBLEM, STATES, Function
@@ -23,7 +23,7 @@ def test_bad_arguments_are_refused(name: str, subtests: pytest.Subtests, tmp_pat
     for changes, words, *error in rows:
         if "progress" in changes and "explore" in name:
             changes = changes | {"out": tmp_path / "a"}  # must not be created
-        with subtests.test(", ".join(f"{key}={shown(x)}" for key, x in changes.items())):
+        with subtests.test(", ".join(f"{key}={short_repr(x)}" for key, x in changes.items())):
             with pytest.raises(HorizonfreeError) as caught:
                 call(**valid | changes)
             message = str(caught.value)

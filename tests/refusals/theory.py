@@ -4,7 +4,7 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree import theory
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError
 from tests.refusals.rows import EYES, HUGE_ROWS, INF, MASKED, NAN, RAGGED, SCALE_ROWS, Function, masked
 
@@ -43,7 +43,7 @@ TABLE: dict[str, Function] = {
         [({"K": 0}, "K is 0", OptionError), ({"H": 2.5}, "H is 2.5", OptionError)],
     ),
     "theory.zeta": Function(
-        theory.zeta, {"K": 3, "H": 3, "delta": 0.1}, [({"K": x}, f"K is {shown(x)}") for x in HUGE_ROWS]
+        theory.zeta, {"K": 3, "H": 3, "delta": 0.1}, [({"K": x}, f"K is {short_repr(x)}") for x in HUGE_ROWS]
     ),
     "theory.sample_complexity": Function(
         theory.sample_complexity,
@@ -64,7 +64,7 @@ TABLE: dict[str, Function] = {
         [
             *SCALE_ROWS,
             ({"delta": 0.0}, "delta is 0", OptionError),
-            *(({"B": x}, f"B is {shown(x)}") for x in HUGE_ROWS),
+            *(({"B": x}, f"B is {short_repr(x)}") for x in HUGE_ROWS),
         ],
     ),
     "theory.table": Function(
@@ -72,7 +72,7 @@ TABLE: dict[str, Function] = {
         {"eps": 0.1, **SIZES, "K": 9},
         [
             *(
-                ({name: x}, f"{name} is {shown(x)}; it must be a number")
+                ({name: x}, f"{name} is {short_repr(x)}; it must be a number")
                 for name in ("eps", "delta", "d", "H", "B", "K")
                 for x in ("3", None, "", [3], True, 1j, b"3", {})
                 if (name, x) != ("K", None)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree._inputs import check_seed, numbers, shown, whole
+from horizonfree._validation import check_floats, check_int, check_seed, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.interface import Explorer
 from horizonfree.models.interface import Model
@@ -52,11 +52,11 @@ class Cast:
 def gather(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Cast:
     """The cast, once all its problems are known to have one shape and a truth. seeds: how many, or which."""
     meaning = f"how many, from 1 to {MOST_SEEDS}, or a list of seeds"
-    chosen = tuple(seeds if np.iterable(seeds) else range(whole(seeds, "seeds", 1, MOST_SEEDS, meaning)))
+    chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MOST_SEEDS, meaning)))
     for seed in chosen:
         check_seed(seed)
     if not chosen:
-        raise OptionError(f"seeds is {shown(seeds)}; it must be {meaning}")
+        raise OptionError(f"seeds is {short_repr(seeds)}; it must be {meaning}")
     cast = Cast(problems, explorers, tuple(int(seed) for seed in chosen))
     for i, problem in enumerate(problems):
         problem.kernel()  # refuses a problem without truth
@@ -71,12 +71,14 @@ def problems_of(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Prob
             raise OptionError("truths= belongs to one problem; these problems carry their own")
         listed = tuple(problem) if np.iterable(problem) else (problem,)
         if not listed or not all(isinstance(x, Problem) for x in listed):
-            raise OptionError(f"problem is {shown(problem)}; it must be a Problem or a list of at least one")
+            raise OptionError(
+                f"problem is {short_repr(problem)}; it must be a Problem or a list of at least one"
+            )
         return listed
     if truths is None:
         return (problem,)
     if not np.iterable(truths):
-        raise OptionError(f"truths is {shown(truths)}; it must be a list of parameters")
+        raise OptionError(f"truths is {short_repr(truths)}; it must be a list of parameters")
     made = [
         Problem(
             problem.model, problem.model.parameter(given, f"truths[{i}]"), problem.name, None, problem.layout
@@ -94,7 +96,7 @@ def explorers_of(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
         return (explorer,)
     if not isinstance(over, Mapping) or len(over) != 1:
         raise OptionError(
-            f"over is {shown(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
+            f"over is {short_repr(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
         )
     ((name, values),) = over.items()
     known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
@@ -102,9 +104,9 @@ def explorers_of(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
         raise OptionError(
             f"over names {name!r}; the numbers of this explorer are {', '.join(known) or 'none'}"
         )
-    chosen = numbers(values, f"over[{name!r}]")
+    chosen = check_floats(values, f"over[{name!r}]")
     if chosen.ndim != 1 or not chosen.size:
-        raise OptionError(f"over[{name!r}] is {shown(values)}; it must be a list of at least one value")
+        raise OptionError(f"over[{name!r}] is {short_repr(values)}; it must be a list of at least one value")
     return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 

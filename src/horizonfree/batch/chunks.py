@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from horizonfree._inputs import shown, whole
+from horizonfree._validation import check_int, short_repr
 from horizonfree.errors import RunError
 from horizonfree.runs import files
 
@@ -150,7 +150,9 @@ def opened(
         if other:
             raise RunError(
                 f"{path} was begun with other {', '.join(other)}; repeat the call it was begun with, or choose another "
-                f"folder ({SETTINGS} says {other[0]} {shown(found.get(other[0]))})"
+                f"folder ({SETTINGS} says {other[0]} {short_repr(found.get(other[0]))})"
             )
         meaning = f"the members of a chunk, a whole number from 1 to {members}"
-        yield Folder(path, whole(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), batch_id)
+        yield Folder(
+            path, check_int(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), batch_id
+        )

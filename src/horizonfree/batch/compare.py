@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import count, shown
+from horizonfree._validation import check_count, short_repr
 from horizonfree.batch.explore import explore_many
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import check_options, find, marks, typed_name
@@ -101,10 +101,10 @@ def contest(
     chosen = entries_of(explorers)
     for algorithm, options in chosen.values():
         check_options(algorithm, options)
-    count(workers, "workers")
+    check_count(workers, "workers")
     stopping.check(episodes, None, delta)
     if isinstance(seeds, int):
-        count(seeds, "seeds")
+        check_count(seeds, "seeds")
     how |= {"episodes": episodes, "seeds": seeds, "delta": delta}
     named = [{label: {"name": algorithm, **options}} for label, (algorithm, options) in chosen.items()]
     return _in_processes([(name, dict(parameters), entry, how) for entry in named], workers)
@@ -125,18 +125,20 @@ def entries_of(explorers: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     """The explorers of a comparison: name -> (algorithm, options)."""
     if isinstance(explorers, str) or not isinstance(explorers, (Mapping, Sequence)):
         raise OptionError(
-            f"explorers is {shown(explorers)}; it must be a list of names, or names with options"
+            f"explorers is {short_repr(explorers)}; it must be a list of names, or names with options"
         )
     wrong = [name for name in explorers if not isinstance(name, str)]
     if wrong:
-        raise OptionError(f"explorers holds {shown(wrong[0])}; it must hold names")
+        raise OptionError(f"explorers holds {short_repr(wrong[0])}; it must hold names")
     listed = explorers if isinstance(explorers, Mapping) else {name: {} for name in explorers}
     if not listed:
         raise OptionError("there is nothing to compare; name at least one explorer")
     found = {}
     for name, table in listed.items():
         if not isinstance(table, Mapping):
-            raise OptionError(f"explorer {shown(name)} has {shown(table)}; it must have options by name")
+            raise OptionError(
+                f"explorer {short_repr(name)} has {short_repr(table)}; it must have options by name"
+            )
         algorithm = typed_name(table.get("name", name))
         find(algorithm)
         found[str(name)] = algorithm, {str(key): x for key, x in table.items() if key != "name"}

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import count, flag, shown, whole
+from horizonfree._validation import check_bool, check_count, check_int, short_repr
 from horizonfree._x64 import x64
 from horizonfree.batch import cast as casting
 from horizonfree.batch import chunks
@@ -103,9 +103,9 @@ def explore_many(
     out: a folder for the batch. Members are explored in chunks and each is stored when it is finished; the same call
         with the same folder goes on after an interruption, or reads what is there.
     """
-    flag(progress, "progress")
+    check_bool(progress, "progress")
     _, _, delta, budget, _ = stopping.check(episodes, None, delta, budget)
-    episodes, problems = count(episodes, "episodes"), casting.problems_of(problem, truths)
+    episodes, problems = check_count(episodes, "episodes"), casting.problems_of(problem, truths)
     stopping.check_countable(episodes, problems[0].horizon)
     given = {"budget": budget or episodes, "delta": delta, "reward": reward}
     named = problems[0].model.explorer if explorer is None else explorer
@@ -172,7 +172,7 @@ def _one_programme(over: Mapping[str, Any] | None) -> Iterator[None]:
 def _check_measure(measure: Any, out: Any) -> None:
     if measure is not None and not callable(measure):
         raise OptionError(
-            f"measure is {shown(measure)}; it must be a function of a run that gives numbers by name"
+            f"measure is {short_repr(measure)}; it must be a function of a run that gives numbers by name"
         )
     if measure is not None and out is not None:
         raise OptionError(
@@ -182,8 +182,10 @@ def _check_measure(measure: Any, out: Any) -> None:
 
 def _checkpoints(checkpoints: Any, episodes: int) -> Int[np.ndarray, " C"]:
     if not np.iterable(checkpoints) or isinstance(checkpoints, str):
-        raise OptionError(f"checkpoints is {shown(checkpoints)}; it must be a list of numbers of episodes")
+        raise OptionError(
+            f"checkpoints is {short_repr(checkpoints)}; it must be a list of numbers of episodes"
+        )
     listed = list(checkpoints)
     for k in listed:
-        whole(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
+        check_int(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(listed, np.int64))

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from horizonfree._inputs import LARGEST, shown, whole
 from horizonfree._jit import jit
+from horizonfree._validation import MAX_INT, check_int, short_repr
 from horizonfree._x64 import leaf, to_device, to_numpy
 from horizonfree.batch.cast import Cast
 from horizonfree.batch.certificates import certified_curves
@@ -265,7 +265,7 @@ def member(
 def room(memory: Any) -> int:
     """Bytes for a chunk: as given, or a share of what the device has."""
     if memory is not None:
-        return whole(memory, "memory", 1, LARGEST, "a whole number of bytes, at least 1")
+        return check_int(memory, "memory", 1, MAX_INT, "a whole number of bytes, at least 1")
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return CHUNK_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
@@ -273,11 +273,11 @@ def room(memory: Any) -> int:
 def judge(cast: Cast, looks: np.ndarray, curves: Any, given: Any, delta: float) -> Judge:
     """Rewards are resolved, and solved in the truth, only where a curve needs them."""
     if isinstance(curves, str) or not np.iterable(curves):
-        raise OptionError(f"curves is {shown(curves)}; it must be a list of {', '.join(CURVES)}")
+        raise OptionError(f"curves is {short_repr(curves)}; it must be a list of {', '.join(CURVES)}")
     chosen = tuple(curves)
     for name in chosen:
         if not isinstance(name, str) or name not in CURVES:
-            raise UnknownNameError(f"no curve is called {shown(name)}; there are {', '.join(CURVES)}")
+            raise UnknownNameError(f"no curve is called {short_repr(name)}; there are {', '.join(CURVES)}")
     names = chosen if len(looks) else ()
     space = cast.problems[0].space
     sizes = space.sizes
@@ -292,7 +292,7 @@ def judge(cast: Cast, looks: np.ndarray, curves: Any, given: Any, delta: float) 
     else:
         listed = tuple(given) if np.iterable(given) and not isinstance(given, str) else ()
         if not listed:
-            raise OptionError(f"rewards is {shown(given)}; it must be a list of at least one reward")
+            raise OptionError(f"rewards is {short_repr(given)}; it must be a list of at least one reward")
         table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
     best = tuple(
         problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems

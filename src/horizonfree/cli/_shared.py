@@ -18,7 +18,7 @@ from horizonfree.errors import OptionError
 if TYPE_CHECKING:
     from horizonfree import Certificate, Problem, Run
 
-LARGEST = 2**63 - 1  # as in _inputs.py, which loads NumPy
+LARGEST = 2**63 - 1  # as in _validation.py, which loads NumPy
 MOST_WEIGHTS = 12  # that are shown
 NO_LOSS = 1e-12  # a loss below this is one of the arithmetic, not of the plan
 

@@ -101,9 +101,9 @@ def certify(
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
     """
     if rewards is not None and rewards not in FAMILIES:
-        from horizonfree._inputs import closest
+        from horizonfree._validation import suggestion
 
-        raise OptionError(f"--rewards {rewards}: {closest(rewards, FAMILIES)}")
+        raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
     if rewards is not None and method != "uniform":
         raise OptionError("--method is for every reward at once; leave it out with --rewards")
     asked = {"problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "out": out}

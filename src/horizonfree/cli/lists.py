@@ -109,9 +109,9 @@ def theory(
 
         horizonfree theory --linear --d 8 --H 10 --delta 0.05 --eps 0.1
     """
-    from horizonfree.regression import as_printed as printed
-    from horizonfree.regression import theory as promises
-    from horizonfree.regression import theory_linear
+    from horizonfree.theory import as_printed as printed
+    from horizonfree.theory import bounds as promises
+    from horizonfree.theory import linear as theory_linear
 
     if linear and as_printed:
         raise OptionError("--as-printed is about HF-UCRL-RFE++; leave out --linear")
@@ -133,11 +133,11 @@ def theory(
 def check_exists(kind: str, name: str) -> None:
     """Raise an error for a name that is not one of the "problems" or "explorers"."""
     import horizonfree as hf
-    from horizonfree._inputs import closest, shown
+    from horizonfree._validation import short_repr, suggestion
 
     names = hf.problems() if kind == "problems" else hf.explorers()
     if name not in names:
-        raise UnknownNameError(f"there is no {kind[:-1]} {shown(name)}; {closest(name, names)}")
+        raise UnknownNameError(f"there is no {kind[:-1]} {short_repr(name)}; {suggestion(name, names)}")
 
 
 def _problem(spec: "ProblemSpec") -> dict[str, Any]:

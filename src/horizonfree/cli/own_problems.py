@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horizonfree._inputs import closest
+from horizonfree._validation import suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def from_file(path: Path, param: dict[str, Any]) -> "Problem":
         )
     for key, x in kernels.items():
         if x.ndim != 3:
-            near = closest(key, KEYS)
+            near = suggestion(key, KEYS)
             hint = f" ({near})" if near.startswith("did you mean") else ""
             raise OptionError(
                 f"{path}: {key!r} has shape {x.shape}; a kernel is [S, A, S], other keys are {', '.join(KEYS)}{hint}"
@@ -93,7 +93,7 @@ def from_function(name: str, param: dict[str, Any]) -> "Problem":
     made = getattr(module, function, None)
     if not callable(made):
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
-        raise UnknownNameError(f"{where} has no function {function!r}; {closest(function, names)}")
+        raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
     try:
         problem = made(**param)
     except HorizonfreeError:

@@ -111,11 +111,11 @@ def _say_estimate(what: Path | None, folder: Path, workers: int | None, json: bo
     """How many tasks, how long, how much memory."""
     import os
 
-    from horizonfree._inputs import count
+    from horizonfree._validation import check_count
     from horizonfree.sweeps.estimate import estimate
     from horizonfree.sweeps.tally import duration
 
-    number = count(workers, "workers") if workers is not None else os.cpu_count() or 1
+    number = check_count(workers, "workers") if workers is not None else os.cpu_count() or 1
     with working("trying each setting for a moment"):
         found = estimate(what, folder, number)
 

@@ -1,7 +1,7 @@
 """The monitor of the proof: the sums R, S, A, G of a run of HF-UCRL-RFE++ against what the paper's lemmas say of them.
 
 Nothing of this is stored with a run: it is played once more from its seed, which needs a simulated problem whose truth
-is known, and gives the same episodes. The sums and their bounds are defined in regression/proof_sums.py. The proof is
+is known, and gives the same episodes. The sums and their bounds are defined in theory/proof_sums.py. The proof is
 of the algorithm that calls its oracle before every episode (lazy = 0) and regresses on what the oracle found.
 
 With constants="paper" the bounds hold with probability 1 - delta; with "scaled" ones they show what the lemmas would
@@ -20,14 +20,16 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
+from horizonfree.estimators import moments, radius
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.hf_answer import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import Progress, episode_keys
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.rollout import Sampler
-from horizonfree.regression import moments, radius
-from horizonfree.regression.proof_sums import (
+from horizonfree.theory.bounds import zeta
+from horizonfree.theory.proof_sums import (
     Symbols,
     bound_A,
     bound_G,
@@ -36,8 +38,6 @@ from horizonfree.regression.proof_sums import (
     bound_S_tilde,
     bound_sum,
 )
-from horizonfree.regression.ridge import Ridge
-from horizonfree.regression.theory import zeta
 
 AGREE = 1e-6  # how far the log dets of the second playing may be from the stored ones
 

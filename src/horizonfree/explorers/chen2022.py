@@ -5,7 +5,7 @@ Paper: X. Chen, J. Hu, L. Yang, L. Wang 2022, "Near-optimal reward-free explorat
     (arXiv 2303.10165) says of it: one model per step, rewards in [0, 1], weights from estimated variances of order two,
     a pseudo value maximised over policy, model and reward, and planning by any solver in the learnt model.
 Algorithm: (pi_k, r_k) maximise Vhat_1(s_1) in a model theta_k inside its confidence sets; then two series of
-    regressions per step, on V and on Vhat, with variance weights (regression/weighted.py). With rewards in [0, 1],
+    regressions per step, on V and on Vhat, with variance weights (estimators/weighted.py). With rewards in [0, 1],
         V_h    = r_h + <phi_{V_{h+1}}, theta_h>,                           u_h = min{H, beta ||phi_{V_{h+1}}||_V}
         Vhat_h = min{H, u_h + 2 beta ||phi_{Vhat_{h+1}}||_Vhat + <phi_{Vhat_{h+1}}, theta_h>}.
 Symbols: axis of series: PLAIN (V), PSEUDO (Vhat). lam = 1/B^2.
@@ -30,6 +30,10 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
+from horizonfree.estimators import radius, weighted
+from horizonfree.estimators.projection import least_squares, pooled
+from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Delta, Deviations, PoolSteps
 from horizonfree.explorers.plug_in import PlugIn
@@ -37,12 +41,8 @@ from horizonfree.mdp.space import Space
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.oracle.pseudo_values import PAIRS_FIRST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import TIE, greedy, significant
-from horizonfree.regression import radius, weighted
-from horizonfree.regression.projection import least_squares, pooled
-from horizonfree.regression.pseudo import PAIRS_FIRST, Tables, cap, pseudo_step
-from horizonfree.regression.radius import Radii, sizes_of
-from horizonfree.regression.ridge import Ridge
 
 PLAIN, PSEUDO = 0, 1
 LEAK = 0.01  # slope of the caps above H, in the search only: while all is capped, it tells policies apart

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.regression.oracle import OracleResult, Point, next_search_radius
-from horizonfree.regression.ridge import Ridge
+from horizonfree.estimators.ridge import Ridge
+from horizonfree.oracle import OracleResult, Point, next_search_radius
 
 
 class Found(eqx.Module):

@@ -13,7 +13,7 @@ Guarantee: with constants="paper" and probability 1 - delta, the plan made in th
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
        kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
-       theta="optimistic" is the argmax over U_k, where that is exact (regression/nested.py).
+       theta="optimistic" is the argmax over U_k, where that is exact (estimators/nested.py).
     2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of them
        ("exhaustive"); or it is relaxed to U, and then each (s, a) has its own target for the tilde family, the f in
        [0,1]^S that is predicted worst there.
@@ -33,6 +33,10 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
+from horizonfree.estimators import moments, nested, radius
+from horizonfree.estimators.projection import least_squares
+from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.hf_answer import Answer, Found, State
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
@@ -41,8 +45,7 @@ from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import moments, nested, radius
-from horizonfree.regression.oracle import (
+from horizonfree.oracle import (
     Point,
     Prepared,
     evaluate,
@@ -52,11 +55,8 @@ from horizonfree.regression.oracle import (
     total_variance_bound,
     upper_bound,
 )
-from horizonfree.regression.oracle.enumerated import enumerated
-from horizonfree.regression.oracle.misjudged import misjudged
-from horizonfree.regression.projection import least_squares
-from horizonfree.regression.radius import sizes_of
-from horizonfree.regression.ridge import Ridge
+from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.variance_bound import misjudged
 
 TILDE, HAT = 0, 1
 CHOICES = {

@@ -23,16 +23,16 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
+from horizonfree.estimators import moments, radius
+from horizonfree.estimators.optimism import optimistic
+from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise, Reward
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import moments, radius
-from horizonfree.regression.optimism import optimistic
-from horizonfree.regression.radius import sizes_of
-from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):

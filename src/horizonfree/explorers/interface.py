@@ -11,10 +11,10 @@ import equinox as eqx
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Evidence, Model
-from horizonfree.regression.ridge import Ridge
 
 
 class Ball(NamedTuple):

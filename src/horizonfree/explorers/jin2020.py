@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import count
+from horizonfree._validation import check_count
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
@@ -88,8 +88,8 @@ class Jin2020(Explorer):
 
     def __check_init__(self) -> None:
         check_bonus(self.bonus_scale, self.delta)
-        count(self.per_goal, "per_goal")
-        count(self.iterations, "iterations")
+        check_count(self.per_goal, "per_goal")
+        check_count(self.iterations, "iterations")
         if self.planner not in PLANNERS:
             raise OptionError(f"planner is {self.planner!r}; it must be {' or '.join(map(repr, PLANNERS))}")
         if not 0 < self.eta < math.inf:

@@ -24,15 +24,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
+from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers.interface import Planned
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.planning.traced import greedy, nearly_best
-from horizonfree.regression.ridge import inverse_root
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")
@@ -42,7 +42,7 @@ FEW = 32  # features up to which their products are kept
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
     """Refuse what is none of the choices."""
     if value not in choices:
-        raise OptionError(f"{name} is {shown(value)}; it must be {' or '.join(map(repr, choices))}")
+        raise OptionError(f"{name} is {short_repr(value)}; it must be {' or '.join(map(repr, choices))}")
 
 
 class Sums(eqx.Module):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
-from horizonfree._inputs import count, share
+from horizonfree._validation import check_count, check_probability
 from horizonfree.errors import OptionError
 
 Constants = Annotated[
@@ -42,10 +42,10 @@ def check_bonus(bonus_scale: float, delta: float) -> None:
     """Refuse what no bonus can be made of."""
     if not 0 <= bonus_scale <= MOST_BONUS:
         raise OptionError(f"bonus_scale is {bonus_scale}; it must lie between 0 and {MOST_BONUS:g}")
-    share(delta, "delta")
+    check_probability(delta, "delta")
 
 
 def check_successors(successors: int | None) -> None:
     """Refuse lists without a place."""
     if successors is not None:
-        count(successors, "successors")
+        check_count(successors, "successors")

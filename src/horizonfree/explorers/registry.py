@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 
 from horizonfree._deprecated import warn_renamed
-from horizonfree._inputs import closest, shown
+from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ def find(name: str) -> Entry:
     """The entry of a name, old ones included, or an error with the closest name that exists."""
     name = current_name(name)
     if not isinstance(name, str) or name not in EXPLORERS:
-        raise UnknownNameError(f"no explorer is called {shown(name)}; {closest(shown(name), EXPLORERS)}")
+        raise UnknownNameError(
+            f"no explorer is called {short_repr(name)}; {suggestion(short_repr(name), EXPLORERS)}"
+        )
     return EXPLORERS[name]
 
 
@@ -159,7 +161,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     known = find(name).options
     for option in options:
         if option not in known:
-            advice = closest(option, known) if known else "it has none"
+            advice = suggestion(option, known) if known else "it has none"
             raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
 
 
@@ -185,4 +187,4 @@ def _typed(option: str, value: Any, hint: Any) -> Any:
     if type(value) is int and float in kinds:
         return float(value)
     wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise OptionError(f"{option} is {shown(value)}; it must be of type {wanted}")
+    raise OptionError(f"{option} is {short_repr(value)}; it must be of type {wanted}")

@@ -8,7 +8,7 @@ Algorithm: RFLIN, COVERTRAJ and EGS. For steps h = 1..H and epochs i = 1..m: X i
     at its end what has ||phi||^2_{Lam^-1} <= gamma_i^2 is covered and leaves X. Plans: least-squares value iteration.
 Symbols: m epochs of each step; `step`, `epoch` in the rows are h and i, `uncovered` counts the pairs in X, `reach` is
     the regret minimiser's bound on the reward of the episode.
-Guarantee: with the constants of the paper (regression/theory_linear.py), FORCE, and H sum K_i episodes, plans lose at
+Guarantee: with the constants of the paper (theory/linear.py), FORCE, and H sum K_i episodes, plans lose at
     most eps for all rewards that are linear in phi and in [0, 1] at every step, with probability 1 - delta. `claim`
     says it with constants="paper", and how many episodes that is: far more than anybody has.
 Departures:
@@ -33,9 +33,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
+from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers import force
 from horizonfree.explorers.interface import Explorer, Info, Planned
 from horizonfree.explorers.least_squares import (
@@ -60,8 +61,7 @@ from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.regression import theory_linear as theory
-from horizonfree.regression.ridge import inverse_root
+from horizonfree.theory import linear as theory
 
 LAM = 1.0
 EPOCHS = 4
@@ -103,7 +103,7 @@ class RFLIN(Explorer):
         check_choice(self.steps, "steps", STEPS)
         check_choice(self.constants, "constants", CONSTANTS)
         check_bonus(self.bonus_scale, self.delta)
-        share(self.eps, "eps", "an accuracy")
+        check_probability(self.eps, "eps", "an accuracy")
 
     def schedule(self, model: LinearModel) -> "Epochs":
         """The epochs of all steps."""

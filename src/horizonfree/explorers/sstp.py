@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import count, share
+from horizonfree._validation import check_count, check_probability
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
@@ -76,8 +76,8 @@ class SSTP(Explorer):
 
     def __check_init__(self) -> None:
         check_bonus(self.bonus_scale, self.delta)
-        share(self.eps, "eps", "an accuracy")
-        count(self.base, "base")
+        check_probability(self.eps, "eps", "an accuracy")
+        check_count(self.base, "base")
 
     @property
     def stages(self) -> int:

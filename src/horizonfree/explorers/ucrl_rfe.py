@@ -1,7 +1,7 @@
 """UCRL-RFE: reward-free exploration by the largest norm over a box.
 
 Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394.
-Algorithm: UCRL-RFE and its module PLAN (regression/optimism.py). One regression for all steps; its targets are the
+Algorithm: UCRL-RFE and its module PLAN (estimators/optimism.py). One regression for all steps; its targets are the
     maximisers u of ||phi_u|| themselves.
 Symbols: values and rewards on the paper's scale, r_h in [0, 1] and V in [0, H]; lam = 1/B^2; steps count from 1.
 Guarantee: with constants="paper" and probability 1 - delta, the paper's plans are optimistic and need H^5 d^2/eps^2
@@ -21,6 +21,12 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree.errors import OptionError
+from horizonfree.estimators import radius
+from horizonfree.estimators.exploration_reward import box_rows, doubt, exploration_reward, widest
+from horizonfree.estimators.optimism import optimistic
+from horizonfree.estimators.projection import pooled
+from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.plug_in import PlugIn
@@ -28,12 +34,6 @@ from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import radius
-from horizonfree.regression.exploration_reward import box_rows, doubt, exploration_reward, widest
-from horizonfree.regression.optimism import optimistic
-from horizonfree.regression.projection import pooled
-from horizonfree.regression.radius import sizes_of
-from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):

@@ -17,6 +17,12 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree.errors import OptionError
+from horizonfree.estimators import radius, weighted
+from horizonfree.estimators.exploration_reward import box_rows, doubt, exploration_reward, widest
+from horizonfree.estimators.optimism import optimistic
+from horizonfree.estimators.projection import pooled
+from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
 from horizonfree.explorers.plug_in import PlugIn
@@ -24,12 +30,6 @@ from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import radius, weighted
-from horizonfree.regression.exploration_reward import box_rows, doubt, exploration_reward, widest
-from horizonfree.regression.optimism import optimistic
-from horizonfree.regression.projection import pooled
-from horizonfree.regression.radius import Radii, sizes_of
-from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):

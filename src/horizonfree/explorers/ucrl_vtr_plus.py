@@ -20,17 +20,17 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
+from horizonfree.estimators import radius, weighted
+from horizonfree.estimators.optimism import optimistic
+from horizonfree.estimators.projection import pooled
+from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.interface import Ball, Info
 from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward
 from horizonfree.explorers.plug_in import PlugIn
 from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.mixture.evidence import Evidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.regression import radius, weighted
-from horizonfree.regression.optimism import optimistic
-from horizonfree.regression.projection import pooled
-from horizonfree.regression.radius import Radii, sizes_of
-from horizonfree.regression.ridge import Ridge
 
 
 class State(eqx.Module):

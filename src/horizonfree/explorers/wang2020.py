@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
 from horizonfree.explorers.interface import Explorer, Info, Planned
@@ -53,7 +53,7 @@ from horizonfree.mdp.trajectory import Trajectory
 from horizonfree.models.interface import Model
 from horizonfree.models.linear.evidence import Evidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.regression import theory_linear as theory
+from horizonfree.theory import linear as theory
 
 LAM = 1.0
 CONSTANTS = ("practical", "paper")
@@ -86,8 +86,8 @@ class Wang2020(Explorer):
     def __check_init__(self) -> None:
         check_choice(self.constants, "constants", CONSTANTS)
         check_choice(self.steps, "steps", STEPS)
-        share(self.eps, "eps", "an accuracy")
-        share(self.delta, "delta")
+        check_probability(self.eps, "eps", "an accuracy")
+        check_probability(self.delta, "delta")
         if not 0 < self.beta < math.inf:
             raise OptionError(f"beta is {self.beta}; it must be a positive number")
         if not 0 <= self.plan_bonus < math.inf:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import integers, numbers
+from horizonfree._validation import check_floats, check_integers
 from horizonfree.errors import OptionError
 
 # Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
@@ -39,8 +39,8 @@ def ladder(budget: int | None = None, burn_in: int = 5) -> Bets:
 def check_bets(bets: Bets) -> None:
     """Refuse bets whose weights are no share of one."""
     starts, weights = (
-        integers(bets.starts, "starts of the bets"),
-        numbers(bets.weights, "weights of the bets"),
+        check_integers(bets.starts, "starts of the bets"),
+        check_floats(bets.weights, "weights of the bets"),
     )
     if starts.ndim != 1 or starts.shape != weights.shape or starts.size == 0 or (starts < 0).any():
         raise OptionError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
 
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
 from horizonfree.errors import OptionError
 
 FINEST = 1e-6  # the smallest unit of an interval that is shown
@@ -17,7 +17,7 @@ TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
 
 
 @dataclass(frozen=True, repr=False)
-class Certificate(Shown):
+class Certificate(ReprMixin):
     """A suboptimality bound that holds with probability 1 - delta, for all numbers of episodes at once.
 
     `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `words` is the
@@ -47,7 +47,7 @@ class Certificate(Shown):
             )
         self.claim.save(self, path)
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """What is proved, and what it is made of."""
         lines = [
             ("proved", self.words),
@@ -60,7 +60,7 @@ class Certificate(Shown):
         lines += (
             [("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items()))] if self.parts else []
         )
-        return Card("Certificate", lines)
+        return Summary("Certificate", lines)
 
     @property
     def is_vacuous(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.space import Space
 
@@ -48,7 +48,9 @@ def _asked(allowed: Any, S: int, A: int) -> np.ndarray:
                 f"actions_allowed(s={s}, a={a}) fails: {type(error).__name__}: {error}; it takes s and a"
             ) from error
         if not isinstance(found, bool | np.bool_):
-            raise OptionError(f"actions_allowed(s={s}, a={a}) is {shown(found)}; it must be True or False")
+            raise OptionError(
+                f"actions_allowed(s={s}, a={a}) is {short_repr(found)}; it must be True or False"
+            )
         table[s, a] = found
     return table
 

@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._inputs import hint, shown
+from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import RewardError
 from horizonfree.mdp.rewards import Reward, goal, occupancy, resolve, space_of
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
@@ -59,9 +59,9 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, Sequence[Reward]]:
         isinstance(rewards, np.ndarray) and rewards.ndim > 0
     )
     if not is_list or not len(rewards):
-        near = hint(rewards, FAMILIES) if isinstance(rewards, str) else ""
+        near = did_you_mean(rewards, FAMILIES) if isinstance(rewards, str) else ""
         raise RewardError(
-            f"rewards is {shown(rewards)}; it must be 'goals', 'occupancies' or a list of rewards{near}"
+            f"rewards is {short_repr(rewards)}; it must be 'goals', 'occupancies' or a list of rewards{near}"
         )
     return _all(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
 

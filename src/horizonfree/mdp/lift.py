@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import finite_rewards, numbers
+from horizonfree._validation import check_finite_rewards, check_floats
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import Kernel, Space
@@ -68,14 +68,14 @@ def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
     if callable(transition):
         table = _asked(space, transition)
     else:
-        table = numbers(transition, "transition")
+        table = check_floats(transition, "transition")
         if table.shape != (S, A, S):
             raise ShapeError(
                 f"transition has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}, what a step from s by a to "
                 "s' is paid, or a function (s, a, s') -> number"
             )
     table = taken(space.acts, table)
-    finite_rewards(_listed(table, np.asarray(space.succ)))
+    check_finite_rewards(_listed(table, np.asarray(space.succ)))
     return table
 
 

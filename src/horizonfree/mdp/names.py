@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import closest, shown, whole
+from horizonfree._validation import check_int, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
@@ -27,7 +27,7 @@ def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str
     """A layout with the names that were given; refuses what is no layout, and names that are too few, or not apart."""
     if not (layout is None or isinstance(layout, Mapping)):
         raise OptionError(
-            f"layout is {shown(layout)}; it must be a dictionary, as Problem.layout describes it"
+            f"layout is {short_repr(layout)}; it must be a dictionary, as Problem.layout describes it"
         )
     found = dict(layout or {})
     sizes = {
@@ -46,7 +46,7 @@ def _checked(names: Any, kind: str, size: int) -> list[str]:
     is_list = isinstance(names, (list, tuple)) or (isinstance(names, np.ndarray) and names.ndim == 1)
     texts = [x for x in names if isinstance(x, str)] if is_list else []
     if not is_list or len(texts) != len(names):
-        raise OptionError(f"{kind} is {shown(names)}; it must be a list of names, which are text")
+        raise OptionError(f"{kind} is {short_repr(names)}; it must be a list of names, which are text")
     if len(texts) != size:
         raise ShapeError(f"{kind} has {len(texts)} names; there are {size} {kind}")
     first: dict[str, int] = {}
@@ -71,7 +71,7 @@ def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> in
     """The number of something that is given by its name or its number."""
     names = [str(x) for x in layout.get(kind) or ()]
     if not isinstance(thing, str):
-        return whole(thing, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
+        return check_int(thing, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
     if thing in names:
         return names.index(thing)
     is_number = thing.isascii() and thing.isdigit()
@@ -84,10 +84,10 @@ def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> in
         return int(places[0])
     if is_number and len(thing) <= len(str(size)) and int(thing) < size:
         return int(thing)
-    near = closest(thing, names)
+    near = suggestion(thing, names)
     numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")
     advice = near if near.startswith("did you mean") else numbers
-    raise UnknownNameError(f"there is no {KINDS[kind]} {shown(thing)}; {advice}")
+    raise UnknownNameError(f"there is no {KINDS[kind]} {short_repr(thing)}; {advice}")
 
 
 def labels_of(layout: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -110,6 +110,6 @@ def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
     if not name and len(known) == 1:
         name = known[0]
     if name not in known:
-        there = closest(name, known) if known else "this problem has no rewards with names"
-        raise UnknownNameError(f"there is no reward {shown(name)}; {there}")
+        there = suggestion(name, known) if known else "this problem has no rewards with names"
+        raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
     return np.asarray(layout[PAID], np.float64)[known.index(name)]

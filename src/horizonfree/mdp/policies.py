@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import real
+from horizonfree._validation import check_real
 from horizonfree.errors import ShapeError
 
 
@@ -13,7 +13,7 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
 
     Actions [S] and probabilities [S, A] are for every step.
     """
-    table = real(policy, "policy")
+    table = check_real(policy, "policy")
     is_integer = np.issubdtype(table.dtype, np.integer)
     if table.shape == (S,) and is_integer:
         table = np.broadcast_to(table, (H, S))

@@ -14,7 +14,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import node
-from horizonfree._inputs import finite_rewards, hint, integers, numbers, shown, whole
+from horizonfree._validation import (
+    check_finite_rewards,
+    check_floats,
+    check_int,
+    check_integers,
+    did_you_mean,
+    short_repr,
+)
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
@@ -45,7 +52,7 @@ def goal(
     """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0."""
     space = space_of(problem)
     last = space.horizon - 1
-    step = last if step is None else whole(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
+    step = last if step is None else check_int(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
     table = np.zeros(space.sizes)
     table[step, numbers_of(problem, states)] = 1.0
     return table
@@ -89,7 +96,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
         )
     if not isinstance(scale, str) or scale not in SCALES:
         raise RewardError(
-            f"scale is {shown(scale)}; it must be 'total', 'per-step' or 'rescale'{hint(scale, SCALES)}"
+            f"scale is {short_repr(scale)}; it must be 'total', 'per-step' or 'rescale'{did_you_mean(scale, SCALES)}"
         )
     if scale == "rescale":
         return rescale(space, reward)
@@ -171,14 +178,14 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
     """Finite numbers in one of these shapes."""
-    array = numbers(reward, "the reward")
+    array = check_floats(reward, "the reward")
     if array.shape not in shapes:
         words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
         allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
         raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
     if array.ndim > 1:
         array = taken(space.acts, array, axis=array.ndim - 2)
-    finite_rewards(array)
+    check_finite_rewards(array)
     return array
 
 
@@ -251,7 +258,7 @@ def numbers_of(problem: Any, states: Any) -> np.ndarray:
 
 
 def _states(space: Space, states: Any) -> np.ndarray:
-    array = np.atleast_1d(integers(states, "states"))
+    array = np.atleast_1d(check_integers(states, "states"))
     if array.ndim != 1:
         raise ShapeError(f"states has shape {array.shape}; it must be a state or a list of states")
     for s in array:

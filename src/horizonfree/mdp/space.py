@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, leaf, node, static
-from horizonfree._inputs import numbers, whole
+from horizonfree._validation import check_floats, check_int
 from horizonfree.errors import KernelError, ShapeError
 
 _Array = TypeVar("_Array")  # JAX's or NumPy's
@@ -130,7 +130,7 @@ def make_space(
 ) -> Space:
     """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
     S = succ.shape[0]
-    horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
     initial, first = _start(start, S)
     reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
     lists = leaf(succ.astype(np.int32)), leaf(support), leaf(reachable)
@@ -148,7 +148,7 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
     S = space.num_states
     if horizon is None:
         horizon = space.horizon
-    horizon = whole(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
     initial, first = (space.initial, space.start) if start is None else _start(start, S)
     starts = _starts(S, initial, first)
     acting = max(1, horizon - 1) if is_paid_after else horizon
@@ -172,8 +172,8 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
         is_state = False
     if is_state:
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"
-        return None, whole(start, "start", 0, S - 1, meaning, ShapeError)
-    initial = numbers(start, "start")
+        return None, check_int(start, "start", 0, S - 1, meaning, ShapeError)
+    initial = check_floats(start, "start")
     if initial.shape != (S,):
         raise ShapeError(
             f"start has shape {initial.shape}; a distribution over the {S} states has shape ({S},)"

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import (
     Certificate,
@@ -44,14 +44,14 @@ TIMES = [
 
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """What the evidence says, at confidence 1 - delta."""
-    return model.confidence(evidence, share(delta, "delta"))
+    return model.confidence(evidence, check_probability(delta, "delta"))
 
 
 def robust_confidence(
     model: Model, evidence: Evidence, *, delta: float, declared: Misspecification
 ) -> Confidence:
     """What the evidence says, if every law of the system is within its radius of one parameter."""
-    return model.robust_confidence(evidence, share(delta, "delta"))(declared)
+    return model.robust_confidence(evidence, check_probability(delta, "delta"))(declared)
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import numbers, shown
+from horizonfree._validation import check_floats, short_repr
 from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
@@ -54,7 +54,7 @@ class Misspecification:
                 f"a misspecification has one radius, here are {len(given)}: give tv=, kl=, sampled= or ratio="
             )
         if not isinstance(self.support, str) or self.support not in SUPPORTS:
-            raise OptionError(f"support is {shown(self.support)}; it must be 'successors' or 'anywhere'")
+            raise OptionError(f"support is {short_repr(self.support)}; it must be 'successors' or 'anywhere'")
         name, radius = self._given()
         bad = np.argwhere(~((radius >= 0) & (radius < np.inf)))
         if len(bad):
@@ -65,12 +65,12 @@ class Misspecification:
 
     def _given(self) -> tuple[str, np.ndarray]:
         name = next(name for name in BALLS if getattr(self, name) is not None)
-        return name, numbers(getattr(self, name), name)
+        return name, check_floats(getattr(self, name), name)
 
     def divergence(self) -> float:
         """The largest divergence of a law from that of the parameter; infinite where it was not declared as one."""
         given = self.sampled if self.kl is None else self.kl
-        return np.inf if given is None else float(np.max(numbers(given, "kl")))
+        return np.inf if given is None else float(np.max(check_floats(given, "kl")))
 
     def way(self) -> str:
         """How the radius is measured, for people, where that is no total variation."""

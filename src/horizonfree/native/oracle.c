@@ -1,6 +1,6 @@
 /* A call of the oracle of HF-UCRL-RFE++ on a CPU: starts, climbs, a second search if needed, and both bounds.
 
-   ascent.py and bounds.py of regression/oracle define what is computed, native.py calls it. At steps and states where no
+   ascent.py and bounds.py of oracle define what is computed, native.py calls it. At steps and states where no
    episode can be, the policy stays what it was, and V and Vhat are 0. */
 
 #include "ffi.h"
@@ -204,7 +204,7 @@ static int search(const Arguments *of, Key key, const Results *found) {
     return 0;
 }
 
-/* The call of regression/oracle/native.py. */
+/* The call of oracle/native.py. */
 XLA_FFI_Error *horizonfree_oracle(XLA_FFI_CallFrame *frame) {
     if (is_version_query(frame)) return NULL;
     enum { SUCC, SUPPORT, INITIAL, PHI, THETA, HALF_TILDE, HALF_HAT, KEY, RADII, POLICY, STEP, TARGET, COUNT };

@@ -1,4 +1,4 @@
-/* One chain of the ascent; regression/oracle/ascent.py says what it does.
+/* One chain of the ascent; oracle/ascent.py says what it does.
 
    Why it is faster: step h looks only at the states that it can reach; nothing is computed from the step of the reward
    on, where V_{h+1} = Vhat_{h+1} = 0; moves that leave the policy alone look at one action; derivatives are taken only of

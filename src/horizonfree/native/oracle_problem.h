@@ -1,4 +1,4 @@
-/* What the search of HF-UCRL-RFE++ works on. Letters as in regression/oracle/objective.py.
+/* What the search of HF-UCRL-RFE++ works on. Letters as in oracle/objective.py.
 
    States are renumbered by their distance from the start: step h can be in the first reach[h] of them only. Arrays over
    steps and states are flat, with P > N entries per step, P a multiple of TILE; entry N of a step is always 0 and stands
@@ -11,7 +11,7 @@
 #include "vectors.h"
 
 #define TIE 1e-10 /* of planning/backward.py */
-#define MOST 8    /* successors of a pair (s,a): ENUMERATE of regression/oracle/box.py; F has no more rows */
+#define MOST 8    /* successors of a pair (s,a): ENUMERATE of oracle/box.py; F has no more rows */
 
 /* The arguments of a call, in the caller's numbers of states. */
 typedef struct {

@@ -1,4 +1,4 @@
-/* Steps back and derivatives; see regression/oracle/objective.py. */
+/* Steps back and derivatives; see oracle/objective.py. */
 
 #pragma once
 #include "oracle_problem.h"

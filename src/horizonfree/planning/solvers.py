@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree._inputs import finite_rewards, numbers, real, shown
+from horizonfree._validation import check_finite_rewards, check_floats, check_real, short_repr
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -59,7 +59,7 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
 def evaluate(kernel: Kernel, reward: Any, policy: Any) -> Float[np.ndarray, "*R H1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
     reward = _check_reward(kernel, reward)
-    finite_rewards(reward)
+    check_finite_rewards(reward)
     policy = _check_policy(kernel, policy, reward.shape[-3])
     rewards, policies = reward.ndim == 4, _is_batch(policy)
     if rewards and policies and len(reward) != len(policy):
@@ -91,7 +91,7 @@ def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions
         reward = reward[..., :1, :, :]
     found, is_finite = solve(kernel, reward, horizon, all_values=all_values, all_actions=all_actions)
     if not is_finite:
-        finite_rewards(reward)
+        check_finite_rewards(reward)
         raise RewardError(
             f"rewards reach {np.abs(reward).max():.3g}; their totals overflow: divide them first"
         )
@@ -108,7 +108,7 @@ def check_kernel_type(kernel: Any) -> None:
 
 def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
     check_kernel_type(kernel)
-    table = numbers(reward, "reward")
+    table = check_floats(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
     if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
         raise ShapeError(
@@ -120,7 +120,7 @@ def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
 def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
     check_kernel_type(kernel)
-    tables = real(policy, "policy")
+    tables = check_real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:
         tables = tables[None]
@@ -142,10 +142,10 @@ def _blocks(rewards: Any) -> Iterator[list[np.ndarray]]:
     """Some rewards after the other; refuses what are no rewards, or none."""
     if isinstance(rewards, (str, bytes, dict)) or np.ma.isMaskedArray(rewards) or not np.iterable(rewards):
         raise ShapeError(
-            f"rewards is {shown(rewards)}; it must be a batch [R, H, S, A] or a list of rewards [H, S, A]"
+            f"rewards is {short_repr(rewards)}; it must be a batch [R, H, S, A] or a list of rewards [H, S, A]"
         )
     left, first = iter(rewards), 0
-    while block := [numbers(x, f"rewards[{first + i}]") for i, x in enumerate(islice(left, LANES))]:
+    while block := [check_floats(x, f"rewards[{first + i}]") for i, x in enumerate(islice(left, LANES))]:
         for i, x in enumerate(block):
             if x.ndim != 3 or x.shape != block[0].shape:
                 raise ShapeError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, KernelError, OptionError
 from horizonfree.mdp.space import TOLERANCE, Kernel, check_kernel
 from horizonfree.models.mixture import features, row_sums
@@ -54,7 +54,7 @@ class Mixture:
             check_kernel(Kernel(leaf(succ), leaf(phi[..., i]), is_dense), f"base kernel {which}")
         packed = succ, row_sums.divided(phi), is_dense
         if not isinstance(hull, bool):
-            raise OptionError(f"hull is {shown(hull)}; it must be True or False")
+            raise OptionError(f"hull is {short_repr(hull)}; it must be True or False")
         bound = 1.0 if hull else _longest(packed)
         where: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
         model = mixture_model(packed, **where, bound=bound, hull=hull)
@@ -183,7 +183,7 @@ def _named(kernels: Any) -> tuple[list[str] | None, Any]:
         raise KernelError("the dictionary of kernels is empty; give at least one, {name: kernel}")
     odd = next((name for name in kernels if not isinstance(name, str)), None)
     if odd is not None:
-        raise KernelError(f"kernel {shown(odd)} has no name; the keys of kernels must be text")
+        raise KernelError(f"kernel {short_repr(odd)} has no name; the keys of kernels must be text")
     return list(kernels), list(kernels.values())
 
 

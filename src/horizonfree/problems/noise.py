@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import integers, numbers, shown, whole
+from horizonfree._validation import check_floats, check_int, check_integers, short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.allowed import acts_of, taken
 from horizonfree.mdp.space import TOLERANCE
@@ -69,7 +69,7 @@ def _named(given: Any, what: str) -> tuple[list[str], list[Any]]:
     if isinstance(given, Mapping):
         names, values = [str(key) for key in given], list(given.values())
     elif isinstance(given, str) or not np.iterable(given):
-        raise ShapeError(f"{what} is {shown(given)}; it must be a list, or a dictionary from names")
+        raise ShapeError(f"{what} is {short_repr(given)}; it must be a list, or a dictionary from names")
     else:
         values = list(given)
         is_name = [isinstance(x, str) or not np.iterable(x) for x in values]
@@ -88,7 +88,7 @@ def _called(
     """A function asked for every state, allowed action and outcome."""
     sizes = {"num_states": S, "num_actions": A}
     S, A = (
-        whole(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
+        check_int(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
         for name, x in sizes.items()
     )
     if S * A * len(names) > MOST_CALLS:
@@ -107,13 +107,13 @@ def _called(
             raise OptionError(
                 f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
             ) from error
-        after[s, a, w] = whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
+        after[s, a, w] = check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
     return taken(acts, after)
 
 
 def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
     """An array of next states."""
-    after = integers(step, "step")
+    after = check_integers(step, "step")
     if after.ndim != 3 or after.shape[2] != n:
         raise ShapeError(
             f"step has shape {after.shape}; it must be a function (s, a, outcome) -> state, or an array "
@@ -121,7 +121,9 @@ def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
         )
     for name, given, own in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
         if given is not None:
-            whole(given, name, own, own, f"{own}, as step is an array of shape {after.shape}, or left out")
+            check_int(
+                given, name, own, own, f"{own}, as step is an array of shape {after.shape}, or left out"
+            )
     bad = np.argwhere((after < 0) | (after >= len(after)))
     if bad.size:
         s, a, w = bad[0]
@@ -133,7 +135,7 @@ def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
 
 def _law(given: Any, name: str, n: int) -> Float[np.ndarray, " n"]:
     """A law on the outcomes, divided by its sum, which may miss 1 by rounding."""
-    law = numbers(given, f"models[{name}]")
+    law = check_floats(given, f"models[{name}]")
     if law.shape != (n,):
         raise ShapeError(
             f"models[{name}] has shape {law.shape}; it must be ({n},), a probability for each outcome"

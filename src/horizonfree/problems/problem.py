@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import shown
-from horizonfree._shown import Card, Shown, listed
+from horizonfree._repr import ReprMixin, Summary, join_names
+from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp import names
 from horizonfree.mdp.allowed import is_allowed
@@ -19,7 +19,7 @@ from horizonfree.problems.sampling import Sampling, sampling_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem(Shown):
+class Problem(ReprMixin):
     """A model, and the parameter of it that is the truth where the problem can simulate itself.
 
     `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
@@ -111,13 +111,15 @@ class Problem(Shown):
             self.state_name(int(starts[0])) if len(starts) == 1 else f"one of {len(starts):,} states, drawn"
         )
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """Sizes, names and what is unknown."""
         sizes = {"states": self.num_states, "actions": self.num_actions}
         lines = []
         for kind, size in sizes.items():
             called = self.layout.get(kind)
-            lines.append((kind, f"{size:,}" + (f": {listed([str(x) for x in called])}" if called else "")))
+            lines.append(
+                (kind, f"{size:,}" + (f": {join_names([str(x) for x in called])}" if called else ""))
+            )
         if self.space.acts is not None:
             least, most = np.sort(self.actions_allowed.sum(axis=1))[[0, -1]]
             lines.append(
@@ -138,10 +140,10 @@ class Problem(Shown):
 
             lines.append(("ends", in_words(np.asarray(self.layout["ended"]))))
         weights = [str(x) for x in self.layout.get("weights") or ()]
-        of_what = f", in the weights of {listed(weights)}" if weights else ""
+        of_what = f", in the weights of {join_names(weights)}" if weights else ""
         lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_what}"))
         lines.append(("truth", "not given" if self.truth is None else "hidden; it simulates itself"))
-        return Card(f"Problem {self.name}", lines)
+        return Summary(f"Problem {self.name}", lines)
 
     def kernel(self) -> Kernel:
         """The true transition probabilities, for simulation and scoring."""
@@ -178,7 +180,7 @@ class Problem(Shown):
         from horizonfree.problems.tabular import seen_as
 
         if kind != "tabular":
-            raise OptionError(f"kind is {shown(kind)}; it must be 'tabular'")
+            raise OptionError(f"kind is {short_repr(kind)}; it must be 'tabular'")
         return seen_as(self, support)
 
     def reachable_part(self) -> "Problem":
@@ -236,7 +238,7 @@ class Problem(Shown):
 def described(model: Model, truth: Any, name: Any, layout: Any, **given: Any) -> Problem:
     """A problem without a recipe, with names of its states, actions or weights where they are given."""
     if not isinstance(name, str):
-        raise OptionError(f"name is {shown(name)}; it must be text")
+        raise OptionError(f"name is {short_repr(name)}; it must be text")
     return Problem(
         model, truth, name, None, names.named(layout, model.space, getattr(model, "dim", 0), **given)
     )

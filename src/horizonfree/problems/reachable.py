@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import integers, real
+from horizonfree._validation import check_integers, check_real
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp import names
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
@@ -60,12 +60,12 @@ def restrict(problem: Problem, x: Any) -> Any:
         return _restricted_states(problem, x[0]), x[1]
     if callable(x):
         return lambda h, s, a: x(h, int(states[s]), a)
-    return restricted(real(x, "the array"), states, sizes)
+    return restricted(check_real(x, "the array"), states, sizes)
 
 
 def extend(problem: Problem, x: Any, fill: Any) -> np.ndarray:
     """What holds for the states of the problem, on all states; `fill` elsewhere."""
-    return extended(real(x, "the array"), problem.state_ids, _all_sizes(problem), fill)
+    return extended(check_real(x, "the array"), problem.state_ids, _all_sizes(problem), fill)
 
 
 def position(problem: Problem, state: int) -> int:
@@ -82,8 +82,8 @@ def _restricted_states(problem: Problem, states: Any) -> Any:
     """The states of a log, an array [K, H+1] or a list of rows of different lengths."""
     if isinstance(states, (list, tuple)) and len({np.size(row) for row in states}) > 1:
         rows = enumerate(states)
-        return [_positions(problem, integers(row, f"states[{k}]"), f"states[{k}]") for k, row in rows]
-    return _positions(problem, integers(states, "states"), "states")
+        return [_positions(problem, check_integers(row, f"states[{k}]"), f"states[{k}]") for k, row in rows]
+    return _positions(problem, check_integers(states, "states"), "states")
 
 
 def _positions(problem: Problem, states: np.ndarray, name: str) -> Int[np.ndarray, "..."]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
-from horizonfree._inputs import LARGEST, closest, shown
+from horizonfree._validation import MAX_INT, short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.space import LONGEST
 from horizonfree.problems.problem import Problem
@@ -29,7 +29,7 @@ class Between(NamedTuple):
 
 
 Horizon = Annotated[int, Between(1, LONGEST, "steps in an episode")]
-Seed = Annotated[int, Between(0, LARGEST, "draws the hidden truth")]
+Seed = Annotated[int, Between(0, MAX_INT, "draws the hidden truth")]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Parameter:
         if not is_number or not self.low <= value <= self.high:
             kind = "an integer" if self.type is int else "a number"
             raise OptionError(
-                f"{self.name} is {shown(value)}; {self.meaning}: {kind} from {self.low} to {self.high}"
+                f"{self.name} is {short_repr(value)}; {self.meaning}: {kind} from {self.low} to {self.high}"
             )
         return self.type(value)
 
@@ -103,12 +103,14 @@ def make(name: str, /, **parameters: Any) -> Problem:
             raise OptionError(f"problem {name!r} needs a horizon, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
     if not isinstance(name, str) or name not in _PROBLEMS:
-        raise UnknownNameError(f"there is no problem {shown(name)}; {closest(shown(name), _PROBLEMS)}")
+        raise UnknownNameError(
+            f"there is no problem {short_repr(name)}; {suggestion(short_repr(name), _PROBLEMS)}"
+        )
     spec = _PROBLEMS[name]
     known = {p.name: p for p in spec.parameters}
     for given in parameters:
         if given not in known:
-            raise UnknownNameError(f"problem {name!r} has no parameter {given!r}; {closest(given, known)}")
+            raise UnknownNameError(f"problem {name!r} has no parameter {given!r}; {suggestion(given, known)}")
     values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
     recipe: Mapping[str, Any] = {"name": name, "parameters": values}
     return replace(spec.build(**values), name=name, recipe=recipe)

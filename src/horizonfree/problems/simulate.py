@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import check_seed, whole
+from horizonfree._validation import check_int, check_seed
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.allowed import check_allowed
@@ -32,7 +32,7 @@ def simulate_kernel(
     """Episodes of any kernel on a space."""
     most = MOST_BYTES // (12 * space.horizon)
     meaning = f"a whole number from 1 to {most} (more would not fit the memory)"
-    number = whole(episodes, "episodes", 1, most, meaning)
+    number = check_int(episodes, "episodes", 1, most, meaning)
     check_seed(seed)
     table = policy_table(policy, *space.sizes)
     check_allowed(space, table)

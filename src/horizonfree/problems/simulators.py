@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import check_seed, count, integers, numbers, shown, whole
+from horizonfree._validation import (
+    check_count,
+    check_floats,
+    check_int,
+    check_integers,
+    check_seed,
+    short_repr,
+)
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.space import start_distribution
 from horizonfree.models.mixture.valid import extent
@@ -76,7 +83,7 @@ def from_simulators(
     """
     names, given = _listed(simulators)
     rngs = np.random.default_rng(check_seed(seed)).spawn(len(given))
-    ask = _Asked(num_states, num_actions, count(samples, "samples"), horizon, encode, place)
+    ask = _Asked(num_states, num_actions, check_count(samples, "samples"), horizon, encode, place)
     outcomes = _stacked([ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)], names)
     if start is None:
         start = start_of_envs(given, encode) if is_env(given[0]) else 0
@@ -128,7 +135,7 @@ class _Asked(NamedTuple):
             return sampled_env(simulator, name, rng, *how)
         if callable(simulator):
             return _without_ends(self._function(simulator, name, rng))
-        table = integers(simulator, f"simulator {name}")
+        table = check_integers(simulator, f"simulator {name}")
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape or (table < 0).any():
             raise ShapeError(
                 f"simulator {name} is an array of shape {table.shape}; counts are whole numbers >= 0, [S, A, S]"
@@ -141,7 +148,7 @@ class _Asked(NamedTuple):
         """A function asked at every pair."""
         sizes = {"num_states": self.num_states, "num_actions": self.num_actions}
         S, A = (
-            whole(x, key, 1, 2**31, "a whole number of at least 1, as a simulator is a function")
+            check_int(x, key, 1, 2**31, "a whole number of at least 1, as a simulator is a function")
             for key, x in sizes.items()
         )
         if S * A * self.samples > MOST_CALLS:
@@ -157,7 +164,7 @@ class _Asked(NamedTuple):
                     to = simulator(s, a, rng)
                 except Exception as error:  # whatever somebody's function does
                     raise OptionError(f"{where} fails: {type(error).__name__}: {error}") from error
-                counts[s, a, whole(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)] += 1
+                counts[s, a, check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)] += 1
         return counts
 
 
@@ -171,7 +178,7 @@ def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
         names, given = [str(key) for key in simulators], list(simulators.values())
     elif isinstance(simulators, str) or is_env(simulators) or not np.iterable(simulators):
         raise ShapeError(
-            f"simulators is {shown(simulators)}; it must be a list of them, or a dictionary from names"
+            f"simulators is {short_repr(simulators)}; it must be a list of them, or a dictionary from names"
         )
     else:
         given = list(simulators)
@@ -199,7 +206,9 @@ def _allowed(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.
     """Which states may follow, with or without ending: all, or those that are declared."""
     S, A = outcomes.shape[1:3]
     allowed = (
-        np.ones((S, A, S), bool) if successors is None else numbers(successors, "successors").astype(bool)
+        np.ones((S, A, S), bool)
+        if successors is None
+        else check_floats(successors, "successors").astype(bool)
     )
     if allowed.shape != (S, A, S):
         raise ShapeError(f"successors has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}")
@@ -248,7 +257,7 @@ def _estimates(
 ) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
     """Kernels, and how far smoothing moved them. A pair without samples stays where it is: nothing is known of it."""
     if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1e300:
-        raise OptionError(f"smoothing is {shown(smoothing)}; it must be a number from 0 to 1e300")
+        raise OptionError(f"smoothing is {short_repr(smoothing)}; it must be a number from 0 to 1e300")
     S = counts.shape[1]
     stay = np.eye(S)[:, None]
     seen = counts.sum(-1, keepdims=True)

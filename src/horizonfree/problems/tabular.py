@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import integers, numbers, real, shown, whole
+from horizonfree._validation import check_floats, check_int, check_integers, check_real, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.allowed import acts_of
 from horizonfree.mdp.names import BEFORE
@@ -50,8 +50,8 @@ class Tabular:
     ) -> Problem:
         """A problem without a truth. support [S, A, S] says which transitions are possible; by default all are."""
         meaning = "a whole number of at least 1"
-        S = whole(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
-        A = whole(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
+        S = check_int(num_states, "num_states", 1, LARGEST_TABLE, meaning, ShapeError)
+        A = check_int(num_actions, "num_actions", 1, LARGEST_TABLE, meaning, ShapeError)
         can_end_anywhere = isinstance(terminal, str)
         ended = _copies_of_all(terminal, S) if can_end_anywhere else _final(terminal, S)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, ended)
@@ -88,7 +88,7 @@ class Tabular:
         support: "any" (every state may follow every pair), "given" (the transitions of positive probability in P are
         known to be the possible ones), or an array [S, A, S] of what is known to be possible.
         """
-        table = numbers(P, "P")
+        table = check_floats(P, "P")
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
             raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
         ended = _final(terminal, len(table))
@@ -108,7 +108,7 @@ def seen_as(problem: Problem, support: str = "any") -> Problem:
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
     if not isinstance(support, str) or support not in ("any", "given"):
-        raise OptionError(f"support is {shown(support)}; it must be 'any' or 'given'")
+        raise OptionError(f"support is {short_repr(support)}; it must be 'any' or 'given'")
     if problem.sampling is not None and problem.sampling.everywhere:
         raise OptionError(
             "these kernels were estimated from samples, which do not show what is impossible or which states are "
@@ -155,11 +155,11 @@ def _possible(
             choice = (
                 "'any' or an array [S, A, S]" if positive is None else "'any', 'given' or an array [S, A, S]"
             )
-            raise OptionError(f"support is {shown(support)}; it must be {choice}")
+            raise OptionError(f"support is {short_repr(support)}; it must be {choice}")
         is_known = support == "given"
         possible = positive.copy() if is_known and positive is not None else np.ones((S, A, S), bool)
     else:
-        allowed = numbers(support, "support")
+        allowed = check_floats(support, "support")
         if allowed.shape != (S, A, S) or not np.isfinite(allowed).all():
             raise ShapeError(
                 f"support has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}, True where a transition is "
@@ -177,7 +177,9 @@ def _drawn(
         raise OptionError(
             f"start is {start!r}; it must be a state, a distribution over states, or {UNKNOWN!r}"
         )
-    steps = whole(horizon, "horizon", 1, LONGEST - 1, f"a number of steps, 1 to {LONGEST - 1:,}", ShapeError)
+    steps = check_int(
+        horizon, "horizon", 1, LONGEST - 1, f"a number of steps, 1 to {LONGEST - 1:,}", ShapeError
+    )
     S = len(possible)
     wider = np.pad(possible, ((0, 1), (0, 0), (0, 1)))
     wider[S, :, :S] = True
@@ -187,12 +189,12 @@ def _drawn(
 def _final(terminal: Any, S: int) -> Int[np.ndarray, " S"]:
     """The array `ended` (endings.py) in which these states always end an episode."""
     ended = np.full(S, UNDECLARED)
-    if real(terminal, "terminal").size == 0:
+    if check_real(terminal, "terminal").size == 0:
         return ended
-    states = np.atleast_1d(integers(terminal, "terminal"))
+    states = np.atleast_1d(check_integers(terminal, "terminal"))
     bad = np.flatnonzero((states < 0) | (states >= S)) if states.ndim == 1 else np.zeros(1, int)
     if bad.size:
-        raise ShapeError(f"terminal is {shown(terminal)}; it must list states, 0 to {S - 1}")
+        raise ShapeError(f"terminal is {short_repr(terminal)}; it must list states, 0 to {S - 1}")
     ended[states] = states
     return ended
 
@@ -200,7 +202,7 @@ def _final(terminal: Any, S: int) -> Int[np.ndarray, " S"]:
 def _copies_of_all(terminal: str, S: int) -> Int[np.ndarray, " S"]:
     """The array `ended` in which every state has a copy."""
     if terminal != UNKNOWN:
-        raise OptionError(f"terminal is {shown(terminal)}; it must list states, or be {UNKNOWN!r}")
+        raise OptionError(f"terminal is {short_repr(terminal)}; it must list states, or be {UNKNOWN!r}")
     return S + np.arange(S)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
 from horizonfree.runs.frames import frame
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 MOST = 8  # weights that are printed
 
 
-class Printed(Shown):
+class Printed(ReprMixin):
     """A run, as far as it is shown."""
 
     records: Mapping[str, np.ndarray]
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """What was explored, how long, and what was learnt."""
         return card_of(self)
 
@@ -29,7 +29,7 @@ class Printed(Shown):
         return frame({"episode": np.arange(1, episodes + 1), **self.records})
 
 
-def card_of(run: Any) -> Card:
+def card_of(run: Any) -> Summary:
     """Of a `Run`, what was explored, how long, and what was learnt."""
     problem = run.problem
     spec = run.explorer_spec
@@ -45,4 +45,4 @@ def card_of(run: Any) -> Card:
         )
     lines += [] if run.folder is None else [("folder", str(run.folder))]
     lines.append(("ask it", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
-    return Card(f"Run of {problem.name}", lines)
+    return Summary(f"Run of {problem.name}", lines)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._inputs import closest, shown
+from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.alternatives import Alternative, Check, dirichlet, mean_of
 from horizonfree.guarantees.certificate import Certificate
@@ -96,14 +96,14 @@ def _asked(alternatives: Any, model: Model) -> tuple[list[Any], bool]:
         return list(model.alternatives), True
     if isinstance(alternatives, (str, Mapping)) or not np.iterable(alternatives):
         raise OptionError(
-            f"alternatives is {shown(alternatives)}; it must be 'auto', or a list of names and of problems"
+            f"alternatives is {short_repr(alternatives)}; it must be 'auto', or a list of names and of problems"
         )
     asked = list(alternatives)
     for x in asked:
         if not isinstance(x, (str, Problem)):
-            raise OptionError(f"the alternative {shown(x)} is neither a name nor a problem")
+            raise OptionError(f"the alternative {short_repr(x)} is neither a name nor a problem")
         if isinstance(x, str) and x not in NAMES:
-            raise UnknownNameError(f"there is no alternative {shown(x)}; {closest(x, NAMES)}")
+            raise UnknownNameError(f"there is no alternative {short_repr(x)}; {suggestion(x, NAMES)}")
     return asked, False
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.models import certify
 from horizonfree.models.interface import Confidence, Evidence, Model
@@ -29,7 +29,7 @@ class Confidences:
 
     def of(self, problem: Problem, evidence: Evidence, delta: Any, misspecification: Any) -> Confidence:
         """At confidence 1 - delta, within what is declared and, where kernels were estimated, what that may be off."""
-        delta, about, model = share(delta, "delta"), declared(misspecification), problem.model
+        delta, about, model = check_probability(delta, "delta"), declared(misspecification), problem.model
         sampling, left = problem.sampling, delta
         if sampling is not None:  # a part of delta for the samples of the kernels, the rest for the episodes
             about, left = sampling.misspecification(SHARE * delta, about), (1 - SHARE) * delta

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
-from horizonfree._inputs import check_seed, count, flag, shown
 from horizonfree._jit import jit
+from horizonfree._validation import check_bool, check_count, check_seed, short_repr
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError, PartWarning
 from horizonfree.explorers.interface import Explorer
@@ -82,7 +82,7 @@ def explore(
     out: a new folder for the run. A checkpoint is written there every save_seconds, and every save_episodes if given;
         after a crash, load(out).resume() goes on from the last one.
     """
-    flag(progress, "progress")
+    check_bool(progress, "progress")
     _check_callback(callback)
     world = _world(problem, known, horizon, start)
     is_simulated = world is problem
@@ -131,7 +131,7 @@ def advance(
     The run given is left as it is; its folder, if it has one, goes on with the new one. Results do not depend on when
     checkpoints are written or how the episodes are cut into blocks.
     """
-    flag(progress, "progress")
+    check_bool(progress, "progress")
     _check_callback(callback)
     explorer, saving = run.explorer, _saving(save_episodes, save_seconds)
     if explorer is None:
@@ -195,14 +195,14 @@ def _check_callback(callback: Any) -> None:
         pass
     except ValueError:
         return
-    raise OptionError(f"callback is {shown(callback)}; it must be a function of (episodes, numbers)")
+    raise OptionError(f"callback is {short_repr(callback)}; it must be a function of (episodes, numbers)")
 
 
 def _saving(save_episodes: Any, save_seconds: Any) -> Saving:
     """When checkpoints are written; refuses what does not say so."""
     if not (isinstance(save_seconds, (int, float)) and save_seconds >= 0):
-        raise OptionError(f"save_seconds is {shown(save_seconds)}; it must be a number of at least 0")
-    often = MOST_EPISODES if save_episodes is None else count(save_episodes, "save_episodes")
+        raise OptionError(f"save_seconds is {short_repr(save_seconds)}; it must be a number of at least 0")
+    often = MOST_EPISODES if save_episodes is None else check_count(save_episodes, "save_episodes")
     return Saving(often, save_seconds)
 
 

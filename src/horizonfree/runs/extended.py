@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import finite_rewards, numbers, shown
+from horizonfree._validation import check_finite_rewards, check_floats, short_repr
 from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import rounded_up
 from horizonfree.mdp.allowed import check_allowed
@@ -154,19 +154,19 @@ def _final(problem: Problem, final: Any) -> Float[np.ndarray, " S"]:
     """What the last state is paid; nothing where that is not said."""
     if final is None:
         return np.zeros(problem.num_states)
-    paid = numbers(final, "final")
+    paid = check_floats(final, "final")
     if paid.shape != (problem.num_states,):
         raise ShapeError(
             f"final has shape {paid.shape}; it must be [S]=({problem.num_states},), one per state"
         )
-    finite_rewards(paid)
+    check_finite_rewards(paid)
     return paid
 
 
 def _checked(discount: Any) -> float:
     is_number = isinstance(discount, (int, float, np.number)) and not isinstance(discount, bool)
     if not is_number or not 0 < discount <= 1:
-        raise OptionError(f"discount is {shown(discount)}; it must be a number above 0 and at most 1")
+        raise OptionError(f"discount is {short_repr(discount)}; it must be a number above 0 and at most 1")
     return float(discount)
 
 

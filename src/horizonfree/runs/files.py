@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import RunError
 
 try:
@@ -46,7 +46,7 @@ def resolve_path(path: Any) -> Path:
     except (RuntimeError, OSError, ValueError, TypeError) as error:
         # no such user, a name that is too long or has a null character
         why = str(getattr(error, "strerror", None) or error).rstrip(".")
-        name = shown(str(path) if isinstance(path, os.PathLike) else path)
+        name = short_repr(str(path) if isinstance(path, os.PathLike) else path)
         raise RunError(f"{name} cannot be a folder: {why}; choose another") from None
     if folder.is_symlink() and not folder.exists():
         raise RunError(f"{folder} is a link that leads nowhere; remove it, or choose another folder")

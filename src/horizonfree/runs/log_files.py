@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._inputs import brief, closest, integers, shown
+from horizonfree._validation import check_integers, short_repr, shorten, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.tabular import UNKNOWN, Tabular
@@ -118,7 +118,7 @@ def _names(columns: Any) -> dict[str, str]:
     known = (*COLUMNS, TERMINATED)
     if not isinstance(given, Mapping) or not set(given) <= set(known):
         raise OptionError(
-            f"columns is {shown(columns)}; it must be a dictionary from some of {', '.join(known)}"
+            f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(known)}"
         )
     return {name: str(given.get(name, name)) for name in known}
 
@@ -144,8 +144,8 @@ def _numbered(column: Any, numbers: Mapping[str, int], name: str) -> Any:
         try:
             found[row] = numbers[entry] if entry in numbers else int(entry)
         except (ValueError, OverflowError):
-            words = f"column {name}, row {row + 1}: {shown(entry)} is neither a number nor a name"
-            raise UnknownNameError(f"{words}; {closest(entry, numbers)}") from None
+            words = f"column {name}, row {row + 1}: {short_repr(entry)} is neither a number nor a name"
+            raise UnknownNameError(f"{words}; {suggestion(entry, numbers)}") from None
     return found
 
 
@@ -163,7 +163,7 @@ def _columns(
     if isinstance(source, (str, PathLike)):
         path = Path(fspath(source))
         if not _is_file(path):
-            raise UnknownNameError(f"there is no file {brief(path)}")
+            raise UnknownNameError(f"there is no file {shorten(path)}")
         kind = path.suffix.lower()
         if kind not in (".csv", ".parquet"):
             raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")
@@ -173,7 +173,7 @@ def _columns(
         found = [_column(source, name) for name in names.values()]
     if named:
         found = [_numbered(x, named.get(key, {}), key) for key, x in zip(names, found)]
-    columns = {key: integers(x, f"column {name}") for (key, name), x in zip(names.items(), found)}
+    columns = {key: check_integers(x, f"column {name}") for (key, name), x in zip(names.items(), found)}
     shapes = {x.shape for x in columns.values()}
     if len(shapes) > 1 or columns["step"].ndim != 1 or not columns["step"].size:
         raise ShapeError(f"the columns have shapes {sorted(shapes)}; they must be of one length, at least 1")
@@ -196,7 +196,9 @@ def _flags(source: Any, name: str, size: int, *, is_named: bool) -> Bool[np.ndar
     texts = [str(x).strip().lower() for x in np.asarray(found).ravel()]
     odd = next((row for row, x in enumerate(texts) if x not in FLAGS), None)
     if odd is not None:
-        raise ShapeError(f"column {name}, row {odd + 1}: {shown(texts[odd])} is none of {', '.join(FLAGS)}")
+        raise ShapeError(
+            f"column {name}, row {odd + 1}: {short_repr(texts[odd])} is none of {', '.join(FLAGS)}"
+        )
     if len(texts) != size:
         raise ShapeError(f"column {name} has {len(texts)} entries; the others have {size}")
     return np.array([FLAGS[x] for x in texts])

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool
 
-from horizonfree._inputs import count, integers, real, shown
 from horizonfree._jit import jit
+from horizonfree._validation import check_count, check_integers, check_real, short_repr
 from horizonfree._x64 import leaf, to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.bets import ladder
@@ -54,7 +54,7 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     is_ended = np.zeros(len(rows[0]), bool) if is_exact else _is_ended(problem, *rows, ended)
     _warn_of_copies(*rows)
     trajectories = _with_ends(problem, _trajectories(problem.space, *rows), rows[2], is_ended)
-    budget = None if budget is None else count(budget, "budget")
+    budget = None if budget is None else check_count(budget, "budget")
     model = to_device(problem.model)
     nothing = _nothing(model, budget)
     after = _replay(model, nothing, to_device(trajectories))
@@ -132,9 +132,9 @@ def _rows(space: Space, episodes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of whole numbers, of one length or filled up with zeros, and their lengths."""
     if not isinstance(x, (tuple, list)) or len({np.size(row) for row in x}) <= 1:
-        table = integers(x, name)
+        table = check_integers(x, name)
         return table, np.full(len(table) if table.ndim else 0, table.shape[-1] if table.ndim else 0)
-    rows = [integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
+    rows = [check_integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
     odd = next((k for k, row in enumerate(rows) if row.ndim != 1), None)
     if odd is not None:
         raise ShapeError(f"{name}[{odd}] has shape {rows[odd].shape}; it must be the {name} of one episode")
@@ -184,9 +184,11 @@ def _is_ended(
                 "which episodes ended: ended=[..], True or False for each"
             )
         return np.zeros(K, bool)
-    flags = real(ended, "ended")
+    flags = check_real(ended, "ended")
     if flags.shape != (K,) or flags.dtype != bool:
-        raise ShapeError(f"ended is {shown(ended)}; it must be True or False for each of the {K} episodes")
+        raise ShapeError(
+            f"ended is {short_repr(ended)}; it must be True or False for each of the {K} episodes"
+        )
     return flags
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import whole
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
+from horizonfree._validation import check_int
 from horizonfree.errors import ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.names import name_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan(Shown):
+class Plan(ReprMixin):
     """The answer to one reward. Values and gap are in the units of the reward as it was given.
 
     `value` is the policy's value in `kernel`, the maximum-likelihood estimate, or in the explorer's own model for plans
@@ -50,7 +50,7 @@ class Plan(Shown):
         """The probability to be in each state at each step, in the estimate."""
         return occupancy(self.kernel, self.policy, self.start)
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """Its value, what is proved, the first action and where it spends its time."""
         sure = confidence_of(self.certificate.delta)
         between = f"{sure} interval {interval(self.value_low, self.value_high)}"
@@ -60,7 +60,7 @@ class Plan(Shown):
             ("gap", f"{round_up(self.gap):.4g}: {self.certificate.words}"),
         ]
         if self.start is None:
-            return Card(f"Plan for {len(self.policy)} steps", lines)
+            return Summary(f"Plan for {len(self.policy)} steps", lines)
         starts = np.flatnonzero(self.start)
         first = "where episodes start"
         if len(starts) == 1:
@@ -70,7 +70,7 @@ class Plan(Shown):
         most = np.argsort(-share, kind="stable")[:3]
         spent = [f"{name_of(self.layout, 'states', int(s))} ({share[s]:.0%})" for s in most if share[s] > 0]
         lines.append(("time in", ", ".join(spent)))
-        return Card(f"Plan for {len(self.policy)} steps from {first}", lines)
+        return Summary(f"Plan for {len(self.policy)} steps from {first}", lines)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """What it does: a row for each step (from 0) and state."""
@@ -79,8 +79,8 @@ class Plan(Shown):
     def act(self, h: int, state: int) -> int:
         """The action at step h (from 0) in a state; of a policy that draws it, the most probable one."""
         H, S = self.policy.shape[:2]
-        h = whole(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        state = whole(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
+        h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
+        state = check_int(state, "state", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
         chosen = self.policy[h, state]
         return int(chosen if chosen.ndim == 0 else chosen.argmax())
 

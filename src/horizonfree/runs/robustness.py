@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import share
+from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_down
 from horizonfree.mdp import rewards
@@ -90,7 +90,10 @@ def robustness(
 
     confident: what its evidence says at confidence 1 - delta within radii, which may all be 0.
     """
-    target, delta = share(target, "target", "a gap to be certified"), share(delta, "delta")
+    target, delta = (
+        check_probability(target, "target", "a gap to be certified"),
+        check_probability(delta, "delta"),
+    )
     about = declared(shape)
     if problem.sampling is not None:
         raise OptionError(

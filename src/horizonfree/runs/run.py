@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import hint, shown
+from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.alternatives import Check
@@ -171,7 +171,8 @@ class Run(Printed):
         if declared(misspecification) is not None or self.problem.sampling is not None:
             if not isinstance(method, str) or method != "uniform":
                 raise OptionError(
-                    f"method is {shown(method)}; with misspecification=, or kernels from samples, it must be 'uniform'"
+                    f"method is {short_repr(method)}; with misspecification=, or kernels from samples, "
+                    "it must be 'uniform'"
                 )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if isinstance(method, str) and method == "paper":
@@ -179,7 +180,9 @@ class Run(Printed):
         if not isinstance(method, str) or method not in model.methods:
             methods = [*model.methods, "paper"]
             choice = ", ".join(map(repr, methods))
-            raise OptionError(f"method is {shown(method)}; it must be one of {choice}{hint(method, methods)}")
+            raise OptionError(
+                f"method is {short_repr(method)}; it must be one of {choice}{did_you_mean(method, methods)}"
+            )
         found = certify.uniform(model, self.evidence, self.confidence(delta), method)
         return certificate_files.every_reward(self, found, method)
 
@@ -212,7 +215,7 @@ class Run(Printed):
         how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         if not isinstance(model, str) or model not in MODELS:
             raise OptionError(
-                f"model is {shown(model)}; it must be 'likelihood' or 'explorer'{hint(model, MODELS)}"
+                f"model is {short_repr(model)}; it must be 'likelihood' or 'explorer'{did_you_mean(model, MODELS)}"
             )
         is_extended = not (discount is None and final is None and transition is None)
         if properties.is_property(reward):

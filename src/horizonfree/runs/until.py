@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import count, share, whole
+from horizonfree._validation import check_count, check_int, check_probability
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
 from horizonfree.models.misspecification import Misspecification, declared
@@ -82,10 +82,10 @@ def check(
             "certificate(misspecification=...)"
         )
     return Asked(
-        None if episodes is None else count(episodes, "episodes"),
-        None if until_eps is None else share(until_eps, "until_eps", "a gap to be certified"),
-        share(delta, "delta"),
-        None if budget is None else count(budget, "budget"),
+        None if episodes is None else check_count(episodes, "episodes"),
+        None if until_eps is None else check_probability(until_eps, "until_eps", "a gap to be certified"),
+        check_probability(delta, "delta"),
+        None if budget is None else check_count(budget, "budget"),
         about,
     )
 
@@ -142,8 +142,8 @@ def _check_floor(problem: Problem, asked: Asked, reward: Any) -> None:
 def checked(found: Until, problem: Problem) -> Until:
     """An end that was stored; refuses what no caller could have asked for."""
     most = countable(problem.horizon)
-    first = whole(found.first, "first", 0, most, f"an episode, 0 to {most}")
-    last = whole(found.last, "last", first, most, f"an episode, {first} to {most}")
+    first = check_int(found.first, "first", 0, most, f"an episode, 0 to {most}")
+    last = check_int(found.last, "last", first, most, f"an episode, {first} to {most}")
     asked = check(None, found.until_eps, found.delta)
     if found.targets is not None:
         if found.targets.shape[1:] != problem.space.sizes or not len(found.targets):

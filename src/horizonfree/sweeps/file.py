@@ -26,7 +26,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from horizonfree._inputs import check_seed, closest, count, share, shown, whole
+from horizonfree._validation import (
+    check_count,
+    check_int,
+    check_probability,
+    check_seed,
+    short_repr,
+    suggestion,
+)
 from horizonfree.batch.cast import MOST_SEEDS
 from horizonfree.batch.compare import spaced
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
@@ -72,7 +79,7 @@ def read(source: Any) -> Spec:
     try:
         text = Path(source).expanduser().read_text()
     except (TypeError, ValueError, RuntimeError):
-        raise OptionError(f"{shown(source)} is no sweep; give a TOML file, or a mapping") from None
+        raise OptionError(f"{short_repr(source)} is no sweep; give a TOML file, or a mapping") from None
     except OSError as error:
         raise OptionError(f"sweep {source}: {error.strerror}") from None
     with within(f"sweep {source}"):
@@ -93,7 +100,7 @@ def spec(given: Mapping[str, Any]) -> Spec:
     found["explorers"] = _expanded(found["explorers"], "explorers", OF_EXPLORER)
     found["seeds"] = _seeds(found.get("seeds", 1))
     found |= _looks(found)
-    found["delta"] = share(found.get("delta", 0.05), "delta")
+    found["delta"] = check_probability(found.get("delta", 0.05), "delta")
     for name, known in {"measure": MEASURES, "slopes": None, "records": None}.items():
         found[name] = _names(found.get(name, ["eps", "gap"] if name == "measure" else []), name, known)
     columns = [*found["measure"], *found["records"]]
@@ -101,9 +108,9 @@ def spec(given: Mapping[str, Any]) -> Spec:
         raise OptionError(f"there is nothing to measure; choose from {', '.join(MEASURES)}")
     _names(found["slopes"], "slopes", columns)
     _names([found.get("rewards", "suite")], "rewards", REWARDS)
-    found["seeds_per_task"] = count(found.get("seeds_per_task", PER_TASK), "seeds_per_task")
+    found["seeds_per_task"] = check_count(found.get("seeds_per_task", PER_TASK), "seeds_per_task")
     if not isinstance(found.get("title", ""), str):
-        raise OptionError(f"title is {shown(found['title'])}; it must be text")
+        raise OptionError(f"title is {short_repr(found['title'])}; it must be text")
     return Spec(**found)
 
 
@@ -113,18 +120,18 @@ def _expanded(tables: Mapping[str, Any], kind: str, own: Mapping[str, type]) -> 
     for label, table in tables.items():
         with within(f"{kind}.{label}"):
             if not isinstance(table, Mapping):
-                raise OptionError(f"it is {shown(table)}; it must be a table, perhaps an empty one")
+                raise OptionError(f"it is {short_repr(table)}; it must be a table, perhaps an empty one")
             for name, wanted in own.items():
                 if name in table and type(table[name]) is not wanted:
                     words = {dict: "a table", str: "text", int: "a whole number", bool: "true or false"}[
                         wanted
                     ]
-                    raise OptionError(f"{name} is {shown(table[name])}; it must be {words}")
+                    raise OptionError(f"{name} is {short_repr(table[name])}; it must be {words}")
             varied = dict(table.get("vary", {}))
             for name, values in varied.items():
                 if not isinstance(values, list) or not values or name in table or name in own:
                     raise OptionError(
-                        f"vary.{name} is {shown(values)}; it must be a list of values of something that is named "
+                        f"vary.{name} is {short_repr(values)}; it must be a list of values of something that is named "
                         "nowhere else in this table"
                     )
         fixed = {"name": label, **{name: x for name, x in table.items() if name != "vary"}}
@@ -141,12 +148,12 @@ def _looks(found: Mapping[str, Any]) -> Table:
     if looks is None and "episodes" not in found:
         raise OptionError("say how long to explore: episodes = 300, or checkpoints = [100, 300]")
     if looks is None:
-        episodes = count(found["episodes"], "episodes")
+        episodes = check_count(found["episodes"], "episodes")
         return {"episodes": episodes, "checkpoints": spaced(episodes)}
     if not isinstance(looks, (list, tuple)) or not looks:
-        raise OptionError(f"checkpoints is {shown(looks)}; it must be a list of numbers of episodes")
-    chosen = sorted({count(k, "a checkpoint") for k in looks})
-    episodes = count(found.get("episodes", chosen[-1]), "episodes")
+        raise OptionError(f"checkpoints is {short_repr(looks)}; it must be a list of numbers of episodes")
+    chosen = sorted({check_count(k, "a checkpoint") for k in looks})
+    episodes = check_count(found.get("episodes", chosen[-1]), "episodes")
     if chosen[-1] > episodes:
         raise OptionError(f"checkpoint {chosen[-1]} lies beyond the {episodes} episodes")
     return {"episodes": episodes, "checkpoints": chosen}
@@ -156,12 +163,12 @@ def _seeds(given: Any) -> list[int]:
     """How many, or which."""
     if not isinstance(given, (list, tuple, range)):
         return list(
-            range(whole(given, "seeds", 1, MOST_SEEDS, f"how many, from 1 to {MOST_SEEDS}, or a list"))
+            range(check_int(given, "seeds", 1, MOST_SEEDS, f"how many, from 1 to {MOST_SEEDS}, or a list"))
         )
     for seed in given:
         check_seed(seed)
     if not given or len(set(given)) < len(given):
-        raise OptionError(f"seeds is {shown(given)}; it must name at least one, and each once")
+        raise OptionError(f"seeds is {short_repr(given)}; it must name at least one, and each once")
     return [int(seed) for seed in given]
 
 
@@ -169,7 +176,7 @@ def _names(given: Any, what: str, known: Any) -> list[str]:
     """A list of names, each known (where that can be said) and named once."""
     is_listed = isinstance(given, (list, tuple)) and all(isinstance(x, str) for x in given)
     if not is_listed or len(set(given)) < len(given):
-        raise OptionError(f"{what} is {shown(given)}; it must be a list of names, each once")
+        raise OptionError(f"{what} is {short_repr(given)}; it must be a list of names, each once")
     if known is not None:
         _known(dict.fromkeys(given), dict.fromkeys(known), f"name for {what}")
     return list(given)
@@ -178,7 +185,7 @@ def _names(given: Any, what: str, known: Any) -> list[str]:
 def _known(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
     for name in given:
         if name not in known:
-            raise UnknownNameError(f"there is no {what} {name!r}; {closest(str(name), known)}")
+            raise UnknownNameError(f"there is no {what} {name!r}; {suggestion(str(name), known)}")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import equinox as eqx
 import jax
 
-from horizonfree._inputs import closest
+from horizonfree._validation import suggestion
 from horizonfree._x64 import to_device, x64
 from horizonfree.errors import UnknownNameError
 from horizonfree.explorers.interface import Explorer
@@ -37,4 +37,6 @@ def check_records(names: Iterable[str], settings: Iterable[tuple[Problem, Explor
         known |= reported(problem, explorer)
         missing -= known
     for name in sorted(missing):
-        raise UnknownNameError(f"records: no explorer of this sweep reports {name!r}; {closest(name, known)}")
+        raise UnknownNameError(
+            f"records: no explorer of this sweep reports {name!r}; {suggestion(name, known)}"
+        )

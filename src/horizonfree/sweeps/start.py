@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from horizonfree._inputs import count, shown
+from horizonfree._validation import check_count, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.sweeps.engines import Engine
 from horizonfree.sweeps.local import Pool
@@ -21,8 +21,8 @@ def start(on: Any, workers: Any, log: Path) -> Engine:
     """
     name, _, address = on.partition("=") if isinstance(on, str) else ("", "", "")
     if name not in ENGINES or (name == "local" and address) or (isinstance(on, str) and on.endswith("=")):
-        raise OptionError(f"on is {shown(on)}; it must be local, dask, ray, dask=ADDRESS or ray=ADDRESS")
-    wanted = None if workers is None else count(workers, "workers")
+        raise OptionError(f"on is {short_repr(on)}; it must be local, dask, ray, dask=ADDRESS or ray=ADDRESS")
+    wanted = None if workers is None else check_count(workers, "workers")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not address:
         wanted = wanted or cores

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from horizonfree._inputs import flag
+from horizonfree._validation import check_bool
 from horizonfree.errors import RunError
 from horizonfree.runs import files
 from horizonfree.sweeps import grid
@@ -51,7 +51,7 @@ def sweep(
     workers: how many; by default one for each core, or whatever the cluster has.
     progress: show it on standard error; by default when that is a terminal.
     """
-    flag(progress, "progress")
+    check_bool(progress, "progress")
     path = files.resolve_path(out)
     spec = spec_in(path) if what is None else read(what)
     grid.check(spec)

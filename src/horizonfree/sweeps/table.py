@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horizonfree._inputs import closest, shown
+from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import HorizonfreeError, RunError, UnknownNameError
 from horizonfree.runs import files
 from horizonfree.runs.frames import frame
@@ -44,7 +44,9 @@ class Sweep:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if not isinstance(name, str) or name not in self.columns:
-            raise UnknownNameError(f"no column is called {shown(name)}; {closest(shown(name), self.columns)}")
+            raise UnknownNameError(
+                f"no column is called {short_repr(name)}; {suggestion(short_repr(name), self.columns)}"
+            )
         return self.columns[name]
 
     def where(self, **values: Any) -> "Sweep":
@@ -74,7 +76,9 @@ def spec_in(path: Path) -> Spec:
     """What the folder of a sweep is about."""
     found, _ = files.read_json(path / SETTINGS)
     if found.get("format") != FORMAT:
-        raise RunError(f"{path} has format {shown(found.get('format'))}; this version reads format {FORMAT}")
+        raise RunError(
+            f"{path} has format {short_repr(found.get('format'))}; this version reads format {FORMAT}"
+        )
     try:
         return file.spec(found["spec"])
     except (HorizonfreeError, KeyError, TypeError, AttributeError) as error:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._inputs import numbers
+from horizonfree._validation import check_floats
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 
 MOST_ENTRIES = 2**28  # of the table [S, A, S]
@@ -24,7 +24,7 @@ LARGE = 1e100  # features whose squares are finite
 
 def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
     """Features divided by their largest norm, and that norm; refuses those of no linear MDP."""
-    phi = numbers(given, "phi")
+    phi = check_floats(given, "phi")
     if phi.ndim != 3 or 0 in phi.shape:
         raise ShapeError(f"phi has shape {phi.shape}; it must be [S, A, d], d features of every pair (s,a)")
     S, A = phi.shape[:2]
@@ -94,7 +94,7 @@ def whitening(phi: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "d d"]:
 def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str) -> Float[np.ndarray, "d S"]:
     """mu of the features as given, brought to those divided by `unit`; refuses what is no kernel."""
     S, _, d = phi.shape
-    mu = numbers(given, name)
+    mu = check_floats(given, name)
     if mu.shape != (d, S):
         raise ShapeError(f"{name} has shape {mu.shape}; it must be [d, S] = {(d, S)}")
     bad = np.argwhere(~np.isfinite(mu))

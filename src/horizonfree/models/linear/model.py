@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._inputs import real
+from horizonfree._validation import check_real
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of, taken
@@ -163,7 +163,7 @@ class LinearModel(Model):
 
 def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> LinearModel:
     """The class of these features, after the checks that need no truth."""
-    given = real(phi, "phi")
+    given = check_real(phi, "phi")
     acts = acts_of(allowed, *given.shape[:2]) if given.ndim == 3 else None
     scaled, unit = features.checked(given if acts is None else taken(acts, given))
     S, A, _ = scaled.shape

@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import numbers, real, shown, whole
+from horizonfree._validation import check_floats, check_int, check_real, short_repr
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 from horizonfree.mdp.allowed import acts_of, taken
 
@@ -103,8 +103,8 @@ def from_features(phi: Any, shape: tuple[int, int, int] | None = None, allowed: 
     if shape is not None and not is_listed:
         raise ShapeError("shape= is for coordinates (s, a, s', i, value); an array has its own")
     if is_listed:
-        index = [real(x, f"coordinates of phi: {name}") for name, x in zip(("s", "a", "s'", "i"), phi)]
-        value = numbers(phi[4], "coordinates of phi: value")
+        index = [check_real(x, f"coordinates of phi: {name}") for name, x in zip(("s", "a", "s'", "i"), phi)]
+        value = check_floats(phi[4], "coordinates of phi: value")
         for name, x in zip(("s", "a", "s'", "i"), index):
             if x.ndim != 1 or x.shape != value.shape or not np.issubdtype(x.dtype, np.integer):
                 raise ShapeError(
@@ -121,8 +121,8 @@ def from_features(phi: Any, shape: tuple[int, int, int] | None = None, allowed: 
         _check_shape(phi.shape)
         coo = phi.tocoo()
         s, a, s_next, i = coo.coords
-        return pack((s, a, s_next, i, numbers(coo.data, "phi")), *_sizes(phi.shape), allowed)
-    table = numbers(phi, "phi")
+        return pack((s, a, s_next, i, check_floats(coo.data, "phi")), *_sizes(phi.shape), allowed)
+    table = check_floats(phi, "phi")
     _check_shape(table.shape)
     s, a, s_next, i = np.nonzero(table)
     return pack((s, a, s_next, i, table[s, a, s_next, i]), *_sizes(table.shape), allowed)
@@ -145,10 +145,10 @@ def from_kernels(kernels: Any, allowed: Any = None) -> Packed:
                 raise ShapeError(f"kernels[{i}] has shape {table.shape}; a sparse kernel must be [S*A, S]")
             rows, S = table.shape
             shape, coo = (S, rows // S, S), table.tocoo()
-            (row, s_next), value = coo.coords, numbers(coo.data, f"kernels[{i}]")
+            (row, s_next), value = coo.coords, check_floats(coo.data, f"kernels[{i}]")
             s, a = row // shape[1], row % shape[1]
         else:
-            dense = numbers(table, f"kernels[{i}]")
+            dense = check_floats(table, f"kernels[{i}]")
             shape = dense.shape
             if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
                 raise ShapeError(f"kernels[{i}] has shape {shape}; it must be [S, A, S]")
@@ -178,8 +178,10 @@ def from_tabular(P: Any, support: Any, actions: Any = None) -> tuple[*Packed, Fl
     """One-hot features, one coordinate per possible transition; theta = the probabilities, None without P."""
     if P is None and support is None:
         raise ShapeError("from_tabular needs P, or support when P is unknown")
-    table = None if P is None else numbers(P, "P")
-    allowed = numbers(support, "support") if table is None or support is not None else np.ones(table.shape)
+    table = None if P is None else check_floats(P, "P")
+    allowed = (
+        check_floats(support, "support") if table is None or support is not None else np.ones(table.shape)
+    )
     if not np.isfinite(allowed).all():
         raise ShapeError("support has entries that are not finite; it must say True or False")
     shape = allowed.shape if table is None else table.shape
@@ -205,7 +207,7 @@ def from_tabular(P: Any, support: Any, actions: Any = None) -> tuple[*Packed, Fl
 
 def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
     """A finite vector of length d."""
-    array = numbers(x, name)
+    array = check_floats(x, name)
     if array.shape != (d,):
         raise ShapeError(f"{name} has shape {array.shape}; it must have shape ({d},), one entry per feature")
     if not np.isfinite(array).all():
@@ -217,10 +219,10 @@ def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
 def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
     """A shape (S, A, d) that has room for the largest coordinates."""
     if not isinstance(shape, tuple) or len(shape) != 3:
-        raise ShapeError(f"shape is {shown(shape)}; it must be (S, A, d)")
+        raise ShapeError(f"shape is {short_repr(shape)}; it must be (S, A, d)")
     parts = zip("SAd", shape, least)
     S, A, d = (
-        whole(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts
+        check_int(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts
     )
     return S, A, d
 

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array, Leaf, leaf, library, node, static
-from horizonfree._inputs import shown
+from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, OptionError, ShapeError
 from horizonfree.guarantees.bets import Bets
 from horizonfree.mdp.allowed import acts_of
@@ -280,7 +280,9 @@ def mixture_model(
     bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
     if not (is_number and 0 < bound < 1e300):
-        raise FeatureError(f"bound is {shown(bound)}; B must be a positive number with ||theta_star||_2 <= B")
+        raise FeatureError(
+            f"bound is {short_repr(bound)}; B must be a positive number with ||theta_star||_2 <= B"
+        )
     largest = max(float(phi.max()), -float(phi.min()))
     if not largest < MOST:
         raise FeatureError(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, leaf, node, static
-from horizonfree._inputs import numbers
+from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.guarantees.alternatives import dirichlet
 from horizonfree.guarantees.bets import Bets
@@ -75,7 +75,7 @@ class TabularModel(Model):
     def parameter(self, given: Any, name: str) -> Float[np.ndarray, "S A n"]:
         """Probabilities [S, A, S], brought to the successor lists; rows are made to sum to one exactly."""
         table, succ, support = (
-            numbers(given, name),
+            check_floats(given, name),
             np.asarray(self.space.succ),
             np.asarray(self.space.support),
         )

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from jaxtyping import Float
 
-from horizonfree._inputs import count, numbers, shown, whole
+from horizonfree._validation import check_count, check_floats, check_int, short_repr
 from horizonfree.errors import OptionError, ShapeError
 
 MOST_BINS, MOST_CELLS = 10**6, 2**31 - 2
@@ -27,15 +27,15 @@ def discretize(env: Any, bins: Any, *, repeat: int = 1) -> "Discretized":
     repeat: how many steps of the environment an action takes.
     """
     if not isinstance(env, gymnasium.Env):
-        raise ShapeError(f"env is {shown(env)}; it must be a gymnasium.Env")
+        raise ShapeError(f"env is {short_repr(env)}; it must be a gymnasium.Env")
     space = env.observation_space
     if not isinstance(space, Box) or len(space.shape) != 1:
         raise ShapeError(f"env has observations {space}; discretize is for a Box with one axis")
     edges = _edges(space, bins)
     cells = math.prod(len(x) + 1 for x in edges)
     if cells > MOST_CELLS:
-        raise OptionError(f"bins make {shown(cells)} cells; there may be {MOST_CELLS:,} at most")
-    return Discretized(env, edges, count(repeat, "repeat"))
+        raise OptionError(f"bins make {short_repr(cells)} cells; there may be {MOST_CELLS:,} at most")
+    return Discretized(env, edges, check_count(repeat, "repeat"))
 
 
 class Discretized(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -101,14 +101,14 @@ def _edges(space: Box, bins: Any) -> list[Float[np.ndarray, "_"]]:
 
 def _inner(given: Any, i: int, low: float, high: float) -> Float[np.ndarray, " k"]:
     if not np.iterable(given):
-        number = whole(given, f"bins[{i}]", 1, MOST_BINS, f"a whole number from 1 to {MOST_BINS:,}")
+        number = check_int(given, f"bins[{i}]", 1, MOST_BINS, f"a whole number from 1 to {MOST_BINS:,}")
         if number > 1 and not np.isfinite([low, high]).all():
             raise OptionError(
                 f"coordinate {i} of the observations goes from {low:g} to {high:g}; give its inner edges instead of "
                 f"{number} bins"
             )
         return np.linspace(low, high, number + 1)[1:-1] if number > 1 else np.zeros(0)
-    edges = numbers(given, f"bins[{i}]")
+    edges = check_floats(given, f"bins[{i}]")
     if edges.ndim != 1 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
-        raise ShapeError(f"bins[{i}] is {shown(given)}; inner edges must be finite and increasing")
+        raise ShapeError(f"bins[{i}] is {short_repr(given)}; inner edges must be finite and increasing")
     return edges

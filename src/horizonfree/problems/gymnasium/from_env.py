@@ -15,7 +15,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Float, Int
 
-from horizonfree._inputs import brief, shown
+from horizonfree._validation import short_repr, shorten
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import BEFORE
 from horizonfree.mdp.space import TOLERANCE
@@ -121,10 +121,10 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
     try:
         return gymnasium.make(env, **make_kwargs).unwrapped
     except (gymnasium.error.Error, ImportError) as error:
-        raise UnknownNameError(f"gymnasium cannot make {shown(env)}: {brief(error)}") from error
+        raise UnknownNameError(f"gymnasium cannot make {short_repr(env)}: {shorten(error)}") from error
     except Exception as error:  # whatever its constructor makes of these options
         raise OptionError(
-            f"gymnasium cannot make {shown(env)} with {shown(make_kwargs)}: {brief(error)}"
+            f"gymnasium cannot make {short_repr(env)} with {short_repr(make_kwargs)}: {shorten(error)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import shown, whole
+from horizonfree._validation import check_int, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Space
@@ -38,7 +38,7 @@ def check_is_env(env: Any) -> None:
     lacking = [x for x in ("action_space", "observation_space", "reset", "step") if not hasattr(env, x)]
     if lacking:
         raise ShapeError(
-            f"the environment is {shown(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
+            f"the environment is {short_repr(env)}, without {' and '.join(lacking)}; it must be a gymnasium.Env"
         )
 
 
@@ -55,7 +55,9 @@ def check_env_matches(
 
     check_is_env(env)
     if not (encode is None or callable(encode)):
-        raise OptionError(f"encode is {shown(encode)}; it must be a function from observations to states")
+        raise OptionError(
+            f"encode is {short_repr(encode)}; it must be a function from observations to states"
+        )
     sizes = {"action": space.num_actions}
     if encode is None:
         own = getattr(env.observation_space, "n", None)
@@ -250,7 +252,7 @@ def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | No
     """The state that an observation is, by the encoding where there is one."""
     if encode is None:
         return state_of(env, observation)
-    name, meaning = f"encode({shown(observation)})", f"a state, 0 to {S - 1}"
+    name, meaning = f"encode({short_repr(observation)})", f"a state, 0 to {S - 1}"
     try:
         found = encode(observation)
     except ModelError:
@@ -259,7 +261,7 @@ def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | No
         raise OptionError(
             f"{name} fails: {type(error).__name__}: {error}; it takes an observation and gives {meaning}"
         ) from error
-    return whole(found, name, 0, S - 1, meaning, ShapeError)
+    return check_int(found, name, 0, S - 1, meaning, ShapeError)
 
 
 def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
@@ -267,7 +269,7 @@ def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
     origin, n = int(env.observation_space.start), int(env.observation_space.n)  # type: ignore[attr-defined]
     number = observation.item() if getattr(observation, "shape", None) == () else observation
     meaning = f"a whole number from {origin} to {origin + n - 1}, as the observation space says"
-    return whole(number, "an observation", origin, origin + n - 1, meaning, ShapeError) - origin
+    return check_int(number, "an observation", origin, origin + n - 1, meaning, ShapeError) - origin
 
 
 def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space, num_copies: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._inputs import shown, whole
+from horizonfree._validation import check_int, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.problems.gymnasium.live import Encode, state_of
 
@@ -117,7 +117,7 @@ def _sizes(env: Any, name: str, num_states: int | None, encode: Encode | None) -
     A = int(env.action_space.n)
     if encode is not None:
         meaning = "a whole number of at least 1, as encode gives states"
-        return whole(num_states, "num_states", 1, 2**31, meaning), A
+        return check_int(num_states, "num_states", 1, 2**31, meaning), A
     if not isinstance(env.observation_space, Discrete):
         raise ShapeError(
             f"environment {name} has observations {env.observation_space}; make them states with hf.discretize, or "
@@ -132,5 +132,9 @@ def _state(env: Any, encode: Encode | None, S: int, observation: Any) -> int:
     try:
         found = encode(observation)
     except Exception as error:  # whatever somebody's function does
-        raise OptionError(f"encode({shown(observation)}) fails: {type(error).__name__}: {error}") from error
-    return whole(found, f"encode({shown(observation)})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
+        raise OptionError(
+            f"encode({short_repr(observation)}) fails: {type(error).__name__}: {error}"
+        ) from error
+    return check_int(
+        found, f"encode({short_repr(observation)})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import numbers
+from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.endings import Entries, ended_states, next_states, num_copies
@@ -78,7 +78,7 @@ def start_of(env: Any, start: Any, S: int) -> Float[np.ndarray, " S"]:
         return start_distribution(start, S)
     if not hasattr(env, "initial_state_distrib"):
         raise OptionError(f"{type(env).__name__} does not say where it starts; pass start=")
-    rho = numbers(env.initial_state_distrib, "initial_state_distrib")
+    rho = check_floats(env.initial_state_distrib, "initial_state_distrib")
     if rho.shape != (S,):
         raise ShapeError(
             f"initial_state_distrib has shape {rho.shape}; it must be ({S},), one entry per state"

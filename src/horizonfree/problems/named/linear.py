@@ -4,12 +4,12 @@ from typing import Annotated
 
 import numpy as np
 
-from horizonfree._inputs import LARGEST
+from horizonfree._validation import MAX_INT
 from horizonfree.problems.linear import LinearMDP
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, is_at_least, problem
 
-Drawn = Annotated[int, Between(0, LARGEST, "draws the features and the truth")]
+Drawn = Annotated[int, Between(0, MAX_INT, "draws the features and the truth")]
 
 
 @problem("linear-lock")

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
 
-from horizonfree._inputs import LARGEST
+from horizonfree._validation import MAX_INT
 from horizonfree.models.mixture import features
 from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.problem import Problem
@@ -19,7 +19,7 @@ def random_mixture(
     dim: Annotated[int, Between(1, 1000, "d, the number of base kernels")] = 5,
     successors: Annotated[int, Between(1, 10**5, "possible next states of a state and action")] = 4,
     horizon: Horizon = 20,
-    seed: Annotated[int, Between(0, LARGEST, "draws the base kernels and the truth")] = 0,
+    seed: Annotated[int, Between(0, MAX_INT, "draws the base kernels and the truth")] = 0,
 ) -> Problem:
     """Random base kernels on random successors, mixed by random weights.
 

@@ -1,0 +1,1 @@
+"""Ridge regression, HOME, radii and projections of the papers; compiled."""

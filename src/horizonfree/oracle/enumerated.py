@@ -1,0 +1,122 @@
+"""The oracle by enumeration inside compiled code: as `exhaustive`, for explorers. For tiny problems.
+
+A pair of policy and reward is a whole number. Its digits, in a mixed base, are the actions at the states that can be
+occupied at a step (of actions with equal rows the first stands for all), and at the end the reward: one of the steps
+2..H and a set of states that can be occupied then. The numbers are tried block by block, each pair evaluated side by
+side with the others of its block.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._arrays import Array
+from horizonfree._x64 import Number
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.oracle.exhaustive import MAX_PAIRS
+from horizonfree.oracle.objective import Prepared, evaluate
+from horizonfree.oracle.result import Point
+from horizonfree.planning.traced import TIE
+
+BLOCK = 256  # pairs that are evaluated side by side
+TOO_MANY = (
+    f"oracle='exhaustive' would try more than {MAX_PAIRS:,} pairs of policy and reward; "
+    "use oracle='ascent', or a smaller problem"
+)
+
+
+class Pairs(NamedTuple):
+    """What can be chosen: the actions of each state that differ, how many count at each step, and the rewards."""
+
+    actions: Int[Array, "S A"]
+    bases: Int[Array, "H S"]
+    occupied: Bool[Array, "H S"]
+    rewards: Int[Array, " H"]  # sets of states at each step; none at the first
+    total: Int[Array, ""]
+
+
+class Best(NamedTuple):
+    """The first pair of largest value; among values that are capped, of largest value before the cap."""
+
+    number: Int[Array, ""]
+    value: Float[Array, ""]
+    raw: Float[Array, ""]
+
+
+def enumerated(model: MixtureModel, prepared: Prepared, beta: Number) -> tuple[Point, Best]:
+    """The exact maximum of Vhat_1(s_1) over deterministic policies and single-step indicators; traced.
+
+    More than MAX_PAIRS pairs are an error when it runs: compiled code cannot know the number beforehand.
+    """
+    pairs = _pairs(model)
+    at_start = prepared.space.at_start
+
+    def values(index: Array) -> tuple[Array, Array]:
+        point = point_of(pairs, index)
+        raw = evaluate(prepared, point.policy, point.reward, beta).raw[0]
+        return at_start(jnp.minimum(raw, 1)), at_start(raw)
+
+    def block(carry: tuple[Array, Best]) -> tuple[Array, Best]:
+        first, best = carry
+        index = jnp.minimum(first + jnp.arange(BLOCK), pairs.total - 1)
+        value, raw = jax.vmap(values)(index)
+        found = [jnp.concatenate([old[None], new]) for old, new in zip(best, (index, value, raw))]
+        return first + BLOCK, _first_best(*found)
+
+    start = jnp.int64(0), Best(jnp.int64(0), *values(jnp.int64(0)))
+    _, best = jax.lax.while_loop(lambda carry: carry[0] < pairs.total, block, start)
+    return point_of(pairs, best.number), best
+
+
+def point_of(pairs: Pairs, index: Int[Array, ""]) -> Point:
+    """The pair of a number."""
+    H, S = pairs.occupied.shape
+    ends = jnp.cumsum(pairs.rewards)
+    choice, reward = index // ends[-1], index % ends[-1]
+    step = jnp.searchsorted(ends, reward, side="right")
+    subset = reward - ends[step] + pairs.rewards[step]
+    on = pairs.occupied[step]
+    rank = jnp.where(on, jnp.cumsum(on) - 1, 0)
+    bases = pairs.bases.ravel()
+    digits = choice // (jnp.cumprod(bases) // bases) % bases
+    policy = pairs.actions[jnp.tile(jnp.arange(S), H), digits].reshape(H, S)
+    return Point(policy.astype(jnp.int32), step.astype(jnp.int32), on & ((subset >> rank) & 1 == 1))
+
+
+def _first_best(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[Array, " N"]) -> Best:
+    """Of nearly equal ones the first, so that rounding decides nothing."""
+    is_best = value >= value.max() * (1 - TIE)
+    most = jnp.where(is_best, raw, -jnp.inf).max()
+    i = (is_best & (raw >= most * (1 - TIE))).argmax()
+    return Best(index[i], value[i], raw[i])
+
+
+def _pairs(model: MixtureModel) -> Pairs:
+    """All pairs that matter: the last action does not, nor does a reward at step 1."""
+    H, S, A = model.space.sizes
+    occupied = _occupied(model)
+    rows = jnp.concatenate([model.phi.reshape(S, A, -1), model.space.succ.astype(float)], axis=-1)
+    same = (rows[:, :, None] == rows[:, None]).all(-1)  # [S, A, A]
+    is_new = ~(same & jnp.tri(A, k=-1, dtype=bool)).any(-1)
+    actions = jnp.argsort(~is_new, axis=1, stable=True)
+    bases = jnp.where(occupied, is_new.sum(1), 1).at[-1].set(1)
+    rewards = (2.0 ** occupied.sum(1)).at[0].set(1.0 if H == 1 else 0.0)  # at H = 1 the empty set
+    total = jnp.prod(bases.astype(float)) * rewards.sum()
+    total = eqx.error_if(total, total > MAX_PAIRS, TOO_MANY)
+    return Pairs(actions, bases.astype(int), occupied, rewards.astype(int), total.astype(int))
+
+
+def _occupied(model: MixtureModel) -> Bool[Array, "H S"]:
+    """Which states can be occupied at each step, under some policy and parameter."""
+    space = model.space
+    S = space.num_states
+    first = jnp.asarray(jnp.arange(S) == space.start if space.initial is None else space.initial > 0)
+
+    def step(now: Array, _: None) -> tuple[Array, Array]:
+        after = jnp.zeros(S, bool).at[space.succ].max(now[:, None, None] & space.support)
+        return after, now
+
+    return jax.lax.scan(step, first, None, length=space.horizon)[1]

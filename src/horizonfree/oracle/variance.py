@@ -1,0 +1,97 @@
+"""An upper bound of the oracle's value by the law of total variance, rigorous.
+
+The horizon-free rate of HF-UCRL-RFE++ (arXiv 2303.10165) rests on this law; here it bounds one oracle call. In the
+model P_theta the return of (pi, r) has variance <= 1/4, which is sum_h E Var_{p(s_h,a_h)}(V_{h+1}). With
+x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 2 w x - x^2. For every mu, nu >= 0
+
+    x <= mu/4 + nu (2 w x - x^2) + D_1(s),
+    D_h(s) = max_a g_mu(s,a) + g_nu(s,a) + sum_s' P_theta(s'|s,a) D_{h+1}(s'),
+    g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f||_tilde - mu Var_p(f),
+    g_nu(s,a) = max_{f in [0,w]^n} 2 beta ||phi_f||_hat - nu Var_p(f).
+
+The inner maxima are bounded from above by branch and bound (penalised.py). Proofs in docs/oracle.md.
+"""
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._x64 import leaf, x64
+from horizonfree.mdp.space import Kernel
+from horizonfree.oracle.bounds import upper_bound
+from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.objective import Prepared
+from horizonfree.oracle.penalised import branch_and_bound
+from horizonfree.planning import optimal
+
+RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
+ROUNDS = 3  # each uses the bound of the last as w
+SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
+MAX_VERTICES = (
+    1 << 20
+)  # of the cells of a branch and bound that are open at a time; what is beyond keeps its bound
+DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
+
+_upper_bound = jax.jit(upper_bound)
+
+
+@x64
+def total_variance_bound(prepared: Prepared, beta: float) -> float:
+    """The least bound over (mu, nu), and never above `upper_bound`, of max over (pi, r) of Vhat_1(s_1).
+
+    Needs P_theta to be a kernel. Runs on the host: seconds, for reports, not inside an explorer.
+    """
+    given = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
+    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, given)
+    tilde = [beta * penalised_max(F_tilde, p, k, box_tilde) for k in RATIOS]
+    hat = [2 * beta * penalised_max(F_hat, p, k / 2, box_hat) for k in RATIOS]
+    x = np.asarray(_upper_bound(prepared, beta)[0])  # bounds Vhat_1, hence Vhat_h, in every state
+    for _ in range(ROUNDS):
+        w = float(x.max())
+        if w == 0:  # one or no step: nothing to bound
+            break
+        for mu, g_mu in zip(beta * RATIOS, tilde):
+            for nu, g_nu in zip(beta * RATIOS / w, hat):
+                tilde_1 = np.minimum(g_mu, 1)  # of step H-1, where the hat term vanishes: Vhat_H = 0
+                c = mu / 4 + gather(prepared, tilde_1, tilde_1 + w * g_nu)
+                x = np.minimum(x, _largest(c, nu, w))
+    return float(prepared.space.at_start(x))
+
+
+def _largest(c: Float[np.ndarray, " S"], nu: float, w: float) -> Float[np.ndarray, " S"]:
+    """The largest x with x <= c + nu (2 w x - x^2): a root, in the form that does not cancel."""
+    b = 2 * nu * w - 1
+    root = np.sqrt(b * b + 4 * nu * c)
+    return (root + b) / (2 * nu) if b > 0 else 2 * c / (root - b)
+
+
+def gather(
+    prepared: Prepared, last: Float[np.ndarray, "A S"], g: Float[np.ndarray, "A S"]
+) -> Float[np.ndarray, " S"]:
+    """D_1 = max over policies of sum_h E g_h in P_theta, where g_H = 0, g_{H-1} is `last` and g_h is `g` before."""
+    space = prepared.space
+    table = np.zeros(space.sizes)
+    table[:-1], table[-2:-1] = g.T, last.T
+    kernel = Kernel(space.succ, leaf(np.asarray(prepared.p).transpose(2, 1, 0)), space.is_dense)
+    D: np.ndarray = optimal(kernel, table).V[0]
+    return D
+
+
+def penalised_max(
+    F: Float[np.ndarray, "m n A S"],
+    p: Float[np.ndarray, "n A S"],
+    kappa: float,
+    box: Float[np.ndarray, "A S"],
+) -> Float[np.ndarray, "A S"]:
+    """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`."""
+    m, n, A, S = F.shape
+    if n > ENUMERATE:
+        return np.asarray(box)
+    F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
+    p = np.moveaxis(p.reshape(n, A * S), -1, 0)
+    G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
+    key = np.c_[G / (G.max() or 1.0), p]
+    _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
+    rows = np.ascontiguousarray(F[first]), np.ascontiguousarray(p[first])
+    bound: np.ndarray = branch_and_bound(*rows, kappa, SLACK, MAX_VERTICES >> n)
+    return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS

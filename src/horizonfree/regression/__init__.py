@@ -1,1 +1,0 @@
-"""The papers' estimators: ridge regression, radii, oracle, theory."""

@@ -1,0 +1,64 @@
+"""Bounds and constants of the papers as functions: radii, sizes, Table 1."""
+
+from typing import Any
+
+from horizonfree.theory.bounds import (
+    Coefficients,
+    Row,
+    Symbols,
+    beta,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
+    coefficients,
+    iota,
+    lower_bound,
+    moment_orders,
+    operations,
+    regret_lower_bound,
+    sample_complexity,
+    suboptimality,
+    symbols,
+    table,
+    table1,
+    why_no_lower_bound,
+    zeta,
+)
+
+__all__ = [
+    "Coefficients",
+    "Row",
+    "Symbols",
+    "beta",
+    "bound_A",
+    "bound_G",
+    "bound_R",
+    "bound_S_hat",
+    "bound_S_tilde",
+    "bound_sum",
+    "coefficients",
+    "home",
+    "iota",
+    "lower_bound",
+    "moment_orders",
+    "operations",
+    "regret_lower_bound",
+    "sample_complexity",
+    "suboptimality",
+    "symbols",
+    "table",
+    "table1",
+    "why_no_lower_bound",
+    "zeta",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "home":  # HOME is compiled: JAX is imported when it is asked for
+        from horizonfree.estimators.moments import home
+
+        return home
+    raise AttributeError(f"module 'horizonfree.theory' has no attribute {name!r}")

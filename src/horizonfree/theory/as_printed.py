@@ -1,0 +1,93 @@
+"""The main theorem of HF-UCRL-RFE++ letter by letter: no slip mended, nothing restored, rounded or divided.
+
+Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), main theorem and the exact forms of appendix A, with alpha =
+H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
+
+    M = log(7KH)/log 2,   tau = log(32 (log(gamma^2/alpha) + 1) k^2 H^2/delta),   eta = log(1 + kH/(alpha^2 d lam)),
+    beta_k = 12 sqrt(d eta tau) + 30 tau/gamma^2 + sqrt(lam) B,   zeta = 4 log(4 log(KH)/delta),
+    A1 = 2752 max{64 beta^2 d iota, 2 zeta} + 24 zeta + 240 d iota + 240 beta gamma^2 d iota + 120 beta d iota sqrt(M),
+    A2 = 64 max{8 beta sqrt(d iota), sqrt(2 zeta)} + 120 beta sqrt(d iota H alpha^2),
+    gap <= 4 A1/K + 4 A2/sqrt(K),   m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps.
+
+The print leaves open that A1 and A2 depend on K: m is the least fixed point here, too. Where the print takes the
+logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has what we make of it.
+"""
+
+import math
+
+from horizonfree.theory import bounds as theory
+from horizonfree.theory.ranges import Line, Scale, check, in_doubles, unit_of
+
+UNDEFINED = "undefined"
+
+
+@in_doubles
+def beta(k: float, d: int, H: int, B: float, delta: float) -> float:
+    """beta_k; a ValueError where it is undefined."""
+    levels = math.log(math.sqrt(H / d)) + 1  # log(gamma^2/alpha) + 1
+    tau = math.log(32 * levels) + 2 * math.log(k) + 2 * math.log(H) - math.log(delta)
+    return 12 * math.sqrt(d * theory.iota(k, d, H, B) * tau) + 30 * tau * math.sqrt(d) + math.sqrt(d)
+
+
+@in_doubles
+def coefficients(K: float, delta: float, d: int, H: int, B: float) -> theory.Coefficients:
+    """A1 and A2; a ValueError where they are undefined."""
+    b, M = beta(K, d, H, B, delta), math.log2(7 * K * H)
+    zeta = 4 * (math.log(4 * math.log(K * H)) - math.log(delta))
+    di = d * theory.iota(K, d, H, B)
+    A1 = 2752 * max(64 * b**2 * di, 2 * zeta) + 24 * zeta + 240 * di
+    A1 += 240 * b * di / math.sqrt(d) + 120 * b * di * math.sqrt(M)
+    A2 = 64 * max(8 * b * math.sqrt(di), math.sqrt(2 * max(0.0, zeta))) + 120 * b * math.sqrt(di)
+    return theory.Coefficients(A1, A2)
+
+
+@in_doubles
+def table(
+    eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
+) -> list[Line]:
+    """The rows of `theory.table` that the print has, for K episodes; by default as many as its own m(eps, delta)."""
+    check(eps=eps, delta=delta, d=d, H=H, B=B, **({} if K is None else {"K": K}))
+    unit = unit_of(scale, H)
+    try:
+        enough: float | str = _enough(eps / unit, delta, d, H, B)
+    except ValueError:
+        enough = UNDEFINED
+    values: dict[str, float | str] = dict.fromkeys(
+        ("M", "beta", "zeta", "A1", "A2", "suboptimality"), UNDEFINED
+    )
+    if isinstance(enough, str) and K is None:
+        return _lines(values | {"sample_complexity": enough})
+    K = float(enough) if K is None else K
+    values["M"] = math.log2(7 * K * H)
+    try:
+        values["zeta"] = 4 * (math.log(4 * math.log(K * H)) - math.log(delta))
+        values["beta"] = beta(K, d, H, B, delta)
+        A1, A2 = coefficients(K, delta, d, H, B)
+        values |= {"A1": A1, "A2": A2, "suboptimality": unit * (4 * A1 / K + 4 * A2 / math.sqrt(K))}
+    except ValueError:
+        pass  # they stay undefined
+    return _lines(values | {"sample_complexity": enough})
+
+
+def _enough(eps: float, delta: float, d: int, H: int, B: float) -> float:
+    """The least fixed point, as in `theory.sample_complexity`; from 2 episodes on, since log(KH) must be positive."""
+    K = 2.0
+    while True:
+        A1, A2 = coefficients(K, delta, d, H, B)
+        enough = 16 * A2**2 / eps**2 + 8 * A1 / eps
+        if enough <= K * (1 + 1e-12):
+            return float(math.ceil(max(enough, K)))
+        K = enough
+
+
+def _lines(values: dict[str, float | str]) -> list[Line]:
+    meanings = {
+        "M": "moment orders, not rounded",
+        "beta": "confidence radius beta_K, delta undivided",
+        "zeta": "4 log(4 log(KH)/delta)",
+        "A1": "coefficient of 4/K, without the terms that its lemma has",
+        "A2": "coefficient of 4/sqrt(K)",
+        "suboptimality": "gap of plans in theta_K",
+        "sample_complexity": "episodes for a gap of eps",
+    }
+    return [Line(f"{name}_as_printed", values[name], f"the print: {said}") for name, said in meanings.items()]

@@ -1,0 +1,263 @@
+"""What the theorems promise, in numbers: the radius, the orders, the episodes enough and the episodes needed.
+
+Paper: J. Zhang, W. Zhang, Gu 2023, "Optimal Horizon-Free Reward-Free Exploration for Linear Mixture MDPs" (arXiv
+2303.10165), main theorem and its corollaries (section 5) with their exact forms (appendix A), lower bound (appendix C).
+
+    gap <= 4 A1/K + 4 A2/sqrt(K),      m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps
+    A1 = 2752 max{64 beta^2 d iota, 2 zeta} + 24 zeta + 240 d iota + 240 beta gamma^2 d iota
+         + 120 beta d iota sqrt(M) + 24 sqrt(zeta M d iota) + M d iota
+    A2 = 64 max{8 beta sqrt(d iota), sqrt(2 zeta)} + 120 beta sqrt(d iota H alpha^2)
+    iota = log(1 + KH/(d lam alpha^2)),   zeta = 4 log(4 max{1, log(KH)}/delta_0),   beta = beta_K
+
+Choices, where the print is in doubt (docs/theory.md has the reasons):
+1. delta is the failure probability of the whole algorithm; every event gets delta_0 = delta/(4M). `split=False` gives
+   the printed main theorem instead, delta_0 = delta.
+2. 2752 = 2 * 32^2 + 2 * 352; one of the two printed versions has 896. The last two terms of A1 are kept.
+3. A1 and A2 depend on K, so m(eps, delta) is the least fixed point of K = 16 A2(K)^2/eps^2 + 8 A1(K)/eps.
+4. max{1, log(KH)} in zeta: the martingale bound behind it needs it when KH < e.
+5. Everything in `radius`. The lower bounds have a proof of our own, with constants that the paper leaves open.
+
+The print itself, letter by letter, is in `as_printed`; Table 1 in `table1`; the sums of the proof in `proof_sums`.
+
+Two slips of the printed proof are kept by default, and mended with `mended=True`: frozen norms exceed running ones by
+a factor up to 4, so beta becomes 4 beta, except that 240 d iota + 240 beta gamma^2 d iota becomes 120 d iota +
+480 beta gamma^2 d iota; and 24 sqrt(zeta M d iota) becomes 24 sqrt(2 zeta M d iota). Either way the bound is for plans
+in the model theta_k of the best episode, k = argmin Vhat_{k,1}, with an exact oracle; the print has the last one.
+
+scale="total" is for rewards whose total is at most 1, "per-step" for r_h in [0, 1] with totals up to H: the same
+statements with eps replaced by eps/H and gaps multiplied by H.
+"""
+
+import math
+from typing import NamedTuple
+
+from horizonfree._validation import check_int, check_probability
+from horizonfree.estimators import radius_hf as radius
+from horizonfree.estimators.radius_hf import Sizes
+from horizonfree.estimators.radius_hf import moment_orders as _moment_orders
+from horizonfree.theory.lower_bounds import lower_bound, regret_lower_bound, why_no_lower_bound
+from horizonfree.theory.proof_sums import (
+    Symbols,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
+)
+from horizonfree.theory.ranges import LIMITS, Line, Scale, check, in_doubles, unit_of
+from horizonfree.theory.table1 import Row, table1
+
+__all__ = [
+    "LIMITS",
+    "Coefficients",
+    "Line",
+    "Row",
+    "Scale",
+    "Symbols",
+    "beta",
+    "bound_A",
+    "bound_G",
+    "bound_R",
+    "bound_S_hat",
+    "bound_S_tilde",
+    "bound_sum",
+    "check",
+    "coefficients",
+    "in_doubles",
+    "iota",
+    "lower_bound",
+    "moment_orders",
+    "operations",
+    "regret_lower_bound",
+    "sample_complexity",
+    "suboptimality",
+    "symbols",
+    "table",
+    "table1",
+    "why_no_lower_bound",
+    "zeta",
+]
+MOST_ORDERS = 1000
+
+
+class Coefficients(NamedTuple):
+    """The bound on the gap is 4 A1/K + 4 A2/sqrt(K)."""
+
+    A1: float
+    A2: float
+
+
+@in_doubles
+def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None) -> float:
+    """Radius beta_k of HF-UCRL-RFE++ at episode k.
+
+    Without M, delta is the failure probability of one regression, as the main theorem prints it; with the number M of
+    moment orders it is that of the whole algorithm.
+    """
+    check(k=k, d=d, H=H, B=B, delta=delta)
+    if M is not None:
+        check_int(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
+    return float(radius.beta_hf(k, Sizes(int(d), int(H), float(B)), delta, M=M))
+
+
+@in_doubles
+def moment_orders(K: float, H: int) -> int:
+    """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
+    check(K=K, H=H)
+    return _moment_orders(math.ceil(K), int(H))
+
+
+@in_doubles
+def iota(K: float, d: int, H: int, B: float) -> float:
+    """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
+    check(K=K, d=d, H=H, B=B)
+    alpha, _, lam = radius.parameters(Sizes(d, H, B))
+    return math.log1p(K * H / (d * lam * alpha**2))
+
+
+@in_doubles
+def zeta(K: float, H: int, delta: float) -> float:
+    """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
+    check(K=K, H=H)
+    check_probability(delta, "delta")
+    return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
+
+
+@in_doubles
+def symbols(K: float, delta: float, d: int, H: int, B: float) -> Symbols:
+    """What the bounds on the sums of the proof (`bound_R`, ...) are made of, delta divided among all events."""
+    check(K=K, d=d, H=H, B=B, delta=delta)
+    M = moment_orders(K, H)
+    alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
+    z = zeta(K, H, float(radius.per_event(delta, M)))
+    return Symbols(K, H, d, M, alpha, gamma, beta(K, d, H, B, delta, M), iota(K, d, H, B), z)
+
+
+@in_doubles
+def coefficients(
+    K: float, delta: float, d: int, H: int, B: float, *, split: bool = True, mended: bool = False
+) -> Coefficients:
+    """A1 and A2 for K episodes, as printed or with the slips of the proof mended."""
+    check(K=K, d=d, H=H, B=B, delta=delta)
+    M = moment_orders(K, H)
+    alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
+    b = beta(K, d, H, B, delta, M if split else None)
+    z = zeta(K, H, float(radius.per_event(delta, M)) if split else delta)
+    di = d * iota(K, d, H, B)
+    b, doubled, lost = (4 * b, 1, 2) if mended else (b, 2, 1)  # the print doubles two terms and loses a 2
+    A1 = (
+        2752 * max(64 * b**2 * di, 2 * z)
+        + 24 * z
+        + doubled * 120 * (di + b * gamma**2 * di)
+        + 120 * b * di * math.sqrt(M)
+        + 24 * math.sqrt(lost * z * M * di)
+        + M * di
+    )
+    A2 = 64 * max(8 * b * math.sqrt(di), math.sqrt(2 * z)) + 120 * b * math.sqrt(di * H * alpha**2)
+    return Coefficients(A1, A2)
+
+
+@in_doubles
+def suboptimality(
+    K: float,
+    delta: float,
+    d: int,
+    H: int,
+    B: float,
+    *,
+    scale: Scale = "total",
+    split: bool = True,
+    mended: bool = False,
+) -> float:
+    """4 A1/K + 4 A2/sqrt(K), as printed: what every plan in the model of the best of K episodes loses at most.
+
+    Vacuous above 1 (above H per step). The proof supports the larger number that `mended=True` gives.
+    """
+    A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
+    return unit_of(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
+
+
+@in_doubles
+def sample_complexity(
+    eps: float,
+    delta: float,
+    d: int,
+    H: int,
+    B: float,
+    *,
+    scale: Scale = "total",
+    split: bool = True,
+    mended: bool = False,
+) -> int:
+    """m(eps, delta), as printed: after so many episodes every plan in the model of the best one is eps-optimal.
+
+    With probability 1 - delta, says the print; the proof supports the larger number that `mended=True` gives.
+    The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
+    """
+    check(eps=eps, delta=delta, d=d, H=H, B=B)
+    eps = eps / unit_of(scale, H)
+    K = 1.0
+    while True:
+        A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
+        enough = 16 * A2**2 / eps**2 + 8 * A1 / eps
+        if enough <= K * (1 + 1e-12):
+            return math.ceil(max(enough, K))
+        K = enough
+
+
+@in_doubles
+def operations(K: float, d: int, H: int, S: int, A: int, *, expectation: float | None = None) -> float:
+    """K H (O M + M d^2) + H S A d, the paper's count of what the algorithm costs beside its K calls of the oracle.
+
+    O, `expectation`: what one phi_V(s, a) costs; by default S d.
+    """
+    check(K=K, d=d, H=H, S=S, A=A)
+    if expectation is not None:
+        check(k=expectation)
+    O, M = S * d if expectation is None else expectation, moment_orders(K, H)
+    return float(K) * H * (O * M + M * float(d) ** 2) + float(H) * S * A * d
+
+
+@in_doubles
+def table(
+    eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
+) -> list[Line]:
+    """Every quantity at once, for K episodes; by default as many as m(eps, delta) as printed."""
+    enough, surely = (sample_complexity(eps, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
+    K = enough if K is None else K
+    M = moment_orders(K, H)
+    alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
+    A1, A2 = coefficients(K, delta, d, H, B)
+    bound, proved = (suboptimality(K, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
+    delta_0 = float(radius.per_event(delta, M))
+    return [
+        Line("d", d, "dimension of the features"),
+        Line("H", H, "steps in an episode"),
+        Line("B", B, "bound on ||theta_star||_2"),
+        Line("eps", eps, "accuracy"),
+        Line("delta", delta, "failure probability of all 4M events"),
+        Line("scale", scale, "reward totals: at most 1, or at most H"),
+        Line("K", K, "episodes that the rows below speak of"),
+        Line("alpha", alpha, "floor of sigma_bar"),
+        Line("gamma", gamma, "weight of own uncertainty in sigma_bar"),
+        Line("lam", float(lam), "ridge"),
+        Line("M", M, "moment orders"),
+        Line("delta_0", delta_0, "failure probability of one event"),
+        Line("beta", beta(K, d, H, B, delta, M), "confidence radius beta_K"),
+        Line("iota", iota(K, d, H, B), "log(1 + KH/(d lam alpha^2))"),
+        Line("zeta", zeta(K, H, delta_0), "4 log(4 max{1, log(KH)}/delta_0)"),
+        Line("A1", A1, "coefficient of 4/K, as printed"),
+        Line("A2", A2, "coefficient of 4/sqrt(K), as printed"),
+        Line("suboptimality", bound, "as printed: gap, best episode's model"),
+        Line("suboptimality_mended", proved, "the same with the proof's slips mended"),
+        Line("sample_complexity", enough, "as printed: episodes for a gap of eps"),
+        Line("sample_complexity_mended", surely, "the same with the proof's slips mended"),
+        _lower_line(eps, delta, d, H, B, scale),
+    ]
+
+
+def _lower_line(eps: float, delta: float, d: int, H: int, B: float, scale: Scale) -> Line:
+    why = why_no_lower_bound(eps, delta, d, H, B, scale=scale)
+    meaning = "episodes any algorithm needs; the constant is ours" if why is None else f"says nothing: {why}"
+    return Line("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), meaning)

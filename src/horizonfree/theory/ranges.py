@@ -1,0 +1,73 @@
+"""What the numbers of the theorems may be, and how they are shown: ranges, scales of rewards, lines of tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import numpy as np
+
+from horizonfree._validation import check_probability, short_repr
+from horizonfree.errors import OptionError
+
+Scale = Literal["total", "per-step"]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+LIMITS = {  # between which every quantity, and every square on the way to it, is a finite number
+    "d": (1, 1e15),
+    "H": (1, 1e15),
+    "k": (1, 1e200),
+    "K": (1, 1e200),
+    "B": (1e-30, 1e30),
+    "eps": (1e-50, 1e50),
+    "delta": (1e-300, 1),
+    "S": (1, 1e15),
+    "A": (1, 1e15),
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of `table`: a symbol, its value, and what it means."""
+
+    name: str
+    value: float | int | str
+    meaning: str
+
+
+def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
+
+    def plain(x: Any) -> Any:
+        return float(x) if isinstance(x, np.floating) else int(x) if isinstance(x, np.integer) else x
+
+    @wraps(function)
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        told: Any = {name: plain(x) for name, x in kwargs.items()}
+        return function(*map(plain, args), **told)
+
+    return called
+
+
+def unit_of(scale: Scale, H: int) -> int:
+    """How much larger gaps are on this scale than for totals at most 1."""
+    units = {"total": 1, "per-step": H}
+    if not isinstance(scale, str) or scale not in units:
+        raise OptionError(
+            f"scale is {short_repr(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
+        )
+    return units[scale]
+
+
+def check(**values: float) -> None:
+    """Refuse numbers outside their ranges."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise OptionError(f"{name} is {short_repr(value)}; it must be a number")
+        if name == "delta":
+            check_probability(value, name)
+        least, most = LIMITS[name]
+        if not least <= value <= most:
+            raise OptionError(f"{name} is {short_repr(value)}; it must lie between {least:g} and {most:g}")
+        if name in ("d", "H", "S", "A") and value != int(value):
+            raise OptionError(f"{name} is {value}; it must be an integer")
