@@ -8,12 +8,12 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from horizonfree.oracle.variance_bound import misjudged
 from scipy.optimize import linprog
 
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
+from horizonfree.oracle.variance_bound import misjudged
 
 
 class Attack(NamedTuple):

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import leaf
-from horizonfree._inputs import whole
+from horizonfree._validation import check_int
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import numbers_of, space_of
@@ -114,7 +114,7 @@ def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within:
     steps = space.horizon - 1
     if within is not None:
         meaning = f"a number of transitions, 0 to {space.horizon}"
-        steps = whole(within, "within", 0, space.horizon, meaning, RewardError)
+        steps = check_int(within, "within", 0, space.horizon, meaning, RewardError)
     decided = np.zeros(space.num_states, np.int64)
     decided[numbers_of(problem, states)] = WON
     return Event(decided, steps)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree import __version__
-from horizonfree._shown import Card, Shown
+from horizonfree._repr import ReprMixin, Summary
 from horizonfree.errors import OptionError, RunError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
@@ -65,7 +65,7 @@ class Claim:
 
 
 @dataclass(frozen=True, repr=False)
-class Verification(Shown):
+class Verification(ReprMixin):
     """What `verify` found: `bound` as computed again, and a sentence for everything that does not agree."""
 
     is_confirmed: bool
@@ -74,12 +74,12 @@ class Verification(Shown):
     statement: str
     differences: tuple[str, ...]
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """The verdict and its reasons."""
         verdict = "confirmed" if self.is_confirmed else "not confirmed"
         lines = [("verdict", verdict), ("statement", self.statement)]
         lines.append(("bound", f"{self.claimed:.6g} in the file, {self.bound:.6g} computed again"))
-        return Card("Verification", [*lines, *(("differs", x) for x in self.differences)])
+        return Summary("Verification", [*lines, *(("differs", x) for x in self.differences)])
 
 
 def save(certificate: Certificate, claim: Claim, path: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import hint, shown
+from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.mdp.events import OPEN, WON, Event
 from horizonfree.problems.verification import properties
@@ -53,7 +53,8 @@ def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float
     """The value of a property in the initial state; the mean over several, which are alike."""
     if not isinstance(uncertainty, str) or uncertainty not in UNCERTAINTY:
         raise OptionError(
-            f"uncertainty is {shown(uncertainty)}; it must be 'robust' or 'cooperative'{hint(uncertainty, UNCERTAINTY)}"
+            f"uncertainty is {short_repr(uncertainty)}; it must be 'robust' or 'cooperative'"
+            + did_you_mean(uncertainty, UNCERTAINTY)
         )
     return float(values(model, text, uncertainty == "cooperative")[model.initial].mean())
 

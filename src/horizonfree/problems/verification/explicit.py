@@ -14,8 +14,8 @@ import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._inputs import shown
-from horizonfree._shown import Card, Shown, listed
+from horizonfree._repr import ReprMixin, Summary, join_names
+from horizonfree._validation import short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.names import LABELLED, LABELS, PAID, REWARDS
 from horizonfree.mdp.space import TOLERANCE
@@ -26,7 +26,7 @@ UNNAMED = ("", "__NOLABEL__")  # how files name choices that have no name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ExplicitModel(Shown):
+class ExplicitModel(ReprMixin):
     """An MDP or an interval MDP: what `read_drn` and `read_umb` return and `Run.to_drn` and `Run.to_umb` write.
 
     `actions`: the name of each choice, or empty. `labels`: sets of states by name. Rewards by name: `state_rewards`
@@ -85,17 +85,17 @@ class ExplicitModel(Shown):
             found += self.choice_rewards[name]
         return found
 
-    def card(self) -> Card:
+    def card(self) -> Summary:
         """Sizes, labels and rewards."""
         lines = [
             ("states", f"{self.num_states:,}"),
             ("choices", f"{self.num_choices:,}"),
             ("transitions", f"{len(self.target):,}" + (", with intervals" if self.is_interval else "")),
-            ("labels", listed(sorted(self.labels)) or "none"),
-            ("rewards", listed(self.reward_names) or "none"),
+            ("labels", join_names(sorted(self.labels)) or "none"),
+            ("rewards", join_names(self.reward_names) or "none"),
         ]
         lines += [("about", self.description)] if self.description else []
-        return Card("Interval MDP" if self.is_interval else "MDP", lines)
+        return Summary("Interval MDP" if self.is_interval else "MDP", lines)
 
     def value(self, text: str, *, uncertainty: str = "robust") -> float:
         """The value of a bounded property from the initial state, over all policies.
@@ -248,4 +248,4 @@ def check_path(path: Any) -> Any:
     try:
         return Path(path).expanduser()
     except TypeError:
-        raise OptionError(f"path is {shown(path)}; it must be the path of a file") from None
+        raise OptionError(f"path is {short_repr(path)}; it must be the path of a file") from None

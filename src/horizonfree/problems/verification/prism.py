@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 
-from horizonfree._inputs import closest, shown
+from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.valid import longest
@@ -69,7 +69,7 @@ def from_prism(
     property, actions and states have the names of the model. Rewards that depend on unknown constants are left out.
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise OptionError(f"kind is {shown(kind)}; it must be 'mixture' or 'table'")
+        raise OptionError(f"kind is {short_repr(kind)}; it must be 'mixture' or 'table'")
     declared = _declared(unknown)
     file = check_path(path)
     built = _build(file, list(declared), dict(constants or {}))
@@ -236,7 +236,9 @@ def _declared(unknown: Any) -> dict[str, list[Fraction] | None]:
     except TypeError:
         names = [None]
     if not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
-        raise OptionError(f"unknown is {shown(unknown)}; it must be a list of names of constants, each once")
+        raise OptionError(
+            f"unknown is {short_repr(unknown)}; it must be a list of names of constants, each once"
+        )
     return dict.fromkeys(names)
 
 
@@ -245,7 +247,7 @@ def _number(value: Any, name: str) -> Fraction:
     try:
         return Fraction(str(value).strip())
     except (ValueError, ZeroDivisionError):
-        raise OptionError(f"constant {name} is {shown(value)}; it must be a number") from None
+        raise OptionError(f"constant {name} is {short_repr(value)}; it must be a number") from None
 
 
 def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
@@ -261,7 +263,7 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     known = {c.name: c for c in model.constants}
     for name in (*unknown, *constants):
         if name not in known:
-            raise UnknownNameError(f"{path} has no constant {name!r}; {closest(name, known)}")
+            raise UnknownNameError(f"{path} has no constant {name!r}; {suggestion(name, known)}")
     fixed = {name: x for name, x in constants.items() if name not in unknown}
     defined = [name for name in fixed if known[name].defined]
     if defined:

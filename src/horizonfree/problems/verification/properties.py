@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._inputs import closest, shown
+from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.events import LOST, OPEN, WON, Event, Worth
 from horizonfree.mdp.space import LONGEST
@@ -80,8 +80,8 @@ class Property:
             known = model.reward_names
             name = known[0] if not self.reward and len(known) == 1 else self.reward
             if name not in known:
-                there = closest(name, known) if known else "the model has no rewards"
-                raise UnknownNameError(f"there is no reward {shown(name)}; {there}")
+                there = suggestion(name, known) if known else "the model has no rewards"
+                raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
             return Accumulated(model.rewards(name), self.steps, is_max, self.text)
         states = list(model.states)
 
@@ -91,9 +91,8 @@ class Property:
             if name == "init":
                 return np.asarray(model.initial)
             if name not in states:
-                raise UnknownNameError(
-                    f"there is no label and no state {shown(name)}; {closest(name, [*model.labels, *states[:50]])}"
-                )
+                there = suggestion(name, [*model.labels, *states[:50]])
+                raise UnknownNameError(f"there is no label and no state {short_repr(name)}; {there}")
             return np.arange(len(states)) == states.index(name)
 
         return self._event(model.num_states, named, is_max)
@@ -149,7 +148,7 @@ def _steps(text: str, sign: str, number: str) -> int:
 
 
 def _refused(text: Any, why: str) -> OptionError:
-    return OptionError(f"the property {shown(text)} is not supported: {why}; supported are {SUPPORTED}")
+    return OptionError(f"the property {short_repr(text)} is not supported: {why}; supported are {SUPPORTED}")
 
 
 class _Reader:
