@@ -36,6 +36,9 @@ BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
     ("problems.problem", "problems.tabular"),  # problem.seen_as()
+    ("problems.verification.explicit", "problems.verification.drn"),  # model.to_drn()
+    ("problems.verification.explicit", "problems.verification.evaluate"),  # model.value()
+    ("problems.verification.explicit", "problems.verification.umb"),  # model.to_umb()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.storage"),  # run.save()
 }

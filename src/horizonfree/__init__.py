@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from horizonfree.problems.verification.prism import from_prism
     from horizonfree.problems.verification.properties import property
     from horizonfree.problems.verification.umb import read_umb
-    from horizonfree.runs.certificate_files import verify
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import from_log
     from horizonfree.runs.logged import certify, from_episodes
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
+    from horizonfree.runs.verify import verify
     from horizonfree.sweeps.sweep import sweep
     from horizonfree.sweeps.table import Sweep, load_sweep
 
@@ -126,7 +126,7 @@ _HOME = {
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.truth",
-    "verify": "runs.certificate_files",
+    "verify": "runs.verify",
 }
 
 

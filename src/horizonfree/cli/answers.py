@@ -158,7 +158,7 @@ def verify(
         horizonfree verify a.json runs/a
     """
     run = open_run(folder)
-    from horizonfree.runs.certificate_files import verify as compared
+    from horizonfree.runs.verify import verify as compared
 
     with working("computing the certificate again"):
         found = compared(file, run)

@@ -249,10 +249,9 @@ def numbers_of(problem: Any, states: Any) -> np.ndarray:
     """The numbers of states that are given by number, by name, or by a label, a name of several states."""
     space, named = space_of(problem), getattr(problem, "states_named", None)
     several = [states] if isinstance(states, str) else states
-    if named is None or not isinstance(several, (list, tuple)):
+    is_named = isinstance(several, (list, tuple)) and any(isinstance(x, str) for x in several)
+    if named is None or not is_named:
         return _states(space, states)
-    if not several:
-        return _states(space, several)
     parts = [named(x) if isinstance(x, str) else _states(space, x) for x in several]
     return np.concatenate(parts)
 
