@@ -201,11 +201,14 @@ def numbered_actions(
 ) -> tuple[np.ndarray, list[str]]:
     """The action of each choice, and the names of the actions, in the order in which they occur.
 
+    Of a chain, in which every state has one choice, all are the action "step".
     Choices of one state have different actions: the second of a name is called "name #2". Choices without a name are
     called "choice 0", "choice 1" by their order in the state.
     """
     index: dict[str, int] = {}
     found = np.zeros(len(names), np.int64)
+    if len(names) == len(first_choice) - 1:
+        return found, ["step"]
     for s in range(len(first_choice) - 1):
         times: dict[str, int] = {}
         for c in range(first_choice[s], first_choice[s + 1]):

@@ -264,7 +264,11 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     for name in (*unknown, *constants):
         if name not in known:
             raise UnknownNameError(f"{path} has no constant {name!r}; {suggestion(name, known)}")
-    fixed = {name: x for name, x in constants.items() if name not in unknown}
+    fixed = {
+        name: float(x) if isinstance(x, int) and str(known[name].type) == "rational" else x
+        for name, x in constants.items()
+        if name not in unknown
+    }
     defined = [name for name in fixed if known[name].defined]
     if defined:
         raise OptionError(f"constant {defined[0]} has a value in {path}; leave it out of constants=")

@@ -62,7 +62,7 @@ class Property:
 
     def on_problem(self, problem: Any) -> Event | Accumulated:
         """The property on the states of a problem."""
-        is_max = self._direction(problem.num_actions == 1)
+        is_max = self._direction(bool((problem.actions_allowed.sum(1) == 1).all()))
         if self.kind == "C":
             return Accumulated(problem.reward(self.reward), self.steps, is_max, self.text)
 
