@@ -74,7 +74,7 @@ def make(which: str):
 
     name, parameters, is_table = PROBLEMS[which]
     problem = hf.make(name, **parameters)
-    return problem.seen_as("tabular") if is_table else problem
+    return problem.as_tabular() if is_table else problem
 
 
 def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> dict:
@@ -84,10 +84,11 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
     import numpy as np
 
     import horizonfree as hf
-    from horizonfree.batch.cast import gather
-    from horizonfree.batch.job import Job, Judge
-    from horizonfree.batch.many import begin_many, simulate_many
-    from horizonfree.guarantees.bets import ladder
+    from horizonfree.batch.evaluate import Evaluation
+    from horizonfree.batch.job import Job
+    from horizonfree.batch.members import build_members
+    from horizonfree.batch.simulate import init_many, simulate_many
+    from horizonfree.guarantees.e_processes import ladder
     from horizonfree.runs.explore import build_explorer
 
     clock = time.perf_counter if device == "gpu" else time.process_time
@@ -95,10 +96,12 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
     given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
     explorer = build_explorer(name, problem, {}, given)
     with jax.enable_x64(True):
-        judge = Judge((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
-        job = Job(gather((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), judge, is_wide)
-        shared, own = job.worlds(range(seeds))
-        state = begin_many(shared, own, is_wide=is_wide)
+        evaluation = Evaluation((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
+        job = Job(
+            build_members((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), evaluation, is_wide
+        )
+        shared, own = job.setups(range(seeds))
+        state = init_many(shared, own, is_wide=is_wide)
 
         def block(state, count):
             state, records = simulate_many(shared, own, state, jnp.int32(count), SIZE, is_wide=is_wide)
@@ -226,7 +229,7 @@ def main() -> None:
         rows = FIRST[args.worker]
         rows = rows + [(x, OTHERS[args.worker]) for x in EXPLORERS if x not in {name for name, _ in rows}]
     model = make(args.problem).model
-    rows = [(name, n) for name, n in rows if isinstance(model, EXPLORERS[name].kind.learns)]
+    rows = [(name, n) for name, n in rows if isinstance(model, EXPLORERS[name].explorer_type.learns)]
     worker(args.worker, rows, args.until, args.worker == "gpu" or args.wide, args.problem, args.json)
 
 

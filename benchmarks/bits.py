@@ -50,10 +50,10 @@ def dump(path: str, chosen: list[str]) -> None:
     found: dict[str, np.ndarray] = {}
     for name in chosen or hf.problems():
         known = hf.make(name)
-        for explorer, about in hf.explorers().items():
+        for explorer, about in hf.explorers(all=True).items():
             began = time.perf_counter()
-            is_for_tables = EXPLORERS[explorer].kind.learns is TabularModel
-            problem = known.seen_as("tabular") if is_for_tables else known
+            is_for_tables = EXPLORERS[explorer].explorer_type.learns is TabularModel
+            problem = known.as_tabular() if is_for_tables else known
             options = {}
             if "reward" in about["options"]:
                 options["reward"] = hf.occupancy(problem, problem.num_states - 1)

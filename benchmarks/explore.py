@@ -35,8 +35,8 @@ from horizonfree._x64 import to_device
 from horizonfree.estimators import moments, radius
 from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
-from horizonfree.explorers.loop import begin, simulate_block
-from horizonfree.guarantees.bets import ladder
+from horizonfree.explorers.loop import init_progress, simulate_block
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.rollout import Sampler
 
 CHAIN = {"name": "double-chain", "length": 31, "horizon": 20}
@@ -91,7 +91,7 @@ def linear_row(sizes: dict, explorer: str, options: dict, episodes: int, repeats
 def table_row(spec: dict, explorer: str, options: dict, episodes: int, public: int | None, repeats: int):
     """Episodes per second of an explorer of unknown tables, with its certificate and without."""
     made = dict(spec)
-    problem = hf.make(made.pop("name"), **made).seen_as("tabular")
+    problem = hf.make(made.pop("name"), **made).as_tabular()
     first = hf.explore(problem, explorer, episodes=episodes, progress=False, **options)
     first.certificate()
     alone, whole = [], []
@@ -116,7 +116,7 @@ def table_row(spec: dict, explorer: str, options: dict, episodes: int, public: i
 def learning(problem, M: int):
     """Our learning part of one episode as a call without arguments, and the literal one."""
     model, H, d = to_device(problem.model), problem.horizon, problem.model.dim
-    alpha, gamma, lam = radius.parameters(radius.sizes_of(problem.model))
+    alpha, gamma, lam = radius.parameters(radius.model_sizes(problem.model))
     sampler = Sampler.of(to_device(problem.kernel()))
     policy = jnp.zeros((H, problem.num_states), jnp.int32)
     trajectory = sampler.episode(jax.random.key(0), policy, model.space)
@@ -155,7 +155,7 @@ def whole_episodes(problem, episodes: int, lazy: float):
     model, truth = to_device((problem.model, problem.truth))
     sampler = Sampler.of(to_device(problem.kernel()))
     block, key = eqx.filter_jit(simulate_block), jax.random.key(0)
-    first = begin(explorer, model, model.init_evidence(ladder()))
+    first = init_progress(explorer, model, model.init_evidence(ladder()))
 
     def run():
         count = jnp.int32(episodes)

@@ -18,11 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import horizonfree as hf
-from horizonfree.sweeps import engines, file, rows, sweep, table
-from horizonfree.sweeps.grid import rows_of, tasks_of
-from horizonfree.sweeps.meter import Show
-from horizonfree.sweeps.start import start
-from horizonfree.sweeps.tally import Tally
+from horizonfree.sweeps import executors as engines
+from horizonfree.sweeps import results, sweep
+from horizonfree.sweeps import spec as specs
+from horizonfree.sweeps.executors import start_executor
+from horizonfree.sweeps.progress import Show, Tally
+from horizonfree.sweeps.tasks import build_tasks, num_rows
 
 HERE = Path(__file__).parent
 TINY: dict[str, Any] = {
@@ -40,15 +41,15 @@ SECOND = TINY | {
 
 
 def drive(
-    engine: engines.Engine, spec: dict, folder: Path, show: Show = lambda _: None
+    engine: engines.Executor, spec: dict, folder: Path, show: Show = lambda _: None
 ) -> tuple[float, float]:
     """Seconds of all tasks, and of those the seconds inside tasks."""
-    tasks = tasks_of(file.read(spec))
+    tasks = build_tasks(specs.read(spec))
     folder.mkdir(exist_ok=True)
-    writer, began = rows.Writer(folder), time.perf_counter()
-    sweep._drive(engine, writer, Tally(tasks, [], engine.slots), show)
+    writer, began = results.RowWriter(folder), time.perf_counter()
+    sweep._run_tasks(engine, writer, Tally(tasks, [], engine.slots), show)
     seconds = time.perf_counter() - began
-    lines = rows.Writer(folder).lines.values()
+    lines = results.RowWriter(folder).lines.values()
     assert all("error" not in line for line in lines), next(x["error"] for x in lines if "error" in x)
     return seconds, sum(line["seconds"] for line in lines if line["task"] in tasks)
 
@@ -56,7 +57,7 @@ def drive(
 def overhead(on: str, aside: Path) -> dict:
     """Per task, on two workers that have the program already."""
     began = time.perf_counter()
-    engine = start(on, 2, aside / "log")
+    engine = start_executor(on, 2, aside / "log")
     started = time.perf_counter() - began
     try:
         drive(engine, TINY | {"seeds": list(range(8))}, aside / f"warm-{on}")
@@ -73,7 +74,7 @@ def overhead(on: str, aside: Path) -> dict:
 def speedup(aside: Path, rounds: int = 3) -> dict:
     """One worker against two, warm, alternating."""
     found: dict[int, list[float]] = {1: [], 2: []}
-    pools = {n: start("local", n, aside / "log") for n in (1, 2)}
+    pools = {n: start_executor("local", n, aside / "log") for n in (1, 2)}
     try:
         for n, pool in pools.items():
             pool.threads = 1  # as on a machine that is full
@@ -93,7 +94,7 @@ def speedup(aside: Path, rounds: int = 3) -> dict:
 
 def many_tasks(count: int, aside: Path) -> dict:
     """Memory of the driver and of the worker, the most so far, after each tenth of the tasks."""
-    engine, folder = start("local", 1, aside / "log"), aside / "many"
+    engine, folder = start_executor("local", 1, aside / "log"), aside / "many"
     driver: list[float] = []
 
     def show(tally: Tally) -> None:
@@ -104,7 +105,7 @@ def many_tasks(count: int, aside: Path) -> dict:
         seconds, inside = drive(engine, TINY | {"seeds": list(range(count))}, folder, show)
     finally:
         engine.close()
-    lines = list(rows.Writer(folder).lines.values())
+    lines = list(results.RowWriter(folder).lines.values())
     worker = [line["memory"] / 2**20 for line in lines[count // 10 - 1 :: count // 10]]
     return {
         "tasks": len(lines),
@@ -118,7 +119,7 @@ def many_tasks(count: int, aside: Path) -> dict:
 def many_rows(aside: Path, count: int = 1_000_000) -> dict:
     """Rows of 1,000 tasks, written and read back."""
     folder = aside / "rows"
-    spec = file.read(
+    spec = specs.read(
         TINY
         | {
             "seeds": count // 5,
@@ -128,21 +129,21 @@ def many_rows(aside: Path, count: int = 1_000_000) -> dict:
         }
     )
     folder.mkdir()
-    table.sealed.write_json(folder / table.SETTINGS, {"format": table.FORMAT, "spec": spec.plain()})
-    writer, began = rows.Writer(folder), time.perf_counter()
-    for key, task in tasks_of(spec).items():
-        n, C = rows_of(task), len(task["checkpoints"])
+    files.write_json(folder / results.SETTINGS_FILE, {"format": results.FORMAT, "spec": spec.to_dict()})
+    writer, began = results.RowWriter(folder), time.perf_counter()
+    for key, task in build_tasks(spec).items():
+        n, C = num_rows(task), len(task["checkpoints"])
         made = {
             "seed": [s for s in task["seeds"] for _ in range(C)],
             "episodes": task["checkpoints"] * len(task["seeds"]),
         }
         made |= {name: [1 / (i + 3) for i in range(n)] for name in task["measure"]}
         stamp = {"seconds": 0.1, "device": "cpu", "memory": 0, "versions": {"horizonfree": hf.__version__}}
-        writer.put(sweep.line_of(key, task, {"rows": made, **stamp}))
+        writer.append(sweep.task_line(key, task, {"rows": made, **stamp}))
     written = time.perf_counter()
     found = hf.load_sweep(folder)
     read = time.perf_counter()
-    size = (folder / rows.ROWS).stat().st_size
+    size = (folder / results.ROWS_FILE).stat().st_size
     return {"rows": len(found), "mb": size / 2**20, "write_s": written - began, "read_s": read - written}
 
 

@@ -77,9 +77,9 @@ def generated(slug: str) -> str:
     """What stands above MARK."""
     page = PAGES[slug]
     entry = EXPLORERS[page["explorers"][0]]
-    file = ROOT / "src" / "horizonfree" / "explorers" / f"{entry.place.split('.')[0]}.py"
+    file = ROOT / "src" / "horizonfree" / "explorers" / f"{entry.path.split('.')[0]}.py"
     fields = header(file)
-    kind = CLASSES[entry.kind.learns.__name__]
+    kind = CLASSES[entry.explorer_type.learns.__name__]
     own = (
         f"The algorithm itself: {page['proved']}."
         if "proved" in page
@@ -178,7 +178,7 @@ def curves(kind: str) -> Curves:
 
 def group(slug: str) -> str:
     """Whose figure a page has."""
-    kind = EXPLORERS[PAGES[slug]["explorers"][0]].kind.learns.__name__
+    kind = EXPLORERS[PAGES[slug]["explorers"][0]].explorer_type.learns.__name__
     return {"TabularModel": "tabular", "LinearModel": "linear"}.get(kind, "mixture")
 
 

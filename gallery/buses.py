@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from shared import COLORS, between, figure, main, table, up
 
 import horizonfree as hf
-from horizonfree.guarantees.alternatives import power
+from horizonfree.guarantees.e_processes import power
 
 BINS, MILES, MONTHS = 90, 5_000, 116
 KEEP, REPLACE = 0, 1

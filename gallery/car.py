@@ -15,7 +15,7 @@ from shared import COLORS, between, figure, main, table, up
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.guarantees.alternatives import power
+from horizonfree.guarantees.e_processes import power
 
 LEFT, RIGHT, SPEED, FLAG = -1.2, 0.6, 0.07, 0.5  # of the track; Gymnasium's numbers
 SIMULATORS = [(gravity, force) for gravity in (0.002, 0.003) for force in (0.0008, 0.0012)]
@@ -102,7 +102,7 @@ def sampled(cells: Cells, start: int) -> dict[str, Any]:
         "any cell": hf.from_simulators(counts, **how),
         "cells nearby": hf.from_simulators(counts, successors=near, **how),
     }
-    return {name: problem.sampling.words() for name, problem in found.items()}
+    return {name: problem.sampling.summary() for name, problem in found.items()}
 
 
 def ride(cells: Cells, car: tuple[float, float], actions: Any, rides: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from shared import COLORS, figure, main, table, up
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.guarantees.alternatives import power
+from horizonfree.guarantees.e_processes import power
 
 S, A, H, START, DAYS = 33, 11, 8, 16, 7  # a week, and the morning after it
 MEANS = (5, 12)

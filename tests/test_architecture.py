@@ -35,7 +35,7 @@ BASE = {
 BACK = {
     ("problems.problem", "problems.gymnasium.to_env"),  # problem.to_gymnasium()
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
-    ("problems.problem", "problems.tabular"),  # problem.seen_as()
+    ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("problems.verification.explicit", "problems.verification.drn"),  # model.to_drn()
     ("problems.verification.explicit", "problems.verification.evaluate"),  # model.value()
     ("problems.verification.explicit", "problems.verification.umb"),  # model.to_umb()
@@ -158,7 +158,7 @@ def test_every_explorer_says_what_it_is_and_is_registered(subtests):
             header = ast.get_docstring(ast.parse(path.read_text())) or ""
             missing = [name for name in FIELDS if not re.search(rf"^{name}", header, re.MULTILINE)]
             assert not missing, f"the header of {path.name} lacks {missing}"
-            kinds = {entry.kind.__module__ for entry in EXPLORERS.values()}
+            kinds = {entry.explorer_type.__module__ for entry in EXPLORERS.values()}
             assert f"horizonfree.explorers.{path.stem}" in kinds
 
 

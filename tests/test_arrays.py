@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
-from horizonfree._arrays import Leaf, library, node, static, taken
+from horizonfree._arrays import Leaf, node, static
 from horizonfree.models import norms
+from horizonfree.planning.traced import take
 
 pytestmark = pytest.mark.usefixtures("x64")
 RNG = np.random.default_rng(0)
@@ -28,32 +29,17 @@ class Pair:
 PAIR = Pair(RNG.random(3), RNG.random((3, 2)), 7)
 
 
-def both(function, *arrays):
-    """The function of NumPy's arrays and of JAX's, compiled."""
-    plain, traced = function(*arrays), jax.jit(function)(*map(jnp.asarray, arrays))
-    assert all(isinstance(x, (np.ndarray, np.generic)) for x in jax.tree.leaves(plain))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-14, atol=1e-14), plain, traced)
-    return plain
-
-
-def test_the_library_is_jaxs_as_soon_as_one_array_is():
-    assert library(np.zeros(1), 1.0) is np
-    assert library(np.zeros(1), jnp.zeros(1)) is jnp
-    assert jax.jit(lambda x: jnp.asarray(library(x) is jnp))(np.zeros(1))
-
-
-def test_what_is_taken_is_what_is_there(x64):
+def test_taking_is_indexing(x64):
     x, s, a = np.arange(12.0).reshape(4, 3), np.array([0, 3, 1]), np.array([2, 0, 1])
     for at, expected in ((s, x[s]), ((s, a), x[s, a]), (2, x[2]), (a[:, None], x[a[:, None]])):
-        np.testing.assert_array_equal(taken(x, at), expected)
         traced = jax.tree.map(jnp.asarray, at)
-        np.testing.assert_array_equal(taken(jnp.asarray(x), traced), expected)
-        np.testing.assert_array_equal(jax.jit(lambda at: taken(x, at))(traced), expected)
+        np.testing.assert_array_equal(take(jnp.asarray(x), traced), expected)
+        np.testing.assert_array_equal(jax.jit(lambda at: take(x, at))(traced), expected)
 
 
 def test_lengths_are_those_of_the_definition():
     z = RNG.random((5, 2, 4, 3))
-    np.testing.assert_allclose(both(norms.length, z), np.linalg.norm(z, axis=-1))
+    np.testing.assert_allclose(norms.length(z), np.linalg.norm(z, axis=-1))
 
 
 def test_a_node_is_a_tree_of_its_arrays_whose_other_fields_are_its_type():

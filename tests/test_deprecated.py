@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import horizonfree as hf
-from horizonfree.batch.compare import shown_as
+from horizonfree.batch.compare import explorer_label
 from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, label
 from tests.shell import Shell
 
@@ -71,7 +71,7 @@ def test_a_run_stored_under_an_old_name_is_read_and_goes_on(
 
 def test_rows_stored_under_an_old_name_are_shown_with_the_current_one() -> None:
     assert label("information") == "optimal-design"
-    assert shown_as({"explorer": "mine", "algorithm": "information"}) == "mine"
+    assert explorer_label({"explorer": "mine", "algorithm": "information"}) == "mine"
 
 
 def test_the_command_line_takes_an_old_name_and_says_so(shell: Shell) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
-from horizonfree.explorers.audit import Audited
+from horizonfree.explorers.audit import AuditedSum
 from tests.reference import backward_induction
 
 PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reproduce", "table1", "shared")]
@@ -197,8 +197,8 @@ def test_hard_instances_are_run_to_multiples_of_their_episodes(made):
 
 def test_the_monitor_keeps_order_0_and_the_order_nearest_to_its_bound(made, monkeypatch):
     monitor = sys.modules["monitor"]
-    sums = [Audited("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
-    monkeypatch.setattr(monitor, "audit", lambda run: [*sums, Audited("G", None, 0.0, 3.0)])
+    sums = [AuditedSum("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
+    monkeypatch.setattr(monitor, "audit", lambda run: [*sums, AuditedSum("G", None, 0.0, 3.0)])
     monkeypatch.setattr(monitor.hf, "explore_many", lambda *_, **__: [SimpleNamespace(seed=4)])
     task = next(iter(made["tasks"].tasks("E7", [], True).values()))
     rows = monitor.rows(task)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import horizonfree as hf
 from horizonfree._validation import short_repr
 from horizonfree.errors import HorizonfreeError
-from horizonfree.runs.extended import extended
+from horizonfree.runs.reward_spec import extend_reward
 from tests.reference.nonsense import ODD, PROFILE, QUICK, RARELY, spoiled
-from tests.sweeps.conftest import TINY, Pretend, rows_for
+from tests.sweeps.conftest import TINY, FakeExecutor, rows_for
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -80,10 +80,10 @@ def saved(path: Any) -> None:
 
 def swept(**what: Any) -> None:
     """A sweep of which every task has an answer at once."""
-    engine = Pretend(lambda key, task, tries: rows_for(task))
+    engine = FakeExecutor(lambda key, task, tries: rows_for(task))
     with (
         tempfile.TemporaryDirectory() as aside,
-        mock.patch("horizonfree.sweeps.sweep.start", return_value=engine),
+        mock.patch("horizonfree.sweeps.sweep.start_executor", return_value=engine),
     ):
         hf.sweep(what, Path(aside, "a"), progress=False)
 
@@ -162,7 +162,7 @@ ENTRIES = {
         {"tv": 0.01, "kl": None, "sampled": None, "ratio": None, "support": "anywhere"}),
     "LinearMDP.from_features": Entry(hf.LinearMDP.from_features,
         {"phi": FEATURES, "mu": KERNELS[:, 0, 0], **BUILT}),
-    "declaring": Entry(LINEAR.declaring, {"rewards": [REWARD]}),
+    "declaring": Entry(LINEAR.with_rewards, {"rewards": [REWARD]}),
     "Tabular": Entry(hf.Tabular, {"num_states": 3, "num_actions": 2, "support": None, "terminal": [2], **BUILT}),
     "Tabular of unknown endings": Entry(hf.Tabular,
         {"num_states": 3, "num_actions": 2, "support": None, "terminal": "unknown", **BUILT}),
@@ -213,7 +213,7 @@ ENTRIES = {
         {"target": 0.3, "reward": None, "delta": 0.05, "shape": 1.0}, True),
     "run.check": Entry(lambda **x: hf.from_episodes(PROBLEM, LOG).check(**x),
         {"by": None, "alternatives": "auto", "delta": 0.05}),
-    "extended": Entry(extended, {"problem": PROBLEM, "reward": REWARD, "discount": 0.9, "final": np.zeros(3)}),
+    "extended": Entry(extend_reward, {"problem": PROBLEM, "reward": REWARD, "discount": 0.9, "final": np.zeros(3)}),
     "state_number": Entry(PROBLEM.state_number, {"state": 1}),
     "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
         {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,

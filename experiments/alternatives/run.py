@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import poisson
 
 import horizonfree as hf
-from horizonfree.guarantees.alternatives import Check
+from horizonfree.guarantees.e_processes import Check
 from horizonfree.runs.recipes import versions
 
 HERE = Path(__file__).parent

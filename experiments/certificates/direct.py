@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 import horizonfree as hf
-from horizonfree.guarantees.trajectories import gap
+from horizonfree.guarantees.divergence import gap
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import direct
 from horizonfree.planning.induction import best_plan
-from horizonfree.sweeps.file import read
-from horizonfree.sweeps.grid import problem_of
+from horizonfree.sweeps.spec import read
+from horizonfree.sweeps.tasks import build_problem
 
 HERE = Path(__file__).parent
 BOUNDS = ("tangent", "interval", "uniform")
@@ -83,7 +83,7 @@ def table(rows: list[dict], columns: dict[str, str]) -> str:
 
 def main() -> None:
     sweep = read(HERE / "gap.toml")
-    problem = problem_of(sweep.problems["grid"])
+    problem = build_problem(sweep.problems["grid"])
     first, second = bounds_of_order(1), bounds_of_order(2)
     rows = []
     for k in sweep.checkpoints:

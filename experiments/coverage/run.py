@@ -22,8 +22,8 @@ from scipy.stats import beta
 
 import horizonfree as hf
 from horizonfree.runs.recipes import versions
-from horizonfree.sweeps.file import Spec, read
-from horizonfree.sweeps.grid import options_of, problem_of, reward_of
+from horizonfree.sweeps.spec import Spec, read
+from horizonfree.sweeps.tasks import explorer_options, build_problem, build_reward
 
 HERE = Path(__file__).parent
 SCALES = (0.003, 10.0)  # between these the smallest scale is searched
@@ -55,11 +55,11 @@ class Question:
     """One algorithm on one problem; `options` are those with the paper's constants, where it has any."""
 
     def __init__(self, world: dict, who: dict, spec: Spec) -> None:
-        self.problem, self.spec = problem_of(world), spec
-        self.explorer, self.options = who["name"], options_of(who)
+        self.problem, self.spec = build_problem(world), spec
+        self.explorer, self.options = who["name"], explorer_options(who)
         self.has_radius = "constants" in self.options
-        needs_reward = "reward" in hf.explorers()[self.explorer]["options"]
-        self.reward = reward_of(self.problem, world) if needs_reward else None
+        needs_reward = "reward" in hf.explorers(all=True)[self.explorer]["options"]
+        self.reward = build_reward(self.problem, world) if needs_reward else None
 
     def explored(self, seeds: int, options: dict, **settings):
         return hf.explore_many(

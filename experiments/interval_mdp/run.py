@@ -112,7 +112,7 @@ def by_storm(model: ExplicitModel, folder: Path) -> dict[str, float]:
 
 def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
     """All methods on the counts of one run."""
-    problem = hf.from_gymnasium("FrozenLake-v1", horizon=H).seen_as("tabular", support=support)
+    problem = hf.from_gymnasium("FrozenLake-v1", horizon=H).as_tabular(support=support)
     run = hf.explore(problem, episodes=episodes, seed=seed, progress=False)
     event = reach(problem, GOAL)
     begun = time.perf_counter()
@@ -162,7 +162,7 @@ def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
 
 def kernel_of(model: ExplicitModel, kernel: np.ndarray) -> np.ndarray:
     """The true probability of every branch."""
-    S, A, _ = kernel.shape
+    A = kernel.shape[1]
     choice = model.choice_of
     return kernel[choice // A, choice % A, model.target]
 

@@ -11,8 +11,10 @@ HERE = Path(__file__).parent
 
 def table(rows: list[dict]) -> str:
     """A line for each model: medians over seeds, and violations."""
-    head = "| model | states, actions, unknown | H | property | Storm, at the truth | interval (medians) | gap | largest loss |"
-    lines = [head + " false | plan, s | Storm, s |", "|---" * 11 + "|"]
+    head = (
+        "| model | states, actions, unknown | H | property | Storm, at the truth | interval (medians) | gap |"
+    )
+    lines = [head + " largest loss | false | plan, s | Storm, s |", "|---" * 11 + "|"]
     for name in dict.fromkeys(row["model"] for row in rows):
         found = [row for row in rows if row["model"] == name]
         first = found[0]

@@ -120,7 +120,7 @@ def exact_run(problem):
         if not isinstance(found, Event):
             table = np.broadcast_to(found.paid, (found.steps, *found.paid.shape))
             return float(problem.space.at_start(evaluate(kernel, table, policy)[0]))
-        space = problem.moved(None, found.steps + 1, is_paid_after=True).space
+        space = problem.with_start(None, found.steps + 1, is_paid_after=True).space
         lift = found.lift(space)
         actions = np.concatenate([policy, policy[-1:]])[:, lift.origin]
         total = float(lift.space.at_start(evaluate(lift.kernel(kernel), found.reward(space), actions)[0]))

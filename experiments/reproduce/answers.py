@@ -10,9 +10,9 @@ from look import Look
 from shared import folded
 
 import horizonfree as hf
-from horizonfree.explorers.registry import find
+from horizonfree.explorers.registry import find_entry
 from horizonfree.runs.recipes import versions
-from horizonfree.sweeps.grid import options_of, problem_of, reward_of
+from horizonfree.sweeps.tasks import explorer_options, build_problem, build_reward
 
 KEPT = ("V_hat", "V", "relaxed", "upper", "E", "oracle_calls", "balls_violated", "ball_ratio")
 DIGITS = 4
@@ -57,14 +57,14 @@ def plain(x):
 
 def swept(task: dict) -> list[dict]:
     """The rows of a setting: seed by seed, checkpoint by checkpoint; with several scales, one after the other."""
-    problem, name = problem_of(task["world"]), task["who"]["name"]
-    needs_reward = "reward" in find(name).options
+    problem, name = build_problem(task["world"]), task["who"]["name"]
+    needs_reward = "reward" in find_entry(name).options
     given = {
         "episodes": task["episodes"],
         "seeds": task["seeds"],
         "budget": task["budget"] or task["episodes"],
         "delta": task["delta"],
-        "reward": reward_of(problem, task["world"]) if needs_reward else None,
+        "reward": build_reward(problem, task["world"]) if needs_reward else None,
         "progress": False,
     }
     looks = task["checkpoints"]
@@ -77,7 +77,7 @@ def swept(task: dict) -> list[dict]:
         measure=Look(problem, task["look"], looks[-1], task["delta"]),
         over=task["over"],
         **given,
-        **options_of(task["who"]),
+        **explorer_options(task["who"]),
     )
     spent = time.process_time() - began
     scales = next(iter(task["over"].values())) if task["over"] else [None]

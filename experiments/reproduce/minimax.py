@@ -15,18 +15,18 @@ import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems.named.lower_bounds import sign_vectors
-from horizonfree.sweeps.file import spec
-from horizonfree.sweeps.grid import options_of
-from horizonfree.theory.lower_bounds import DISTANCE
+from horizonfree.sweeps.spec import parse
+from horizonfree.sweeps.tasks import explorer_options
+from horizonfree.theory.bounds import TOTAL_VARIATION
 
 ABSORBING = 2  # x_3
-WRONG = (1 - DISTANCE) / 2  # of every sign, with K0 episodes, on average over mu: at least
+WRONG = (1 - TOTAL_VARIATION) / 2  # of every sign, with K0 episodes, on average over mu: at least
 
 
 def tasks(given: dict, lines: list[dict]) -> list[dict]:
     """A task is a dimension and an explorer: every truth with every seed."""
     multiples, truths = given.pop("multiples"), given.pop("truths")
-    found = spec({**given, "checkpoints": [1]})
+    found = parse({**given, "checkpoints": [1]})
     common = {"multiples": multiples, "truths": truths, "seeds": found.seeds, "delta": found.delta}
     return [
         {"problem": place, "explorer": label, "world": world, "who": who, **common}
@@ -38,7 +38,7 @@ def tasks(given: dict, lines: list[dict]) -> list[dict]:
 def least_eps(K: int, d: int, H: int, delta: float) -> float:
     """eps_0: `theory.lower_bound` solved for eps."""
     D = (d - 1) * (H - 1) / H
-    return D * (1 - DISTANCE - 2 * delta) / ((1 - delta) * math.sqrt(192 * K))
+    return D * (1 - TOTAL_VARIATION - 2 * delta) / ((1 - delta) * math.sqrt(192 * K))
 
 
 def wrong_signs(problem, policy: np.ndarray) -> int:
@@ -83,7 +83,7 @@ def rows(task: dict) -> list[dict]:
         curves=["eps"],
         measure=signs,
         progress=False,
-        **options_of(task["who"]),
+        **explorer_options(task["who"]),
     )
     out, count = [], len(task["seeds"])
     for i in range(len(batch)):

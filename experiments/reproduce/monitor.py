@@ -2,26 +2,26 @@
 
 import horizonfree as hf
 from horizonfree.explorers.audit import audit
-from horizonfree.sweeps.file import spec
-from horizonfree.sweeps.grid import options_of, problem_of, tasks_of
+from horizonfree.sweeps.spec import parse
+from horizonfree.sweeps.tasks import explorer_options, build_problem, build_tasks
 
 
 def tasks(given: dict, lines: list[dict]) -> list[dict]:
     """As those of a sweep."""
-    return list(tasks_of(spec(given)).values())
+    return list(build_tasks(parse(given)).values())
 
 
 def rows(task: dict) -> list[dict]:
     """Every sum with its bound. Of the orders of a sum the one that comes nearest to its bound is kept, and order 0."""
     batch = hf.explore_many(
-        problem_of(task["world"]),
+        build_problem(task["world"]),
         task["who"]["name"],
         episodes=task["episodes"],
         budget=task["episodes"],
         seeds=task["seeds"],
         delta=task["delta"],
         progress=False,
-        **options_of(task["who"]),
+        **explorer_options(task["who"]),
     )
     out = []
     for run in batch:

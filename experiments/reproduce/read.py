@@ -13,7 +13,7 @@ from scales import split
 from shared import chosen, exponent, unfolded, values
 
 from horizonfree.explorers.registry import label
-from horizonfree.sweeps.summary import Middle
+from horizonfree.sweeps.summary import Interval
 
 __all__ = ["chosen", "exponent", "values"]
 
@@ -129,7 +129,7 @@ def own_scale(rows: list[dict]) -> list[dict]:
     return chosen(rest, scale=kept)
 
 
-def said(x: Middle) -> str:
+def said(x: Interval) -> str:
     """An exponent with its interval."""
     return "" if np.isnan(x.value) else f"{x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}]"
 

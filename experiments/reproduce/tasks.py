@@ -17,9 +17,9 @@ import minimax
 import monitor
 import scales
 
-from horizonfree.explorers.registry import find
-from horizonfree.sweeps.file import spec
-from horizonfree.sweeps.grid import digest, tasks_of
+from horizonfree.explorers.registry import find_entry
+from horizonfree.sweeps.spec import parse
+from horizonfree.sweeps.tasks import task_id, build_tasks
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "table1"
@@ -55,7 +55,7 @@ def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
             given = reduced(given)
         for task in {"E4": minimax.tasks, "E7": monitor.tasks}.get(name, swept)(given, lines):
             task = {"experiment": name, **task}
-            found[digest(task)] = task
+            found[task_id(task)] = task
     return dict(sorted(found.items(), key=lambda item: -work(item[1])))
 
 
@@ -70,7 +70,7 @@ def swept(given: dict, lines: list[dict]) -> list[dict]:
     """The tasks of one file."""
     own = {key: given.pop(key, default) for key, default in OWN.items()}
     out = []
-    for task in tasks_of(spec(given)).values():
+    for task in build_tasks(parse(given)).values():
         knob = knob_of(task["who"])
         if knob is not None and isinstance(own["scale"], str):
             value = scales.scale(lines, own["scale"], task["problem"], task["who"]["name"])
@@ -82,7 +82,7 @@ def swept(given: dict, lines: list[dict]) -> list[dict]:
 
 def knob_of(who: dict) -> str | None:
     """The number that scales an explorer's radius, unless the file settles it."""
-    options = find(who["name"]).options
+    options = find_entry(who["name"]).options
     return next((knob for knob in KNOBS if knob in options and knob not in who), None)
 
 

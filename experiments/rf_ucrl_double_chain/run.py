@@ -98,7 +98,7 @@ def main() -> None:
     args = parser.parse_args()
     sweep = tomllib.loads((HERE / "sweep.toml").read_text())
     options = dict(sweep["problem"])
-    problem = hf.make(options.pop("name"), **options).seen_as("tabular")
+    problem = hf.make(options.pop("name"), **options).as_tabular()
     with args.out.open("w") as file:
         for sampler in sweep["samplers"]:
             for seed in range(args.seeds or sweep["seeds"]):

@@ -21,16 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._x64 import leaf, scope, to_device, to_numpy
-from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree._x64 import scope, to_device, to_numpy
+from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
-from horizonfree.models.mixture.record import STARTS, Record, predictors
-from horizonfree.models.mixture.robust.common import SPACES
+from horizonfree.models.mixture.evidence import STARTS, Record, predictors
+from horizonfree.models.mixture.robust.frequencies import kinds_of
 from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
-from horizonfree.models.mixture.robust.kinds import kinds_of
+from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.planning.induction import best_plan
 from horizonfree.planning.rollout import Sampler
 from horizonfree.runs.recipes import versions
@@ -62,7 +62,7 @@ def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, s
         share = min(zeta, P[s, a, away])
         P[s, a, away] -= share
         P[s, a, to] += share
-    return Kernel(kernel.succ, leaf(P), kernel.is_dense)
+    return Kernel(kernel.succ, P, kernel.is_dense)
 
 
 def best_laws(P: np.ndarray, f: np.ndarray, zeta: float) -> np.ndarray:
@@ -82,7 +82,7 @@ def tilted(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     theta = predictors(problem.model.valid, np.asarray(record.rows))[block]
     kernel, P = problem.kernel(), np.asarray(problem.kernel().prob)
     rho = np.asarray(problem.model.kernel(theta).prob) / np.where(P > 0, P, 1.0)
-    return Kernel(kernel.succ, leaf(best_laws(P, rho, zeta)), kernel.is_dense)
+    return Kernel(kernel.succ, best_laws(P, rho, zeta), kernel.is_dense)
 
 
 def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
@@ -104,7 +104,7 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     nearest = half_spaces(kinds, blocks, z, v, truth, share, anywhere=False).level.argmin()
     g = np.append(np.clip(v[nearest] @ z.T / p[block], -LARGEST, LARGEST), 0.0)[np.asarray(valid.row_of)]
     kernel = problem.kernel()
-    return Kernel(kernel.succ, leaf(best_laws(np.asarray(kernel.prob), g, zeta)), kernel.is_dense)
+    return Kernel(kernel.succ, best_laws(np.asarray(kernel.prob), g, zeta), kernel.is_dense)
 
 
 def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
@@ -116,8 +116,8 @@ def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) ->
     fixed = moved(problem.kernel(), zeta, rng)
     with scope():
         model, explorer = to_device(problem.model), make_explorer("optimal-design")
-        nothing = model.with_history(model.init_evidence(ladder(episodes, model.burn_in)))
-        progress, key = begin(explorer, model, nothing), jax.random.key(seed)
+        nothing = model.init_evidence(ladder(episodes, model.burn_in), has_history=True)
+        progress, key = init_progress(explorer, model, nothing), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):
             kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
             if sees:

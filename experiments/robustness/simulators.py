@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
-from horizonfree._x64 import leaf, scope, to_device, to_numpy
-from horizonfree.explorers.loop import begin, simulate_block
+from horizonfree._x64 import scope, to_device, to_numpy
+from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.named.operations import input_models, kernel
 from horizonfree.runs.recipes import versions
@@ -64,8 +64,8 @@ def explored(known: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
     prob = np.where(np.asarray(space.support), P[s, a, np.asarray(space.succ)], 0.0)
     with scope():
         model, explorer = to_device(known.model), make_explorer("optimal-design")
-        nothing = model.with_history(model.init_evidence(ladder(EPISODES, model.burn_in)))
-        progress, sampler = begin(explorer, model, nothing), Sampler.of(to_device(space.kernel(leaf(prob))))
+        nothing = model.init_evidence(ladder(EPISODES, model.burn_in), has_history=True)
+        progress, sampler = init_progress(explorer, model, nothing), Sampler.of(to_device(space.kernel(prob)))
         for done in range(0, EPISODES, BLOCK):
             count = jnp.int32(min(EPISODES - done, BLOCK))
             progress, _ = _block(explorer, model, sampler, None, jax.random.key(seed), progress, count, BLOCK)

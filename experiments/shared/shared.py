@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from horizonfree.sweeps.summary import Middle, resampled, slope
+from horizonfree.sweeps.summary import Interval, bootstrap_medians, log_log_slope
 
 
 def load(path: Path) -> list[dict]:
@@ -29,7 +29,7 @@ def median(rows: list[dict], field: str) -> float:
     return float(np.median(found)) if found else np.nan
 
 
-def exponent(sizes: list[float], samples: list[list[float]]) -> Middle:
+def exponent(sizes: list[float], samples: list[list[float]]) -> Interval:
     """The slope of log(median) against log(size), with its bootstrap interval over seeds.
 
     samples: for each size a number of every seed, in the same order. Sizes at which the median is not a positive number
@@ -38,12 +38,12 @@ def exponent(sizes: list[float], samples: list[list[float]]) -> Middle:
     full = [i for i, x in enumerate(samples) if x and None not in x]
     usable = [i for i in full if 0 < np.median(samples[i]) < np.inf]
     if len(usable) < 2:
-        return Middle(np.nan, np.nan, np.nan)
+        return Interval(np.nan, np.nan, np.nan)
     number = min(len(samples[i]) for i in usable)
     table = np.array([samples[i][:number] for i in usable], float).T
     at = np.array([sizes[i] for i in usable], float)
     with np.errstate(invalid="ignore"):  # draws without a number are left out
-        return slope(at, np.median(table, axis=0), resampled(table))
+        return log_log_slope(at, np.median(table, axis=0), bootstrap_medians(table))
 
 
 def folded(rows: list[dict]) -> dict[str, list]:

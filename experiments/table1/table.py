@@ -17,7 +17,7 @@ sys.path.append(str(HERE.parent / "reproduce"))
 from read import chosen, exponent, needed, per_seed, read, said, shown, table, told, values
 
 from horizonfree import theory
-from horizonfree.explorers.registry import find
+from horizonfree.explorers.registry import find_entry
 
 EPS = {  # of the true gap ("gap") and of the certificate ("eps"): where they are met between two checkpoints
     "mixture": {"gap": 0.001, "eps": 0.5},
@@ -84,7 +84,7 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
 
 
 def constants(explorer: str) -> str:
-    options = find(explorer).options
+    options = find_entry(explorer).options
     knob = next((x for x in ("scale", "bonus_scale", "beta") if x in options), None)
     return "none" if knob is None else f"{knob}, tuned on other problems"
 

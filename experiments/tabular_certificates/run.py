@@ -19,7 +19,7 @@ def make(task: dict):
     import horizonfree as hf
 
     options = dict(task["make"])
-    return hf.make(options.pop("name"), **options).seen_as("tabular", support=task["support"])
+    return hf.make(options.pop("name"), **options).as_tabular(support=task["support"])
 
 
 def rewards_of(task: dict, problem) -> list:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         problems,
     )
     from horizonfree.problems.gymnasium.discretize import discretize
+    from horizonfree.problems.problem import true_gap
     from horizonfree.problems.simulate import simulate
-    from horizonfree.problems.truth import true_gap
     from horizonfree.problems.verification.drn import read_drn
     from horizonfree.problems.verification.prism import from_prism
     from horizonfree.problems.verification.properties import property
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
     from horizonfree.runs.verify import verify
+    from horizonfree.sweeps.results import Sweep, load_sweep
     from horizonfree.sweeps.sweep import sweep
-    from horizonfree.sweeps.table import Sweep, load_sweep
 
 __version__ = "0.1.0"
 
@@ -97,7 +97,7 @@ _HOME = {
     "Plan": "runs.plan",
     "Problem": "problems",
     "Run": "runs.run",
-    "Sweep": "sweeps.table",
+    "Sweep": "sweeps.results",
     "Tabular": "problems",
     "certify": "runs.logged",
     "compare": "batch.compare",
@@ -113,7 +113,7 @@ _HOME = {
     "goal": "mdp.rewards",
     "home": "estimators.moments",
     "load": "runs.storage",
-    "load_sweep": "sweeps.table",
+    "load_sweep": "sweeps.results",
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
@@ -125,7 +125,7 @@ _HOME = {
     "show_versions": "_versions",
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
-    "true_gap": "problems.truth",
+    "true_gap": "problems.problem",
     "verify": "runs.verify",
 }
 

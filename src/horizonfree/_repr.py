@@ -1,42 +1,61 @@
-"""What `print` and notebooks show of a problem, a run, a plan or a certificate: a title and a few lines."""
+"""How `print`, notebooks and pandas show problems, runs, plans and certificates."""
 
 import html
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-FEW = 6  # names that are listed
+import numpy as np
+
+from horizonfree.errors import OptionError
+
+if TYPE_CHECKING:
+    import pandas
+
+MAX_LISTED_NAMES = 6
 
 
-class Summary(NamedTuple):
-    """A title, and lines of a label and what there is to say."""
+class ReprTable(NamedTuple):
+    """A title, and lines of a label and a text."""
 
     title: str
     lines: list[tuple[str, str]]
 
 
 class ReprMixin(ABC):
-    """What shows itself as a card: as text where it is printed, as a table in a notebook."""
+    """`repr` as lines of text, and as an HTML table in notebooks."""
 
     @abstractmethod
-    def card(self) -> Summary:
-        """What there is to say, in a few lines."""
+    def _repr_table(self) -> ReprTable: ...
 
     def __repr__(self) -> str:
-        title, lines = self.card()
+        title, lines = self._repr_table()
         width = max((len(label) for label, _ in lines), default=0)
-        return "\n".join([title, *(f"  {label:<{width}}  {words}" for label, words in lines)])
+        return "\n".join([title, *(f"  {label:<{width}}  {text}" for label, text in lines)])
 
     def _repr_html_(self) -> str:
-        title, lines = self.card()
+        title, lines = self._repr_table()
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(words)}</td></tr>"
-            for label, words in lines
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in lines
         )
         return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names in a row; the last after dots where they are many."""
-    return ", ".join(names if len(names) <= FEW else [*names[: FEW - 2], "..", names[-1]])
+    """Names separated by commas, with dots instead of those in the middle where there are many."""
+    is_short = len(names) <= MAX_LISTED_NAMES
+    return ", ".join(names if is_short else [*names[: MAX_LISTED_NAMES - 2], "..", names[-1]])
+
+
+def data_frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
+    """Columns as a data frame; text is categorical."""
+    try:
+        import pandas
+    except ImportError:
+        raise OptionError(
+            "pandas is not installed: pip install pandas, or use the arrays themselves"
+        ) from None
+    texts = [name for name, x in columns.items() if np.asarray(x).dtype.kind in "OUT"]
+    return pandas.DataFrame(dict(columns)).astype(dict.fromkeys(texts, "category"))

@@ -1,58 +1,74 @@
-"""Checks that many inputs share: what is wrong, which value it is, and what it must be."""
+"""Checks of arguments. Each error names the argument, its value, and what it must be."""
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
-from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError, UnknownNameError
 
-MAX_INT = 2**63 - 1  # the largest whole number that is understood
-MAX_REPR = 200  # letters of a value that a message repeats
+MAX_INT = 2**63 - 1
+MAX_REPR = 200  # characters of a value in an error message
+
+_T = TypeVar("_T")
 
 
 def short_repr(value: Any) -> str:
-    """A value as messages repeat it, in brief; a whole number of thousands of digits has no digits in Python."""
+    """repr(value) for an error message: shortened, and never an error itself."""
     try:
         text = repr(value)
-    except ValueError:
+    except ValueError:  # an integer of thousands of digits
         return f"a {type(value).__name__} too long to be written"
-    except Exception:  # of somebody's own, or made of nonsense
+    except Exception:
         return f"a {type(value).__name__} that cannot be shown"
     return shorten(text)
 
 
-def shorten(words: Any) -> str:
-    """What somebody else has to say, such as an error, without the middle where it is long."""
-    text = str(words)
+def shorten(text: Any) -> str:
+    """Text of another library, such as an error message, without its middle where it is long."""
+    text = str(text)
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 20]} ... {text[-15:]}"
 
 
-def check_int(
-    value: Any, name: str, least: int, most: int, meaning: str, error: type[HorizonfreeError] = OptionError
-) -> int:
-    """A whole number from least to most; `meaning` tells what it must be."""
-    is_whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not is_whole or not least <= value <= most:
+def require(
+    condition: Any, name: str, value: Any, meaning: str, error: type[HorizonfreeError] = OptionError
+) -> None:
+    """Raise "NAME is VALUE; it must be MEANING" unless the condition holds."""
+    if not condition:
         raise error(f"{name} is {short_repr(value)}; it must be {meaning}")
+
+
+def check_int(
+    value: Any, name: str, low: int, high: int, meaning: str, error: type[HorizonfreeError] = OptionError
+) -> int:
+    """An integer from low to high, ends included; floats such as 3.0 count."""
+    is_integer = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
+    is_integer = is_integer and not isinstance(value, bool)
+    require(is_integer and low <= value <= high, name, value, meaning, error)
     return int(value)
 
 
 def check_count(value: Any, name: str) -> int:
-    """A whole number of at least 1."""
+    """An integer of at least 1."""
     return check_int(value, name, 1, MAX_INT, "a whole number of at least 1")
 
 
-def check_bool(value: Any, name: str) -> None:
-    """Refuse what is neither yes nor no, nor left open."""
-    if not (value is None or isinstance(value, (bool, np.bool_, int))):
-        raise OptionError(f"{name} is {short_repr(value)}; it must be True, False or None")
-
-
 def check_seed(seed: Any) -> int:
-    """Refuse what is not a seed."""
+    """A seed of a random number generator."""
     return check_int(seed, "seed", 0, MAX_INT, "a whole number from 0 to 2^63 - 1")
+
+
+def check_state(state: Any, name: str, num_states: int) -> int:
+    """The number of a state."""
+    return check_int(state, name, 0, num_states - 1, f"a state, 0 to {num_states - 1}", ShapeError)
+
+
+def check_number(value: Any, name: str, low: float, high: float, meaning: str) -> float:
+    """A real number from low to high, ends included."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    require(is_number and low <= value <= high, name, value, meaning)
+    return float(value)
 
 
 def check_probability(value: Any, name: str, meaning: str = "a failure probability") -> float:
@@ -64,13 +80,42 @@ def check_probability(value: Any, name: str, meaning: str = "a failure probabili
     return float(value)
 
 
+def check_bool(value: Any, name: str) -> None:
+    """True, False, or None for a default."""
+    require(value is None or isinstance(value, (bool, np.bool_, int)), name, value, "True, False or None")
+
+
+def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """One of a few words."""
+    texts = [repr(x) for x in choices]
+    listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+    is_choice = isinstance(value, str) and value in choices
+    require(is_choice, name, value, f"{listed}{did_you_mean(value, choices)}")
+    return str(value)
+
+
+def check_known(name: Any, names: Collection[str], kind: str) -> None:
+    """One of many names: of problems, explorers, columns, ..."""
+    if not isinstance(name, str) or name not in names:
+        raise UnknownNameError(
+            f"there is no {kind} {short_repr(name)}; {suggestion(short_repr(name), names)}"
+        )
+
+
+def check_instance(value: Any, kind: type[_T], name: str) -> _T:
+    """An object of a class."""
+    if not isinstance(value, kind):
+        raise ShapeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
+    return value
+
+
 def check_integers(x: Any, name: str) -> np.ndarray:
-    """An array of whole numbers, of whatever type."""
+    """An array of integers of any type."""
     array = check_real(x, name)
-    if array.dtype.kind not in "iu" and not array.size:
-        raise ShapeError(f"{name} is empty; it must hold whole numbers, at least one")
     if array.dtype.kind not in "iu":
-        raise ShapeError(f"{name} has type {array.dtype}; it must hold whole numbers")
+        wrong = f"has type {array.dtype}" if array.size else "is empty"
+        need = "" if array.size else ", at least one"
+        raise ShapeError(f"{name} {wrong}; it must hold whole numbers{need}")
     return array
 
 
@@ -80,38 +125,55 @@ def check_floats(x: Any, name: str) -> np.ndarray:
 
 
 def check_real(x: Any, name: str) -> np.ndarray:
-    """An array of real numbers, of whatever type."""
-    if "numpy.ma" in sys.modules and np.ma.isMaskedArray(x):  # it loads slowly, and nobody has one without it
+    """An array of real numbers of any type."""
+    if "numpy.ma" in sys.modules and np.ma.isMaskedArray(x):  # importing numpy.ma is slow
         raise ShapeError(
             f"{name} is a masked array, whose hidden values would count; fill them (x.filled(...)) first"
         )
     try:
         array = np.asarray(x)
-    except (ValueError, TypeError, OverflowError) as error:  # rows of different lengths, objects that refuse
+    except (ValueError, TypeError, OverflowError) as error:  # e.g. rows of different lengths
         raise ShapeError(f"{name} is not an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"{name} has type {array.dtype}; it must hold real numbers")
     return array
 
 
+def check_shape(array: np.ndarray, name: str, shape: tuple[int, ...], axes: str = "") -> np.ndarray:
+    """An array of this shape. `axes` names its axes, such as "[S, A]"."""
+    if array.shape != shape:
+        wanted = f"{axes} = {shape}" if axes else f"{shape}"
+        raise ShapeError(f"{name} has shape {array.shape}; it must be {wanted}")
+    return array
+
+
+def check_array(x: Any, name: str, shape: tuple[int, ...], axes: str = "") -> np.ndarray:
+    """An array of finite real numbers of this shape, as float64."""
+    array = check_shape(check_floats(x, name), name, shape, axes)
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        raise ShapeError(f"{name}{bad[0].tolist()} is {array[tuple(bad[0])]}; every entry must be finite")
+    return array
+
+
 def check_finite_rewards(table: np.ndarray) -> None:
-    """Refuse rewards that are infinite or not numbers, naming the first."""
+    """Rewards must be finite."""
     bad = np.argwhere(~np.isfinite(table))
     if bad.size:
-        raise RewardError(f"reward{list(map(int, bad[0]))} is {table[tuple(bad[0])]}; rewards must be finite")
+        raise RewardError(f"reward{bad[0].tolist()} is {table[tuple(bad[0])]}; rewards must be finite")
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
-    """ ", did you mean ..?" after a name that is nearly one of these, else nothing."""
-    import difflib  # as below
+    """ "; did you mean 'x'?" where a name is close to one of these, else an empty text."""
+    import difflib  # slow to import
 
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6) if isinstance(name, str) else []
-    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6) if isinstance(name, str) else []
+    return f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Advice for a name that does not exist."""
-    import difflib  # for errors only
+    """The closest of these names, or all of them."""
+    import difflib  # slow to import
 
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"choose one of: {', '.join(sorted(names))}"

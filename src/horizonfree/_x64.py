@@ -21,11 +21,10 @@ import numpy as np
 
 from horizonfree._arrays import Leaf as Leaf
 from horizonfree._arrays import Number as Number
-from horizonfree._arrays import leaf as leaf
-from horizonfree._arrays import tell_jax
+from horizonfree._arrays import register_nodes
 from horizonfree.errors import ProcessError
 
-tell_jax()
+register_nodes()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")

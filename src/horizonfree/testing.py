@@ -4,10 +4,9 @@
 every number that the run reports with exact values, for each of these parameters. The statement is deterministic: a
 certificate holds for every parameter of the confidence set, so a single violation is an error.
 
-Of a model it uses `kernel(parameter)`, linear in the parameter, and `violation(evidence, parameter, delta)`, which
-is positive outside the confidence set. A class whose parameters are arrays of an unusual shape gives it as
-`parameter_shape`; negative entries are left out where `is_hull` is true. The exact values are computed in plain NumPy
-from dense kernels [N, S, A, S] (_exact.py).
+Of a model it uses `parameter_shape`, `kernel(parameter)`, linear in the parameter, `violation(evidence, parameter,
+delta)`, positive outside the confidence set, and `is_hull`: whether no entry is negative. The exact values are computed
+in plain NumPy from dense kernels [N, S, A, S] (_exact.py).
 """
 
 import re
@@ -27,7 +26,7 @@ from horizonfree._exact import task_of as task_of
 from horizonfree._x64 import x64
 from horizonfree.errors import HorizonfreeError
 from horizonfree.mdp.rewards import goal, occupancy
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.simulate import simulate
 from horizonfree.runs.logged import from_episodes
@@ -110,7 +109,7 @@ class Audit:
             return
         self.at_most(f"{what}: value_high", own - plan.value_high, 0.0, task.size)
         self.at_most(f"{what}: value_low", plan.value_low - own, 0.0, task.size)
-        self.words(f"{what}: words", loss, plan.certificate.words, task.size)
+        self.words(f"{what}: words", loss, plan.certificate.summary(), task.size)
 
     def words(self, what: str, loss: Any, words: str, size: float = 1.0) -> None:
         """The number in the statement of a certificate."""
@@ -162,7 +161,7 @@ def valid_vertices(model: Model, count: int, rng: np.random.Generator) -> np.nda
     equal = np.vstack([sums, impossible])
     total = np.append(np.ones(S * A), np.zeros(len(impossible)))
     rows = -matrix
-    if getattr(model, "is_hull", False):
+    if model.is_hull:
         rows = np.vstack([rows, -np.eye(matrix.shape[1])])
     found = []
     for _ in range(count):
@@ -184,20 +183,9 @@ def _dense_support(model: Model) -> Bool[np.ndarray, "S A S"]:
 
 def _linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:
     """The shape of a parameter, and the matrix [S*A*S, n] from parameters to dense kernels."""
-    shape = model.parameter_shape if hasattr(model, "parameter_shape") else _parameter_shape(model)
+    shape = model.parameter_shape
     units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
     return shape, dense_kernels(model, units).reshape(len(units), -1).T
-
-
-def _parameter_shape(model: Model) -> tuple[int, ...]:
-    S, A, n = model.space.succ.shape
-    for shape in ((getattr(model, "dim", 0),), (getattr(model, "dim", 0), S), (S, A, n)):
-        try:
-            model.kernel(np.zeros(shape))
-        except (HorizonfreeError, ValueError, TypeError):
-            continue
-        return shape
-    raise ValueError("the shape of a parameter is not known; give the model an attribute parameter_shape")
 
 
 def boundary_parameters(
@@ -295,7 +283,7 @@ def check_run(
             if not uniform.is_rejected:
                 loss = optimal_values(kernels, task) - policy_values(kernels, task, plan.policy)
                 audit.at_most(f"{name}, uniform certificate", loss, uniform.eps)
-                audit.words(f"{name}, uniform words", loss, uniform.words)
+                audit.words(f"{name}, uniform words", loss, uniform.summary())
             a, b = (random_policy(problem, rng, is_stochastic=x) for x in (False, True))
             for policy in (a, b):
                 audit.plan(f"{name}, evaluate", run.evaluate(reward, policy, delta=delta), kernels, task)

@@ -7,6 +7,7 @@ import numpy as np
 
 import horizonfree as hf
 from horizonfree import testing
+from horizonfree.models.registry import diagnostics_of
 from tests.adversary import rewards, sets
 from tests.adversary.systems import CLASSES, A, H, S
 
@@ -135,7 +136,7 @@ def options_of(case, problem, rng):
         size = {"transition": 0.0, "separable": 0.3, "all of these": 0.3}.get(pays, 5.0)
         reward, options["scale"] = size * rng.normal(size=(S, A)), "rescale"
     if pays == "rescaled":
-        there = problem.moved(options.get("start"), options.get("horizon"))
+        there = problem.with_start(options.get("start"), options.get("horizon"))
         reward = hf.rescale(there, 5 * rng.normal(size=(S, A)))
     if pays == "function":
         table = np.broadcast_to(reward, (steps, S, A))
@@ -176,7 +177,9 @@ def ask(audit, name, case, run, found, members, rng):
     if question == "weights":
         low, high = run.weight_intervals.T
         weights = (
-            np.stack([problem.model.in_units(x) for x in found.members(rng, 24)]) if delta == 0.05 else []
+            np.stack([diagnostics_of(problem.model).in_units(x) for x in found.members(rng, 24)])
+            if delta == 0.05
+            else []
         )
         for i in range(len(low) if len(weights) else 0):
             audit.at_most(f"{name}: weight {i} low", low[i] - weights[:, i], 0.0)
@@ -188,7 +191,7 @@ def ask(audit, name, case, run, found, members, rng):
     if question in ("uniform", "direct"):
         return ask_uniform(audit, name, question, delta, run, found, members, options, rng)
     task = testing.task_of(problem, reward, **options)
-    here = problem.moved(options.get("start"), options.get("horizon"))
+    here = problem.with_start(options.get("start"), options.get("horizon"))
 
     def policy(*, is_stochastic):
         return testing.random_policy(here, rng, is_stochastic=is_stochastic)
@@ -236,7 +239,7 @@ def ask_comparison(audit, name, run, found, members, task, given, options, rng):
 def ask_uniform(audit, name, question, delta, run, found, members, options, rng):
     """The plans of rewards that linear programmes find, against the certificate for every reward."""
     there = (
-        run.seen_from(options.get("start"), options.get("horizon"))
+        run.restart_from(options.get("start"), options.get("horizon"))
         if options.keys() & {"start", "horizon"}
         else run
     )
@@ -252,7 +255,7 @@ def ask_uniform(audit, name, question, delta, run, found, members, options, rng)
         audit.plan(name, plan, worst, task)
         if not certificate.is_rejected:
             audit.at_most(f"{name}: eps", score(worst), certificate.eps)
-            audit.words(name, score(worst), certificate.words)
+            audit.words(name, score(worst), certificate.summary())
 
 
 def ask_family(audit, name, question, delta, run, found, members, rng):

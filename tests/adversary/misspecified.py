@@ -7,7 +7,6 @@ systems are exact: dynamic programmes over laws with memory.
 import numpy as np
 
 from horizonfree import testing
-from horizonfree.models.mixture import record
 from tests.adversary.sets import LinearlyParametrised
 from tests.reference import adversaries
 
@@ -18,9 +17,9 @@ class RobustSet(LinearlyParametrised):
     def __init__(self, run, delta, zeta):
         super().__init__(run, delta)
         self.zeta, self.truth = zeta, adversaries.truth(run.problem)
-        blocks = int((run.episodes > record.STARTS).sum())
+        blocks = int((run.episodes > STARTS).sum())
         valid, rows = run.problem.model.valid, np.asarray(run.evidence.record.rows)[:blocks]
-        self.predicted = adversaries.predictions(valid, record.predictors(valid, rows))
+        self.predicted = adversaries.predictions(valid, predictors(valid, rows))
         self.intervals = adversaries.intervals_of_rows(self.truth, [run.evidence], zeta, delta)
 
     def inside(self, x):

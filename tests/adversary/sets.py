@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from horizonfree import testing
-from horizonfree.mdp.trajectory import UNSEEN
+from horizonfree.mdp.space import UNSEEN
 
 MARGIN = 1e-9  # by which members keep away from the boundary: rounding
 

@@ -114,7 +114,7 @@ def linear(rng, how):
 
 def linear_declared(rng, how):
     problem = linear(rng, how)
-    return problem.declaring([hf.goal(problem, s) for s in range(S)])
+    return problem.with_rewards([hf.goal(problem, s) for s in range(S)])
 
 
 def _weights(rng, d):

@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
+from horizonfree.batch import evaluate, simulate
 from horizonfree.batch import explore as batch_explore
 from horizonfree.batch import job as batch_job
-from horizonfree.batch import many
-from horizonfree.batch.cast import gather
+from horizonfree.batch.members import build_members
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.guarantees.bets import Bets, ladder
-from horizonfree.models.interface import Model
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
+from horizonfree.guarantees.e_processes import Bets, ladder
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.learner import design
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
 from tests.reference.linear_models import random_linear
@@ -50,7 +51,7 @@ def mixture(seed=0, **sizes):
 def grid(view=None):
     """Symmetric, so that it is full of ties."""
     problem = hf.make("zoned-grid", size=3, zones=2, horizon=4)
-    return problem if view is None else problem.seen_as(view)
+    return problem if view is None else problem.as_tabular()
 
 
 def alone(*given, **settings):
@@ -106,11 +107,11 @@ def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone()
     Alone, too, the scale is an array, all but once: as a number it would be a program for each.
     """
     options = {"over": {"scale": [0.1, 1.0]}, "checkpoints": [4], "curves": ["excess"], **SMALL}
-    cast = [mixture(), mixture(OTHER)]
-    batch = hf.explore_many(cast, "hf-ucrl-rfe++", episodes=K, seeds=[3, 0], progress=False, **options)
+    problems = [mixture(), mixture(OTHER)]
+    batch = hf.explore_many(problems, "hf-ucrl-rfe++", episodes=K, seeds=[3, 0], progress=False, **options)
     assert np.isfinite(batch.curves["excess"]).all()
     for i, run in enumerate(batch):
-        problem, scale, seed = cast[i // 4], (0.1, 1.0)[i // 2 % 2], (3, 0)[i % 2]
+        problem, scale, seed = problems[i // 4], (0.1, 1.0)[i // 2 % 2], (3, 0)[i % 2]
         if i == 0:
             named = hf.explore(problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, **SMALL)
             kind = named.explorer
@@ -122,14 +123,14 @@ def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone()
             np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("name", hf.explorers())
+@pytest.mark.parametrize("name", hf.explorers(all=True))
 def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wide, name):
     """Where there is a GPU, it does them side by side and a CPU does each alone. The symmetric grid is full of ties."""
-    learns = registry.EXPLORERS[name].kind.learns
+    learns = registry.EXPLORERS[name].explorer_type.learns
     problem = (
         random_linear() if learns is LinearModel else grid("tabular" if learns is TabularModel else None)
     )
-    needs_reward = "reward" in hf.explorers()[name]["options"]
+    needs_reward = "reward" in hf.explorers(all=True)[name]["options"]
     settings = {"episodes": K, **NEEDS.get(name, {})}
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
@@ -164,7 +165,7 @@ class NowAndThen(Explorer):
         return State(state.policy, due, state.choices), Info({"choices": state.choices})
 
     def plan(self, model, state, evidence, reward):
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model, state):
         return None
@@ -176,24 +177,24 @@ CHOICES = []
 def test_no_member_pays_for_the_choices_of_another():
     """Choices are made in groups that are nearly full. In step, each of the 40 would pay in all of the 48 episodes."""
     N, K = 40, 48
-    cast = gather((mixture(),), (NowAndThen(),), N)
+    members = build_members((mixture(),), (NowAndThen(),), N)
     with jax.enable_x64(True):
-        job = batch_job.Job(cast, K, ladder(), np.zeros(0, int), no_judge(1), True)
-        shared, own = job.worlds(range(N))
-        first = many.begin_many(shared, own, is_wide=True)
+        job = batch_job.Job(members, K, ladder(), np.zeros(0, int), no_evaluation(1), True)
+        shared, own = job.setups(range(N))
+        first = simulate.init_many(shared, own, is_wide=True)
         CHOICES.clear()
-        _, rows = many.simulate_many(shared, own, first, jnp.int32(K), K, is_wide=True)
+        _, rows = simulate.simulate_many(shared, own, first, jnp.int32(K), K, is_wide=True)
         jax.effects_barrier()
     choices, made = np.asarray(rows["choices"]), len(CHOICES)
-    needed, group = int(choices[:, -1].sum()), round(many.GROUP * N)
+    needed, group = int(choices[:, -1].sum()), round(simulate.GROUP_SHARE * N)
     assert made % group == 0
     assert needed <= made <= 1.5 * needed < N * K / 2
     single = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
     np.testing.assert_array_equal(choices[17], single.records["choices"])
 
 
-def no_judge(problems):
-    return batch_job.Judge((), np.zeros((0, 4, 5, 2)), (np.zeros(0),) * problems, 0.05)
+def no_evaluation(problems):
+    return evaluate.Evaluation((), np.zeros((0, 4, 5, 2)), (np.zeros(0),) * problems, 0.05)
 
 
 @eqx.filter_jit
@@ -211,7 +212,7 @@ def test_curves_are_what_each_run_says_of_itself():
         problems, "ucrl-rfe", episodes=K, seeds=2, checkpoints=[K, 2], rewards=rewards, delta=0.1
     )
     assert batch.checkpoints.tolist() == [2, K]
-    assert set(batch.curves) == set(many.CURVES)
+    assert set(batch.curves) == set(evaluate.CURVES)
     assert (batch.curves["gap"] != batch.curves["own_gap"]).any()
     for i, run in enumerate(batch):
         said = {name: x[i, -1] for name, x in batch.curves.items()}
@@ -240,7 +241,9 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
     for i, run in enumerate(batch):
         place, value, seed = np.unravel_index(i, (2, 2, 2))
         assert (run.explorer.scale, run.seed) == (scales[value], seed)
-        np.testing.assert_allclose(run.problem.model.in_units(run.problem.truth), truths[place], rtol=1e-12)
+        np.testing.assert_allclose(
+            diagnostics_of(run.problem.model).in_units(run.problem.truth), truths[place], rtol=1e-12
+        )
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
     single = hf.explore(batch[6].problem, batch[6].explorer, episodes=K, seed=0)
@@ -261,22 +264,24 @@ def test_a_member_goes_on_like_any_run():
 
 def test_chunks_fill_the_memory_and_no_more(monkeypatch):
     with jax.enable_x64(True):
-        cast = gather((mixture(),), (registry.make_explorer("uniform"),), 10)
+        members = build_members((mixture(),), (registry.make_explorer("uniform"),), 10)
 
-        def fitting(memory, is_wide=False):
+        def chunk_size(memory, is_wide=False):
             bets = Bets(np.zeros(1, np.int32), np.ones(1))
-            return batch_job.Job(cast, 1, bets, np.zeros(0, int), no_judge(1), is_wide, memory).fitting()
+            return batch_job.Job(
+                members, 1, bets, np.zeros(0, int), no_evaluation(1), is_wide, memory
+            ).chunk_size()
 
-        assert fitting(batch_job.room(None)) == 10
+        assert chunk_size(batch_job.chunk_memory(None)) == 10
         with pytest.raises(OptionError, match="one member takes about") as refused:
-            fitting(1)
+            chunk_size(1)
         each = int(str(refused.value).split()[-2])
-        assert fitting(each) == 1
-        assert fitting(4 * each) == 4  # 4, 4, 2
-        assert fitting(6 * each) == 5  # two chunks of one size
-        monkeypatch.setattr(batch_job, "FEW_MEMBERS", 4)
+        assert chunk_size(each) == 1
+        assert chunk_size(4 * each) == 4  # 4, 4, 2
+        assert chunk_size(6 * each) == 5  # two chunks of one size
+        monkeypatch.setattr(batch_job, "WORKSPACE_SAMPLE", 4)
         with pytest.raises(OptionError, match="one member takes about") as refused:
-            fitting(1, is_wide=True)
+            chunk_size(1, is_wide=True)
         assert (
             int(str(refused.value).split()[-2]) > each + 8 * 4 * 5 * 2
         )  # workspace: at least the values of a plan

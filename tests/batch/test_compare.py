@@ -5,11 +5,11 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.batch.compare import compare, contest, medians
+from horizonfree.batch.compare import compare, compare_in_processes, medians
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
-from horizonfree.report.contest import draw_contest
+from horizonfree.report.comparison_plot import plot_comparison
 from tests.reference.linear_models import random_linear
 
 
@@ -49,7 +49,7 @@ def test_a_reconstruction_is_called_one_in_tables_and_figures(tmp_path):
     row = {"seed": 0, "episodes": 4, "gap": 0.1, "own_gap": 0.1, "eps": 0.5}
     found = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
     assert list(medians(found, "eps")) == ["chen2022 (reconstruction)", "uniform"]
-    draw_contest(found, tmp_path / "figure.svg")
+    plot_comparison(found, tmp_path / "figure.svg")
     assert "chen2022 (reconstruction)" in (tmp_path / "figure.svg").read_text()
 
 
@@ -62,21 +62,21 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
     parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    (found,) = contest("river-swim", parameters, ["uniform"], workers=1, **how)
+    (found,) = compare_in_processes("river-swim", parameters, ["uniform"], workers=1, **how)
     expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
     for mine, other in zip(found, expected, strict=True):
         assert mine | {"seconds": 0} == other | {"seconds": 0}
-    draw_contest(found, tmp_path / "figure.svg")
+    plot_comparison(found, tmp_path / "figure.svg")
     assert "uniform" in (tmp_path / "figure.svg").read_text()
 
 
 def test_a_contest_refuses_unknown_explorers_before_it_starts():
     with pytest.raises(UnknownNameError, match="unifrom"):
-        contest("river-swim", {}, ["unifrom"], episodes=1)
+        compare_in_processes("river-swim", {}, ["unifrom"], episodes=1)
     for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
         (name,) = given
         with pytest.raises(OptionError, match=f"{name} is 0"):
-            contest("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
+            compare_in_processes("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
 
 
 def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
@@ -90,10 +90,10 @@ def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
         assert [row["eps"] for row in part] == [row["eps"] for row in mine]
     assert list(medians(both, "eps")) == ["a", "uniform"]
     marked = {"algorithm": "chen2022", "marks": label("chen2022")[len("chen2022") :]}
-    draw_contest([row | marked for row in both[:4]], tmp_path / "figure.svg")
+    plot_comparison([row | marked for row in both[:4]], tmp_path / "figure.svg")
     assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
-        contest("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
+        compare_in_processes("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
     with pytest.raises(OptionError, match="list of names"):
         hf.compare(problem, "uniform", episodes=2)
 

@@ -23,7 +23,7 @@ HOW = {"episodes": 4, "seeds": 4, "checkpoints": [2, 4], "curves": ["eps", "gap"
 def in_pairs() -> Iterator[None]:
     """Two members in a chunk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "MOST_MEMBERS", {True: 2, False: 2})
+        patch.setattr(job, "MAX_MEMBERS", {True: 2, False: 2})
         yield
 
 
@@ -78,7 +78,7 @@ def test_other_settings_and_chunks_of_another_batch_are_refused(
         "curves": ["eps"],
         "delta": 0.1,
     }.items():
-        with subtests.test(name), pytest.raises(RunError, match=f"begun with other {name}.*says {name} "):
+        with subtests.test(name), pytest.raises(RunError, match=f"a batch with other {name}.*has {name} = "):
             explore(folder, **{name: value})
     with subtests.test("another chunk"):
         shutil.copy(folder / SECOND, folder / FIRST)
@@ -95,7 +95,7 @@ def test_arrays_of_another_shape_are_refused_by_name(folder: Path) -> None:
     """As another version of an explorer may have written them."""
     header, arrays, _ = files.read_npz(folder / FIRST)
     files.write_npz(folder / FIRST, header, arrays | {"curves.eps": arrays["curves.eps"][:1]})
-    words = r"curves\.eps is float64\[1, 2\], but this batch keeps float64\[2, 2\]"
+    words = r"curves\.eps is float64\[1, 2\], but this batch has float64\[2, 2\]"
     with pytest.raises(
         RunError, match=rf"{FIRST}.*{words}.*remove the file, and its members are explored again"
     ):

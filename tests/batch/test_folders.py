@@ -11,7 +11,7 @@ from tests.batch.test_batch import FEW, assert_same_bits, mixture
 
 @pytest.fixture
 def in_pairs(monkeypatch):
-    monkeypatch.setattr(batch_job, "MOST_MEMBERS", {True: 2, False: 2})
+    monkeypatch.setattr(batch_job, "MAX_MEMBERS", {True: 2, False: 2})
 
 
 def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
@@ -37,7 +37,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
             assert_same_bits(a, b)
         np.testing.assert_array_equal(other.curves["excess"], whole.curves["excess"])
 
-    with pytest.raises(RunError, match="begun with other episodes"):
+    with pytest.raises(RunError, match="a batch with other episodes"):
         hf.explore_many(mixture(), "uniform", **settings | {"episodes": 5}, out=tmp_path / "batch")
     file = tmp_path / "batch" / "chunk-00000002.npz"
     file.write_bytes(file.read_bytes()[:-200] + b"x" * 200)

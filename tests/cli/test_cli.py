@@ -130,11 +130,11 @@ def test_what_is_rounding_is_shown_as_no_loss(
     assert shell.json("plan a --goal 2")["true_loss"] == 0
     row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": gap}
     rows = [row | {"goals": 9, "goals_scored": 9, "goals_gap": 1.0}]
-    monkeypatch.setattr("horizonfree.report.page.side_by_side", lambda *_: {})
+    monkeypatch.setattr("horizonfree.report.page.facts_of_runs", lambda *_: {})
     monkeypatch.setattr("horizonfree.report.page.rows_of", lambda _: rows)
     assert shell.json("compare a")["runs"][0]["worst_true_gap"] == 0
     parts = [[{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}]]
-    monkeypatch.setattr("horizonfree.batch.compare.contest", lambda *_, **__: parts)
+    monkeypatch.setattr("horizonfree.batch.compare.compare_in_processes", lambda *_, **__: parts)
     assert shell.json("compare --problem zoned-grid")["explorers"][0]["worst_true_gap"] == 0
 
 
@@ -153,7 +153,7 @@ def test_a_comparison_says_of_how_many_goals_a_gap_is_the_worst(
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": 0.5}
     rows = [row | {"goals_scored": scored, "goals": every, "goals_gap": 0.5} for scored, every in goals]
-    monkeypatch.setattr("horizonfree.report.page.side_by_side", lambda *_: {})
+    monkeypatch.setattr("horizonfree.report.page.facts_of_runs", lambda *_: {})
     monkeypatch.setattr("horizonfree.report.page.rows_of", lambda _: rows)
     assert shell("compare a")[1].splitlines()[0].endswith(title)
 

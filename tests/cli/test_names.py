@@ -13,7 +13,7 @@ def test_names_are_typed_and_shown(shell: Shell) -> None:
     assert "mean demand 4 " in out
     assert "weight 0" not in out
     found, run = shell.json("plan a --goal 'stock 2' --start 'stock 1' --horizon 3"), hf.load("a")
-    assert found["value"] == run.plan(hf.goal(run.problem.moved(1, 3), 2), start=1, horizon=3).value
+    assert found["value"] == run.plan(hf.goal(run.problem.with_start(1, 3), 2), start=1, horizon=3).value
     assert "from stock 1, in 3 steps" in found["certificate"]["words"]
     assert shell.json("plan a --stay 2")["value"] == shell.json("plan a --stay 'stock 2'")["value"]
     assert "did you mean 'stock 2'" in shell("plan a --goal 'stok 2'")[2]

@@ -45,7 +45,7 @@ def test_kernels_in_a_file_are_explored_by_their_names(shell: Shell) -> None:
     np.savez(
         "plain.npz", kernels=np.stack([CALM, STORM]), horizon=H, start=np.eye(S)[1], actions_allowed=allowed
     )
-    from_file = own_problems.from_file(Path("plain.npz"), {})
+    from_file = own_problems.problem_from_file(Path("plain.npz"), {})
     np.testing.assert_array_equal(from_file.actions_allowed, allowed)
     code, _, err = shell(
         "explore --kernels plain.npz --explorer uniform --episodes 4 --param horizon=2 --out b"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.guarantees.certificate import interval
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS, interval
 from horizonfree.runs.run import Run
 from tests.shell import TINY, Shell
 
@@ -94,7 +93,7 @@ def test_two_policies_are_compared(shell: Shell, run: Run) -> None:
     assert {name: found[name] for name in ("difference", "low", "high")} == pytest.approx(
         {"difference": own.difference, "low": own.low, "high": own.high}
     )
-    assert found["words"] == own.words
+    assert found["words"] == own.summary()
     assert own.low > 0
     between = interval(own.low, own.high)
     words = f"the plan minus still.npy: 95% confidence interval {between}; the plan is better"
@@ -177,7 +176,7 @@ def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell
     make = hf.goal if rewards == "goals" else hf.occupancy
     assert run.plan(make(run.problem, found["worst_state"])).gap == pytest.approx(own.eps)
     out = shell(f"certify a --rewards {rewards}")[1]
-    assert out.startswith(f"After 60 episodes, {own.words}\n")
+    assert out.startswith(f"After 60 episodes, {own.summary()}\n")
     assert own.forecast in out
     assert re.search(r"^gap .* for each of these rewards\s*$", out, re.MULTILINE)
     assert f"{MEANINGS['worst']}: the one of state {found['worst_state']}" in out
@@ -226,12 +225,12 @@ def test_misspecification_from_the_shell_is_that_of_the_library(shell: Shell, ru
     own = run.certificate(misspecification=0.002)
     assert found["eps"] == own.eps
     assert found["parts"]["zeta"] == 0.002
-    assert found["words"] == own.words
+    assert found["words"] == own.summary()
     gap = shell.json("plan a --goal 8 --misspecification .002")["gap"]
     assert gap == pytest.approx(run.plan(hf.goal(run.problem, 8), misspecification=0.002).gap)
     curve = shell.json("robustness a --target .9 --goal 8")
     one = run.robustness(0.9, reward=hf.goal(run.problem, 8))
     assert curve["zeta"] == one.zeta
     assert [x["gap"] for x in curve["curve"]] == pytest.approx(one.gaps.tolist(), nan_ok=True)
-    assert one.words in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
+    assert one.summary() in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
     assert shell("plan a --goal 8 --policy x.npy --misspecification .1")[0] == 2

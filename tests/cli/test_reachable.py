@@ -20,7 +20,7 @@ def folder(shell: Shell) -> str:
 
 
 def test_a_note_says_when_to_use_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reachable, "MANY", 30)
+    monkeypatch.setattr(reachable, "MIN_OUT_OF_REACH", 30)
     words = shell(f"explore {GRID} --episodes 2")[2]
     assert "note: 36 of 64 states cannot be reached within 6 steps" in words
     assert "--reachable" in words

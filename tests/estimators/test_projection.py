@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.estimators.projection import least_squares, pooled
+from horizonfree.estimators.projection import least_squares, pooled_least_squares
 from horizonfree.estimators.ridge import Ridge
 from tests.reference.jitted import jitted
 
@@ -99,7 +99,7 @@ def test_pooled_regressions_agree_on_the_parameter_that_is_nearest_to_all(batch)
     valid = random_problem(rng).model.valid
     x, y, w = rng.normal(size=(9, *batch, 4)), rng.normal(size=(9, *batch)), rng.uniform(1, 5, (9, *batch))
     ridge = jitted(lambda *rows: Ridge.init(0.5, 4, batch).extend(*rows), x, y, w)
-    found = jitted(lambda *given: (pooled(*given), given[1].theta), to_device(valid), ridge)
+    found = jitted(lambda *given: (pooled_least_squares(*given), given[1].theta), to_device(valid), ridge)
     (theta, centers), ridge = to_numpy((found, ridge))
     centers, Sigmas = centers.reshape(-1, 4), ridge.Sigma.reshape(-1, 4, 4)
 

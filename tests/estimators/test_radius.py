@@ -178,7 +178,7 @@ def test_scaled_radii_depend_on_no_bound_of_the_parameter(x64):
 
 def test_the_sizes_of_a_model_are_its_own():
     model = hf.make("river-swim", states=4, horizon=7).model
-    assert radius.sizes_of(model) == Sizes(model.dim, 7, model.bound)
+    assert radius.model_sizes(model) == Sizes(model.dim, 7, model.bound)
 
 
 def test_bernstein_2022_covers_a_martingale():
@@ -220,7 +220,7 @@ def test_the_largest_scales_leave_every_row_finite():
         "hf-ucrl-rfe++",
         episodes=3,
         progress=False,
-        scale=radius.MOST_SCALE,
-        bias_scale=radius.MOST_SCALE,
+        scale=radius.MAX_SCALE,
+        bias_scale=radius.MAX_SCALE,
     )
     assert all(np.isfinite(row).all() for row in run.records.values())

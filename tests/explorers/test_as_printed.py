@@ -11,7 +11,7 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.estimators import nested, radius
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.oracle import exhaustive, prepare
 from horizonfree.oracle.enumerated import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
@@ -83,7 +83,7 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
         assert float(state.last.found.value) == pytest.approx(largest, abs=1e-9)
         values.append(largest)
     assert min(values) < 1  # caps do not hide everything
-    np.testing.assert_array_equal(explorer.planned(state).theta, state.last.theta)
+    np.testing.assert_array_equal(explorer.planning_answer(state).theta, state.last.theta)
     assert explorer.claim(model, to_numpy(state)).parts["episode"] == K - 1
 
 
@@ -118,7 +118,7 @@ def test_an_end_of_the_interval_is_best_where_the_class_promises_it(x64):
     assert jitted(nested.is_convex, short)
     assert not jitted(nested.is_convex, long)
     assert jitted(nested.is_convex, to_device(hf.make("hard-instance", dim=2, horizon=7).model))
-    low, high = jitted(nested.whole, short)
+    low, high = jitted(nested.initial_interval, short)
     e, centre = short.valid.affine[:, 0], short.valid.center
     inv = jnp.stack([2.0 * jnp.eye(2), jnp.eye(2)])
 
@@ -161,7 +161,7 @@ def test_alpha_and_gamma_replace_the_theorems(x64):
         HFUCRLRFE(constants="paper", budget=9),
         HFUCRLRFE(constants="paper", budget=9, alpha=0.5, gamma=0.7),
     )
-    sizes = radius.sizes_of(model)
+    sizes = radius.model_sizes(model)
     assert plain.parameters(model) == radius.parameters(sizes)
     d, H, B = sizes
     eta, M = np.log(1 + 4 * H / (0.25 * d * d / B**2)), plain.orders(model)

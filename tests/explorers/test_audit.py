@@ -11,10 +11,10 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
-from horizonfree.explorers.audit import audit, symbols_of
+from horizonfree.explorers.audit import audit, run_symbols
 from horizonfree.explorers.loop import episode_keys
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 
@@ -76,7 +76,7 @@ def literal_sums(run, x):
 
 
 def test_every_sum_is_the_one_of_the_proof(run, x64):
-    x = symbols_of(run.explorer, run.problem.model, K)
+    x = run_symbols(run.explorer, run.problem.model, K)
     R, S, A, G, I_2, I_4, total = literal_sums(run, x)
     found = {(row.name, row.order): row.value for row in audit(run)}
     for i, family in enumerate(("tilde", "hat")):

@@ -127,7 +127,7 @@ def test_with_the_papers_radii_the_truth_stays_in_every_ball():
 
 
 def test_it_says_that_it_is_a_reconstruction_and_claims_nothing(run):
-    told = hf.explorers()["chen2022"]
+    told = hf.explorers(all=True)["chen2022"]
     assert "econstruction" in told["about"]
     assert "not verified against the paper" in told["meanings"]["constants"]
     assert "not verified" in chen2022.__doc__.lower()

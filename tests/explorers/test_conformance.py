@@ -13,12 +13,18 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Explorer
-from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys, is_due
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.base import Explorer, PlugIn
+from horizonfree.explorers.loop import (
+    Progress,
+    ball_records,
+    choose_policy,
+    episode_keys,
+    init_progress,
+    is_due,
+)
 from horizonfree.explorers.registry import EXPLORERS, describe, make_explorer
 from horizonfree.mdp.policies import policy_table
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.tabular.model import TabularModel
@@ -55,12 +61,12 @@ def world_of(learns):
     if learns is LinearModel:
         return random_linear(S=4, start=START)
     tiny = dense(horizon=3, start=START)
-    return tiny.seen_as("tabular") if learns is TabularModel else tiny
+    return tiny.as_tabular() if learns is TabularModel else tiny
 
 
 def world(name):
     """The problem as the class of models that the explorer is for."""
-    return world_of(EXPLORERS[name].kind.learns)
+    return world_of(EXPLORERS[name].explorer_type.learns)
 
 
 @cache
@@ -70,7 +76,7 @@ def setting_of(learns):
 
 def setting(name):
     """The same on the device."""
-    return setting_of(EXPLORERS[name].kind.learns)
+    return setting_of(EXPLORERS[name].explorer_type.learns)
 
 
 def reward():
@@ -111,7 +117,7 @@ def shapes(tree):
 @everyone
 def test_the_state_keeps_its_shape_under_scan(name, x64):
     where, explorer = setting(name), small(name)
-    first = eqx.filter_eval_shape(begin, explorer, where.model, where.nothing)
+    first = eqx.filter_eval_shape(init_progress, explorer, where.model, where.nothing)
     chosen, _, after, info = eqx.filter_eval_shape(where.episode, explorer, jax.random.key(0), first)
     assert shapes(chosen) == shapes(after.state) == shapes(first.state)
     assert all(x.shape == () for x in info.values())
@@ -120,7 +126,7 @@ def test_the_state_keeps_its_shape_under_scan(name, x64):
 def another(explorer, model, sampler, key, now):
     """One more episode, as the loop makes it."""
     key_choose, key_episode = episode_keys(key, now)
-    chosen = choose(explorer, model, key_choose, now)
+    chosen = choose_policy(explorer, model, key_choose, now)
     trajectory = sampler.episode(key_episode, chosen.state.policy, model.space)
     evidence = model.update(now.evidence, trajectory)
     state, info = explorer.update(model, chosen.state, evidence, trajectory)
@@ -210,7 +216,7 @@ def test_its_runs_have_policies_records_plans_and_certificates(name, run_of):
 
 @everyone
 def test_its_file_opens_with_the_five_fields(name):
-    text = sys.modules[EXPLORERS[name].kind.__module__].__doc__
+    text = sys.modules[EXPLORERS[name].explorer_type.__module__].__doc__
     places = [text.index(f"\n{field}") for field in FIELDS]
     assert places == sorted(places)
 
@@ -237,7 +243,7 @@ METHODS = {
 @everyone
 def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
     """And nothing of the interface is left abstract: `learns` is a class of models, a PlugIn's that of mixtures."""
-    kind = EXPLORERS[name].kind
+    kind = EXPLORERS[name].explorer_type
     assert Explorer.__abstractmethods__ == set(METHODS)
     for method, names in METHODS.items():
         given = inspect.signature(getattr(kind, method)).parameters
@@ -251,7 +257,7 @@ def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
 def before(name):
     """Before the first episode."""
     where = setting(name)
-    return jitted(begin, small(name), where.model, where.nothing)
+    return jitted(init_progress, small(name), where.model, where.nothing)
 
 
 @everyone
@@ -325,7 +331,7 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
     _, info = one_more(name)
     truth, ratios = world(name).truth, []
-    said = jitted(audit, info.balls, truth)
+    said = jitted(ball_records, info.balls, truth)
     for ball in info.balls:
         Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
         off = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]
@@ -338,10 +344,29 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
 
 
 # what is no algorithm
-HOUSE = set("audit force hf_answer interface least_squares loop options per_step plug_in registry".split())
+SHARED = set("audit base force hf_state least_squares loop per_step registry".split())
 
 
 def test_every_module_of_explorers_is_registered():
     path = sys.modules["horizonfree.explorers"].__path__
-    modules = {x.name for x in pkgutil.iter_modules(path)} - HOUSE
-    assert modules == {entry.kind.__module__.rsplit(".", 1)[1] for entry in EXPLORERS.values()}
+    modules = {x.name for x in pkgutil.iter_modules(path)} - SHARED
+    assert modules == {entry.explorer_type.__module__.rsplit(".", 1)[1] for entry in EXPLORERS.values()}
+
+
+def test_classes_are_importable_and_the_object_explores_as_its_name_does():
+    """`from horizonfree.explorers import ...`; options are in the signature, and a missing budget is the episodes."""
+    from horizonfree import explorers as listed
+    from horizonfree.explorers import HFUCRLRFE, __all__
+
+    assert {entry.explorer_type.__name__ for entry in EXPLORERS.values()} <= set(__all__)
+    options = inspect.signature(HFUCRLRFE).parameters
+    assert list(options) == list(listed()["hf-ucrl-rfe++"]["options"])
+    assert options["scale"].default == 1.0
+    problem, settings = world("hf-ucrl-rfe++"), {"episodes": 3, "seed": SEED, "progress": False}
+    small_options = {"scale": 0.5, "chains": 1, "sweeps": 2, "moment_orders": 2}
+    by_object = hf.explore(problem, HFUCRLRFE(**small_options), **settings)
+    by_name = hf.explore(problem, "hf-ucrl-rfe++", **small_options, **settings)
+    assert by_object.explorer == by_name.explorer
+    assert by_object.explorer.budget == 3
+    for name, x in by_name.records.items():
+        np.testing.assert_array_equal(by_object.records[name], x, err_msg=name)

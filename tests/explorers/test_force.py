@@ -47,7 +47,7 @@ def test_its_values_and_weights_agree_with_plain_loops(x64):
     terms = Terms.of(model, jnp.asarray(K), 0.5)
     printed = literal.Force(phi, 3, K, 0.5)
     assert float(terms.beta) == pytest.approx(printed.beta, rel=1e-14)
-    memory, rng, changed = Memory.nothing(model, 12), np.random.default_rng(0), 0
+    memory, rng, changed = Memory.empty(model, 12), np.random.default_rng(0), 0
     reward = rng.random((4, 2))
     for k in range(12):
         Q, V = optimism(model, memory, terms, jnp.asarray(reward.T), jnp.int32(2), 1e-3)

@@ -7,10 +7,10 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
-from horizonfree.explorers.francis import Francis, aimed
+from horizonfree.explorers.francis import Francis, plan_at_step
 from horizonfree.explorers.least_squares import Fit
 from horizonfree.explorers.registry import EXPLORERS, label
-from horizonfree.problems.linear import LinearMDP
+from horizonfree.problems.classes import LinearMDP
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
 from tests.reference.linear_models import T_data, T_model, attains, key_of, random_linear
@@ -30,7 +30,7 @@ def test_it_says_that_it_is_a_reconstruction():
 
 def test_the_numbers_of_instance_T(x64):
     model = T_model()
-    Q, found = aimed(model, Fit.of(T_data(model)[0], 1.0), jnp.asarray([1.0, -0.5]), jnp.int32(2))
+    Q, found = plan_at_step(model, Fit.of(T_data(model)[0], 1.0), jnp.asarray([1.0, -0.5]), jnp.int32(2))
     np.testing.assert_allclose(found[:3], V, rtol=0, atol=1e-9)
     assert not np.asarray(Q).argmax(1).any()
 

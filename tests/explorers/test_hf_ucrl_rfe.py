@@ -15,7 +15,7 @@ from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, radius
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import simulate_block
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import occupied_states
 from horizonfree.planning.rollout import Sampler
 from tests.reference import home as literal
@@ -185,7 +185,7 @@ def test_log_dets_never_fall_and_lazy_calls_follow_them(grid_run, eager_run):
 
 def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
     claim = grid_run.certificate(method="paper")
-    assert "no guarantee" in claim.words
+    assert "no guarantee" in claim.summary()
     assert claim.parts["four_V_hat"] == pytest.approx(4 * claim.parts["V_hat"])
     paper = hf.explore(
         PROBLEMS["mixture"](),
@@ -196,10 +196,10 @@ def test_the_papers_certificate_says_which_constants_stand_behind_it(grid_run):
         sweeps=3,
         moment_orders=3,
     )
-    assert "budget" in paper.resume(episodes=1).certificate(method="paper").words
+    assert "budget" in paper.resume(episodes=1).certificate(method="paper").summary()
     vacuous = paper.certificate(method="paper")
     assert vacuous.eps == 1.0
-    assert "vacuous" in vacuous.words
+    assert "vacuous" in vacuous.summary()
 
 
 def test_planning_in_theta_k_star_solves_the_model_it_names(grid_run):

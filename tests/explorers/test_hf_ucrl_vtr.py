@@ -12,7 +12,7 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import simulate_block
 from horizonfree.explorers.registry import make_explorer
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.hf_ucrl_vtr import optimistic

@@ -11,10 +11,10 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree._x64 import x64 as x64_scope
 from horizonfree.errors import OptionError
 from horizonfree.explorers import jin2020
-from horizonfree.explorers.jin2020 import Jin2020, needed
+from horizonfree.explorers.jin2020 import Jin2020, sufficient_episodes
 from horizonfree.explorers.per_step import Frequencies, slots_first
-from horizonfree.guarantees.bets import ladder
-from horizonfree.problems.tabular import Tabular
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.problems.classes import Tabular
 from tests.reference import jin2020 as literal
 from tests.reference.episodes import follow
 from tests.reference.jitted import jitted
@@ -26,7 +26,7 @@ natural_policy_gradient = eqx.filter_jit(jin2020.natural_policy_gradient)
 
 def test_the_numbers_of_the_theorem():
     """S = 3, A = 2, H = 5, eps = .5, p = .1, c = 1."""
-    N0, N = needed((5, 3, 2), 0.5, 0.1)
+    N0, N = sufficient_episodes((5, 3, 2), 0.5, 0.1)
     assert pytest.approx(5.0e9, rel=0.01) == N0
     assert pytest.approx(1.4e6, rel=0.03) == N
 

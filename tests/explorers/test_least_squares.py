@@ -8,8 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
-from horizonfree.explorers.least_squares import Fit, Sums, carry_back, norms_sq, settled, sums_of, until_step
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.explorers.least_squares import (
+    Fit,
+    Sums,
+    current_sums,
+    greedy_random_ties,
+    norms_sq,
+    uniform_after,
+    value_iteration,
+)
+from horizonfree.mdp.space import UNSEEN, Trajectory
 from tests.reference import linear_explorers as literal
 from tests.reference.linear_models import T_data, T_literal, T_model, random_linear
 
@@ -18,7 +26,7 @@ from tests.reference.linear_models import T_data, T_literal, T_model, random_lin
 def carried(model, sums, lam):
     """Q and V of an uncertainty below its cap."""
     fit = Fit.of(sums, lam)
-    return carry_back(model, fit, jnp.sqrt(norms_sq(model, fit.W)), low=0.0)
+    return value_iteration(model, fit, jnp.sqrt(norms_sq(model, fit.W)), low=0.0)
 
 
 def test_the_sums_of_instance_T_are_those_of_the_evidence_step_by_step(x64):
@@ -26,10 +34,10 @@ def test_the_sums_of_instance_T_are_those_of_the_evidence_step_by_step(x64):
     own, evidence = T_data(model)
     Lam = np.asarray(own.gram) + np.eye(2)
     np.testing.assert_allclose(Lam[0], [[3.703125, 0.921875], [0.921875, 1.453125]], atol=1e-12)
-    pooled = sums_of(None, evidence)
+    pooled = current_sums(None, evidence)
     np.testing.assert_allclose(pooled.gram[0] + np.eye(2), [[5.9375, 3.0625], [3.0625, 4.9375]], atol=1e-12)
     np.testing.assert_allclose(pooled.cross[0], own.cross.sum(0), atol=1e-12)
-    assert sums_of(own, evidence) is own
+    assert current_sums(own, evidence) is own
     for is_pooled, sums in ((False, own), (True, pooled)):
         phi, Lam, C = T_literal(1.0, is_pooled)
         Q, V = literal.back(phi, Lam, C, literal.norms(phi, Lam), 0.0, np.inf)
@@ -40,7 +48,7 @@ def test_the_sums_of_instance_T_are_those_of_the_evidence_step_by_step(x64):
 
 def test_a_weight_is_as_many_transitions_and_what_was_not_seen_adds_nothing(x64):
     model = T_model()
-    nothing = Sums.nothing(model, 3)
+    nothing = Sums.empty(model, 3)
     trajectory = Trajectory(np.int32([0, 1, 3, 3]), np.int32([0, 1, 0]), np.int32([1, UNSEEN, -1]))
     learn = eqx.filter_jit(Sums.learn)
     once = learn(nothing, model, trajectory)
@@ -50,7 +58,7 @@ def test_a_weight_is_as_many_transitions_and_what_was_not_seen_adds_nothing(x64)
     twice, doubled = learn(once, model, trajectory), learn(nothing, model, trajectory, np.full(3, 2.0))
     for x, y in zip(jax.tree.leaves(twice), jax.tree.leaves(doubled)):
         np.testing.assert_allclose(x, y, rtol=1e-15)
-    pooled = learn(Sums.nothing(model, 1), model, trajectory)
+    pooled = learn(Sums.empty(model, 1), model, trajectory)
     np.testing.assert_allclose(pooled.gram[0], once.gram[0])
 
 
@@ -77,7 +85,7 @@ def test_other_names_of_states_are_other_names_of_values(x64):
     model, names = T_model(), np.array([2, 0, 3, 1])
     renamed = eqx.tree_at(lambda x: x.phi, model, jnp.zeros_like(model.phi).at[names].set(model.phi))
     _, _, s, a = literal.instance()
-    sums = Sums.nothing(model, 3)
+    sums = Sums.empty(model, 3)
     for x, y in zip(names[s].astype(np.int32), a.astype(np.int32)):
         sums = sums.learn(renamed, Trajectory(x, y, x[1:]))
     V, again = carried(model, T_data(model)[0], 1.0).V, carried(renamed, sums, 1.0).V
@@ -86,7 +94,7 @@ def test_other_names_of_states_are_other_names_of_values(x64):
 
 def test_mass_that_the_ridge_takes_is_one_where_nothing_was_seen_and_vanishes_with_data(x64):
     model = T_model()
-    nothing, own = Sums.nothing(model, 1), T_data(model)[0]
+    nothing, own = Sums.empty(model, 1), T_data(model)[0]
     np.testing.assert_array_equal(Fit.of(nothing, 0.1).missing(model), 1.0)
     much = jax.tree.map(lambda x: 1e9 * x, own)
     np.testing.assert_allclose(Fit.of(much, 0.1).missing(model), 0.0, atol=1e-8)
@@ -95,16 +103,16 @@ def test_mass_that_the_ridge_takes_is_one_where_nothing_was_seen_and_vanishes_wi
 def test_ties_are_settled_by_lot_and_nothing_else_is(x64):
     Q = jnp.asarray(np.tile([[1.0], [2.0], [2.0], [0.0]], (50, 1, 40)))
     keys = jax.random.split(jax.random.key(0), 2)
-    first, again, other = (np.asarray(settled(key, Q)) for key in (keys[0], keys[0], keys[1]))
+    first, again, other = (np.asarray(greedy_random_ties(key, Q)) for key in (keys[0], keys[0], keys[1]))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
     assert set(first.ravel()) == {1, 2}
     assert abs((first == 1).sum() - 1000) < 5 * np.sqrt(500)  # five standard deviations: below 1e-6
-    np.testing.assert_array_equal(settled(keys[0], Q.at[:, 2].add(1e-6)), 2)
+    np.testing.assert_array_equal(greedy_random_ties(keys[0], Q.at[:, 2].add(1e-6)), 2)
 
 
 def test_a_policy_up_to_a_step_is_even_after_it(x64):
-    pi = np.asarray(until_step(jnp.asarray([[0, 1], [1, 1], [0, 0]], jnp.int32), jnp.int32(1), 2))
+    pi = np.asarray(uniform_after(jnp.asarray([[0, 1], [1, 1], [0, 0]], jnp.int32), jnp.int32(1), 2))
     np.testing.assert_array_equal(pi, [[[1, 0], [0, 1]], [[0, 1], [0, 1]], [[0.5, 0.5], [0.5, 0.5]]])
 
 

@@ -8,11 +8,11 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.explorers.per_step import Frequencies, by_lot
+from horizonfree.explorers.per_step import Frequencies, greedy_random_ties
 from horizonfree.explorers.rf_ucrl import RFUCRL
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.problems.tabular import Tabular
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import Trajectory
+from horizonfree.problems.classes import Tabular
 from tests.reference import rf_ucrl as literal
 from tests.reference.episodes import follow
 from tests.reference.tables import (
@@ -198,7 +198,7 @@ def test_a_scaled_bonus_explores_with_less_and_claims_as_much():
     for run in runs:
         claim = run.certificate(method="paper")
         assert claim.eps == 1.0
-        assert "vacuous" in claim.words
+        assert "vacuous" in claim.summary()
 
 
 def test_it_reaches_the_ends_of_the_double_chain_and_random_actions_do_not():
@@ -263,7 +263,9 @@ def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps
         assert float(state.error) == pytest.approx(E[0, 2].max(), rel=1e-9)
         counts.add(trajectory.s, trajectory.a)
         p_hat = np.array([[[counts.p_hat(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)])
-        found = filled_tables(after.seen, S) + np.asarray(after.seen.blank(problem.space))[..., None] / S
+        found = (
+            filled_tables(after.seen, S) + np.asarray(after.seen.unseen_rows(problem.space))[..., None] / S
+        )
         np.testing.assert_allclose(found, p_hat[: len(found)], rtol=0, atol=1e-12)
         np.testing.assert_allclose(after.bonus, explorer.bonus(problem.model, after.seen.visits), rtol=1e-12)
     assert int(after.seen.missed) == 0
@@ -288,17 +290,17 @@ def test_known_rows_stand_in_the_lists_from_the_start_and_what_finds_no_place_vo
     assert int(seen.missed) > 0
     claim = run.certificate(method="paper")
     assert claim.eps == 1.0
-    assert "found no place in the lists" in claim.words
+    assert "found no place in the lists" in claim.summary()
     enough = hf.explore(problem, RFUCRL(successors=2, pool_steps=pool_steps), episodes=30, progress=False)
     assert int(enough.progress.state.seen.missed) == 0
-    assert "no place" not in enough.certificate(method="paper").words
+    assert "no place" not in enough.certificate(method="paper").summary()
 
 
 def test_steps_that_were_not_seen_count_for_nothing(x64):
     """An episode that broke off after its first step, or said something impossible."""
     problem = random_problem(H=3)
     model = to_device(problem.model)
-    seen = Frequencies.nothing(model, 3)
+    seen = Frequencies.empty(model, 3)
     trajectory = Trajectory(*(np.int32(x) for x in ([0, 1, 1, 1], [1, 0, 0], [1, -2, -1])))
     after = seen.learn(model.space, trajectory)
     assert int(after.visits.sum()) == int(after.visits[0, 0, 1]) == 1
@@ -309,9 +311,9 @@ def test_steps_that_were_not_seen_count_for_nothing(x64):
 def test_ties_are_settled_by_lot(x64):
     """Every action that is best is picked by as many lots as the others, and no other action by any."""
     X = np.array([[1.0, 2.0, 2.0, 0.0, 2.0]])
-    picked = [int(by_lot(np.uint32([lot]), X)[0]) for lot in range(6)]
+    picked = [int(greedy_random_ties(np.uint32([lot]), X)[0]) for lot in range(6)]
     assert picked == [1, 2, 4, 1, 2, 4]
-    assert int(by_lot(np.uint32([2**32 - 1]), X)[0]) in (1, 2, 4)
+    assert int(greedy_random_ties(np.uint32([2**32 - 1]), X)[0]) in (1, 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -328,9 +330,9 @@ def test_options_outside_their_range_are_refused(options, message):
         RFUCRL(**options)
 
 
-def test_a_mixture_is_refused_unless_it_is_seen_as_a_table():
+def test_a_mixture_is_refused_unless_it_is_made_tabular():
     problem = hf.make("river-swim", states=3, horizon=3)
-    with pytest.raises(OptionError, match=r"learns a TabularModel.*problem\.seen_as\('tabular'\)"):
+    with pytest.raises(OptionError, match=r"learns a TabularModel.*problem\.as_tabular\(\)"):
         hf.explore(problem, "rf-ucrl", episodes=1, progress=False)
-    run = hf.explore(problem.seen_as("tabular"), "rf-ucrl", episodes=2, progress=False)
+    run = hf.explore(problem.as_tabular(), "rf-ucrl", episodes=2, progress=False)
     assert run.episodes == 2

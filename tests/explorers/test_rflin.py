@@ -10,8 +10,8 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import label
-from horizonfree.explorers.rflin import RFLIN, covering, practical, shared_out
-from horizonfree.problems.linear import LinearMDP
+from horizonfree.explorers.rflin import RFLIN, apportion, practical_epochs, uncertainty
+from horizonfree.problems.classes import LinearMDP
 from horizonfree.theory import linear as theory_linear
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
@@ -25,7 +25,7 @@ def test_the_numbers_of_instance_T(x64):
     """Of step 2, with all data as those of the epoch; then the reward at gamma^2 = 0.3."""
     model = T_model()
     gram = np.asarray(T_data(model)[0].gram)[1]
-    found = np.asarray(covering(model, gram)).T
+    found = np.asarray(uncertainty(model, gram)).T
     np.testing.assert_allclose(found.ravel(), SQUARES, rtol=0, atol=1e-9)
     reward = literal.egs_reward(literal.instance()[0], gram, 0.3, np.ones((4, 2)))
     np.testing.assert_allclose(
@@ -35,14 +35,14 @@ def test_the_numbers_of_instance_T(x64):
 
 
 def test_epochs_share_the_budget_exactly():
-    epochs = practical(100, 1, 2)
+    epochs = practical_epochs(100, 1, 2)
     np.testing.assert_allclose(epochs.gamma_sq, [0.075, 0.3, 1.2, 4.8], rtol=1e-14)
     assert epochs.lengths.tolist() == [[53, 27, 13, 7]]  # 54, 27, 14, 7 rounded up would be 102
     for budget, H in ((1000, 10), (20, 3), (7, 3), (1, 5), (99_999, 7)):
-        lengths = practical(budget, H, 3).lengths
+        lengths = practical_epochs(budget, H, 3).lengths
         assert lengths.sum() == budget
         assert (np.diff(lengths, axis=1) <= 0).all()  # the first is the longest
-    assert shared_out(5, np.ones(3)).tolist() == [2, 2, 1]
+    assert apportion(5, np.ones(3)).tolist() == [2, 2, 1]
 
 
 @pytest.fixture(scope="module", params=["own", "pooled"])
@@ -51,7 +51,7 @@ def followed(request):
     steps = request.param
     problem, explorer = random_linear(), RFLIN(budget=20, steps=steps)
     phi, H = np.asarray(problem.model.phi), problem.horizon
-    epochs = practical(20, H, 3)
+    epochs = practical_epochs(20, H, 3)
     ends = np.cumsum(epochs.lengths)
     data, gram, X, seen = literal.Data(phi, H), np.zeros((3, 3)), np.ones(phi.shape[:2], bool), []
     for k, (state, trajectory, after) in enumerate(follow(problem, explorer, 20, gathers=True)):
@@ -95,7 +95,7 @@ def test_one_hot_features_have_reward_one_until_a_pair_was_seen_often_enough(x64
     P = np.full((S, A, S), 0.5)
     model = LinearMDP.from_features(np.eye(4).reshape(S, A, -1), horizon=1, mu=P.reshape(-1, S)).model
     for n in range(6):
-        reward = np.minimum(1.0, np.asarray(covering(model, jnp.diag(jnp.full(4, float(n))))) / 0.25)
+        reward = np.minimum(1.0, np.asarray(uncertainty(model, jnp.diag(jnp.full(4, float(n))))) / 0.25)
         assert (reward == 1).all() == (1 / (1 + n) >= 0.25)
 
 
@@ -108,7 +108,7 @@ def test_with_force_an_epoch_starts_afresh_and_agrees_with_plain_loops():
     """Epochs of 6, 3, 1 and 0 episodes for each of two steps; the values are FORCE's own."""
     problem = random_linear(S=3, A=2, d=2, H=2)
     explorer = RFLIN(budget=20, regmin="force", bonus_scale=0.02, delta=0.5)
-    phi, epochs, gram = np.asarray(problem.model.phi), practical(20, 2, 2), np.zeros((2, 2))
+    phi, epochs, gram = np.asarray(problem.model.phi), practical_epochs(20, 2, 2), np.zeros((2, 2))
     ends, X, printed, last = np.cumsum(epochs.lengths), np.ones((3, 2), bool), None, -1
     for k, (state, trajectory, _) in enumerate(follow(problem, explorer, 20)):
         e = int((k >= ends).sum())
@@ -137,7 +137,7 @@ def test_literal_constants_claim_nothing_and_say_how_many_episodes_they_need(x64
     schedule = theory_linear.rflin_schedule(0.1, 0.05, 2, 2)
     assert claim.is_vacuous
     assert claim.parts["needed"] == theory_linear.rflin_episodes(schedule, 2) > 1e12
-    assert f"{claim.parts['needed']:.2g} episodes with FORCE" in claim.words
+    assert f"{claim.parts['needed']:.2g} episodes with FORCE" in claim.summary()
     np.testing.assert_array_equal(explorer.schedule(problem.model).gamma_sq, schedule.gamma_sq)
     assert RFLIN(budget=5).claim(problem.model, state) is None
     reward, evidence = np.full((2, 3, 2), 0.1), problem.model.init_evidence(hf.guarantees.bets.ladder())

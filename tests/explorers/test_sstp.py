@@ -7,7 +7,7 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import EXPLORERS, label
 from horizonfree.explorers.sstp import SSTP
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.reference import sstp as literal
 from tests.reference.episodes import follow
 from tests.reference.tables import random_problem

@@ -10,7 +10,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers import loop
 from horizonfree.explorers.tabular_design import TabularDesign
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import gather, random_table, world
 from tests.reference.jitted import jitted
 

@@ -8,10 +8,10 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.estimators import radius
-from horizonfree.estimators.exploration_reward import exploration_reward, widest
+from horizonfree.estimators.exploration_reward import exploration_reward, max_box_norm
 from horizonfree.estimators.weighted import HAT, TILDE
-from horizonfree.explorers.interface import Ball
-from horizonfree.explorers.loop import audit
+from horizonfree.explorers.base import ConfidenceBall
+from horizonfree.explorers.loop import ball_records
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.planning.traced import optimal_jax
 from tests.reference import ucrl_rfe as literal
@@ -63,11 +63,14 @@ def two_hundred():
 
         def more(setting, state, explorer=explorer):
             model = setting.model
-            r = exploration_reward(model, widest(model, state.ridge), explorer.radii(model)[1])
+            r = exploration_reward(model, max_box_norm(model, state.ridge), explorer.radii(model)[1])
             best = optimal_jax(model.kernel(setting.truth), r)[1][0, model.space.start]
             radii, beta = explorer.radii(model)
-            balls = Ball(state.ridge, beta), Ball(state.own, jnp.stack([radii.hat, radii.tilde]))
-            return {"optimum": best, "ratio_before": audit(balls, setting.truth)["truth_ratio"]}
+            balls = (
+                ConfidenceBall(state.ridge, beta),
+                ConfidenceBall(state.own, jnp.stack([radii.hat, radii.tilde])),
+            )
+            return {"optimum": best, "ratio_before": ball_records(balls, setting.truth)["truth_ratio"]}
 
         found[constants] = seeds(problem, explorer, 40, 200, more)
     return problem, found
@@ -96,10 +99,10 @@ def test_nu_lies_between_its_bounds_and_uses_the_room(two_hundred):
 
 def test_the_radii_are_those_of_the_theorem_and_the_budget_is_asked_for(x64):
     model = mixture().model
-    expected = radius.radii_rfe_plus(50, radius.sizes_of(model), 0.05)
+    expected = radius.radii_rfe_plus(50, radius.model_sizes(model), 0.05)
     assert UCRLRFEPlus(constants="paper", budget=50).radii(model) == expected
     with pytest.raises(OptionError, match="budget is missing"):
-        UCRLRFEPlus(constants="paper")
+        UCRLRFEPlus(constants="paper").radii(model)
     scaled = UCRLRFEPlus(scale=2.0, bias_scale=0.5).radii(model)
     H, d = model.space.horizon, model.dim
     np.testing.assert_allclose(scaled[0], (2.5, 2 * d**0.5 + 0.5, 2 * H**2 + 0.5))
@@ -108,4 +111,4 @@ def test_the_radii_are_those_of_the_theorem_and_the_budget_is_asked_for(x64):
 
 def test_the_certificate_speaks_of_its_constants(x64):
     model, explorer = mixture().model, UCRLRFEPlus()
-    assert "no guarantee" in explorer.claim(model, explorer.init(model)).words
+    assert "no guarantee" in explorer.claim(model, explorer.init(model)).summary()

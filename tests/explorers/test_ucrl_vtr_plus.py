@@ -10,8 +10,8 @@ from horizonfree import planning
 from horizonfree.estimators import radius
 from horizonfree.estimators.radius import Sizes
 from horizonfree.estimators.weighted import HAT, TILDE
-from horizonfree.explorers.interface import Ball
-from horizonfree.explorers.loop import audit
+from horizonfree.explorers.base import ConfidenceBall
+from horizonfree.explorers.loop import ball_records
 from horizonfree.explorers.ucrl_vtr_plus import UCRLVTRPlus
 from tests.reference import ucrl_rfe as literal
 from tests.reference import ucrl_vtr_plus as weights
@@ -65,8 +65,8 @@ def two_hundred(request):
 
         def more(setting, state, one=one):
             radii = one.radii(setting.model, state.episode + 1)
-            ball = Ball(state.ridge, jnp.stack([radii.hat, radii.tilde]))
-            return {"ratio_before": audit((ball,), setting.truth)["truth_ratio"]}
+            ball = ConfidenceBall(state.ridge, jnp.stack([radii.hat, radii.tilde]))
+            return {"ratio_before": ball_records((ball,), setting.truth)["truth_ratio"]}
 
         found[constants] = seeds(problem, one, 60, 200, more)
     return problem, found

@@ -10,7 +10,7 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.wang2020 import Wang2020
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.problems.linear import LinearMDP
+from horizonfree.problems.classes import LinearMDP
 from horizonfree.theory import linear as theory_linear
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
@@ -113,7 +113,7 @@ def test_literal_constants_explore_as_random_actions_do():
     d, H = problem.model.dim, problem.horizon
     assert claim.is_vacuous
     assert claim.parts["needed"] == theory_linear.wang_episodes(0.1, 0.05, d, H)
-    assert f"{claim.parts['needed']:.2g} episodes" in claim.words
+    assert f"{claim.parts['needed']:.2g} episodes" in claim.summary()
     assert "it leaves them open" in claim.method
     assert sharp.explorer.claim(problem.model, sharp.progress.state) is None
 

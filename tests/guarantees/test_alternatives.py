@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from horizonfree.guarantees.alternatives import Alternative, Check, dirichlet, mean_of, power
+from horizonfree.guarantees.e_processes import Alternative, Check, dirichlet, mean_of, power
 
 
 def test_the_closed_form_is_the_product_of_predictions_in_any_order() -> None:
@@ -25,12 +25,12 @@ def test_the_mean_refutes_and_the_words_name_the_strongest() -> None:
     found = Check((Alternative("a", math.log(30)), Alternative("b", math.log(60))), 0.05, 97)
     assert found.log_e == pytest.approx(math.log(45), abs=1e-12)
     assert found.is_refuted
-    assert found.words == (
+    assert found.summary() == (
         "the class is refuted by 'b': e-value 10^1.7 after 97 episodes (wrong with probability 0.05 at most)"
     )
     spared = Check((Alternative("a", math.log(30)), Alternative("b", -math.inf)), 0.05, 97)
     assert not spared.is_refuted  # a mean of 15
-    assert spared.words == "not refuted: e-values after 97 episodes are a 10^1.4, b 0"
+    assert spared.summary() == "not refuted: e-values after 97 episodes are a 10^1.4, b 0"
     assert not Check((), 0.05, 3).is_refuted
     assert mean_of([0.0, math.log(3)], np.array([0.5, 0.25])) == pytest.approx(math.log(1.25), abs=1e-12)
     assert power(math.inf) == "infinity"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import Bets, check_bets, ladder
+from horizonfree.guarantees.e_processes import Bets, check_bets, ladder
 
 
 def test_ladders_start_at_once_and_sum_to_at_most_one(subtests):

@@ -15,20 +15,19 @@ from scipy.special import gammaln
 
 import horizonfree as hf
 from horizonfree._x64 import scope, to_device, to_numpy
-from horizonfree.guarantees.alternatives import Alternative, Check
-from horizonfree.guarantees.bets import LADDER, ladder
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.guarantees.e_processes import LADDER, Alternative, Check, ladder
+from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import confidence as linear_confidence
-from horizonfree.models.linear import widths
+from horizonfree.models.linear import regression
 from horizonfree.models.mixture import direct
 from horizonfree.models.mixture.ellipsoid import ellipsoid
 from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.tabular import radius
 from horizonfree.problems import any_law
+from horizonfree.problems.classes import Tabular
 from horizonfree.problems.sampling import SHARE, Sampling
-from horizonfree.problems.tabular import Tabular
 from horizonfree.runs import check, confidences
 from tests.reference import small
 
@@ -141,7 +140,7 @@ def test_ellipsoid_and_direct_method_use_the_log_threshold_of_their_e_process(mi
 
     monkeypatch.setattr(direct, "Separation", separation)
     with pytest.raises(Asked) as asked:
-        model.sharper(evidence, found, "direct")
+        found.sharper("direct")
     assert asked.value.args[0] == float(found.ball.slack)
 
 
@@ -304,7 +303,7 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
     def is_refuted(e):
         o = np.zeros((S, A))
-        fit = widths.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
+        fit = regression.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
         return bool(linear_confidence.contradictions(fit, 0.0, N, DELTA)[0, 0])
 
     assert allowed < 1
@@ -326,9 +325,9 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
 
 def test_levels_of_functions_that_span_a_cube_and_of_a_number_of_functions():
-    assert widths.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
-    assert widths.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
-    assert widths.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+    assert regression.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
+    assert regression.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
+    assert regression.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
 
 
 # Kernels estimated from samples
@@ -371,8 +370,8 @@ def test_samples_and_episodes_share_delta(monkeypatch):
         asked.append((delta, about))
         return Stub(np.asarray(delta))
 
-    monkeypatch.setattr(confidences.Confidences, "within", within)
-    found = confidences.Confidences().of(problem, None, DELTA, 0.0)
+    monkeypatch.setattr(confidences.ConfidenceCache, "within", within)
+    found = confidences.ConfidenceCache().of(problem, None, DELTA, 0.0)
     assert SHARE == 0.2
     ((left, about),) = asked
     assert left == pytest.approx(0.8 * DELTA, abs=1e-15)

@@ -63,25 +63,25 @@ PAPER, SCALED = Terms(0.1, "paper", 100), Terms(0.1, "scaled", 100)
 def test_an_algorithms_own_claim_says_something_with_the_constants_of_its_paper_only():
     proven = claim(0.25, {"V": 0.1}, "4U", PAPER, 100)
     assert (proven.eps, proven.method, proven.parts) == (0.25, "paper constants, 4U", {"V": 0.1})
-    assert proven.words == "suboptimality at most 0.25 (90% confidence) after 100 episodes"
+    assert proven.summary() == "suboptimality at most 0.25 (90% confidence) after 100 episodes"
     assert proven.holds_for.startswith("plans in the explorer's own model")
     far = claim(7.0, {}, "4U", PAPER, 100)
     assert far.eps == 1
-    assert far.words == "vacuous: the paper's constants need far more episodes"
+    assert far.summary() == "vacuous: the paper's constants need far more episodes"
     scaled = claim(0.25, {}, "4U", SCALED, 100)
     assert (scaled.eps, scaled.method) == (0.25, "scaled constants, 4U")
-    assert scaled.words == "no guarantee: 0.25 with scaled constants, which no theorem backs"
+    assert scaled.summary() == "no guarantee: 0.25 with scaled constants, which no theorem backs"
 
 
 @pytest.mark.parametrize("budget", [None, 99])
 def test_a_claim_is_void_beyond_its_budget(budget):
     void = claim(0.25, {}, "4U", Terms(0.1, "paper", budget), 100)
     assert void.eps == 1
-    assert void.words == f"vacuous: 100 episodes, but the radius is that of a budget of {budget}"
+    assert void.summary() == f"vacuous: 100 episodes, but the radius is that of a budget of {budget}"
     assert claim(0.25, {}, "4U", Terms(0.1, "scaled", budget), 100).eps == 0.25
 
 
 def test_a_claim_is_void_where_its_theorem_needs_more():
     void = claim(0.25, {}, "4U", PAPER, 100, "no exact oracle")
-    assert (void.eps, void.words) == (1.0, "vacuous: no exact oracle")
-    assert claim(0.25, {}, "4U", SCALED, 100, "no exact oracle").words.startswith("no guarantee: 0.25")
+    assert (void.eps, void.summary()) == (1.0, "vacuous: no exact oracle")
+    assert claim(0.25, {}, "4U", SCALED, 100, "no exact oracle").summary().startswith("no guarantee: 0.25")

@@ -42,8 +42,10 @@ def test_where_no_action_decides_anything_nothing_can_be_lost(make):
     for i, confidence in enumerate(case.confidences):
         assert confidence.eps == 0
         assert 0 < confidence.divergence.eps  # the divergence alone would charge for it
-        assert case.uniform(i).words.startswith(
-            "every reward r_h(s, a) of total at most 1: suboptimality at most 0 ("
+        assert (
+            case.uniform(i)
+            .summary()
+            .startswith("every reward r_h(s, a) of total at most 1: suboptimality at most 0 (")
         )
 
 

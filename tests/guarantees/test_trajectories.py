@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree.guarantees.trajectories import (
+from horizonfree.guarantees.divergence import (
     RowDivergence,
     bad_sets,
     divergence,

@@ -39,7 +39,7 @@ def test_the_value_on_lifted_states_is_the_sum_over_all_sequences(pays, is_max, 
     ):
         for steps in (1, 2):
             event = Event(np.array(decided), steps, pays, is_max)
-            space = problem.moved(None, steps + 1, is_paid_after=True).space
+            space = problem.with_start(None, steps + 1, is_paid_after=True).space
             lift, table = event.lift(space), event.reward(space)
             kernel = lift.kernel(problem.kernel())
             np.testing.assert_allclose(np.asarray(kernel.prob).sum(-1), 1)

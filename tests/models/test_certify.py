@@ -8,7 +8,7 @@ import pytest
 
 from horizonfree.guarantees.certificate import forecast, target_below
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Model
+from horizonfree.models.base import Confidence, Model
 
 
 @pytest.mark.parametrize("enough", [certify.TIMES[0], certify.TIMES[7], certify.TIMES[-1], math.inf])

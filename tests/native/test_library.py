@@ -15,8 +15,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.native import ffi, library
-from horizonfree.oracle.ascent import LEAK, MOVES, RISE
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.ascent import LEAK, MIN_RELATIVE_RISE, NUM_MOVES
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.planning.traced import TIE
 
 ROOT = Path(__file__).parent.parent.parent
@@ -33,7 +33,13 @@ def test_it_was_built_and_loads():
 def test_it_has_the_constants_of_the_definitions():
     text = "".join(path.read_text() for path in library.FOLDER.glob("*.h"))
     found = {name: float(value) for name, value in re.findall(r"#define (\w+) (-?[\d.e-]+)", text)}
-    expected = {"LEAK": LEAK, "RISE": RISE, "MOVES": MOVES, "TIE": TIE, "MOST": ENUMERATE}
+    expected = {
+        "LEAK": LEAK,
+        "RISE": MIN_RELATIVE_RISE,
+        "MOVES": NUM_MOVES,
+        "TIE": TIE,
+        "MAX_SUCCESSORS": MAX_VECTORIZED_SUCCESSORS,
+    }
     assert {name: found[name] for name in expected} == expected
     assert found["NO_VALUE"] < 0
 
@@ -104,24 +110,32 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for seed in (3, 4):
         run = hf.explore(problem, "hf-ucrl-rfe++", episodes=12, seed=seed, sweeps=8, progress=False)
-        np.savez(f"{seed}.npz", **run.records)
+        goal = run.plan(hf.goal(problem, 15))
+        answers = {"eps": run.certificate().eps, "value": goal.value, "gap": goal.gap, "policy": goal.policy}
+        np.savez(f"{seed}.npz", **run.records, **answers)
+    hf.show_versions()
 assert [x.category for x in caught if "native library" in str(x.message)] == [RuntimeWarning], caught
 assert library.build_name() is None
 """
 
 
-def test_without_it_runs_are_the_same_and_one_warning_says_so(tmp_path):
-    """The same choices, and numbers to rounding, on a grid that H steps do not cross."""
+def test_without_the_library_results_are_equal_with_one_warning(tmp_path):
+    """The same choices, and numbers to rounding, on a grid that H steps do not cross; `show_versions` reports it."""
     done = subprocess.run(
         [sys.executable, "-c", NO_LIBRARY], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    assert "native library  none" in done.stdout
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=5)
     for seed in (3, 4):
         run = hf.explore(problem, "hf-ucrl-rfe++", episodes=12, seed=seed, sweeps=8, progress=False)
         other = np.load(tmp_path / f"{seed}.npz")
         for name, x in run.records.items():
             np.testing.assert_allclose(other[name], x, rtol=1e-9, atol=1e-12, err_msg=name)
+        goal = run.plan(hf.goal(problem, 15))
+        np.testing.assert_array_equal(other["policy"], goal.policy)
+        answers = other["eps"], other["value"], other["gap"]
+        np.testing.assert_allclose(answers, (run.certificate().eps, goal.value, goal.gap), rtol=1e-9)
 
 
 def test_an_old_library_does_not_outlive_its_source(build, tmp_path, capfd):

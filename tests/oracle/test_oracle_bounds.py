@@ -11,9 +11,9 @@ import pytest
 from horizonfree import oracle
 from horizonfree.native import library
 from horizonfree.oracle import variance
-from horizonfree.oracle.box import ONE_BY_ONE
+from horizonfree.oracle.box import MAX_ENUMERATED_SUCCESSORS
 from horizonfree.oracle.penalised import branch_and_bound
-from horizonfree.oracle.variance import SLACK, penalised_max
+from horizonfree.oracle.variance import RELATIVE_SLACK, penalised_max
 from tests.reference.oracle import policy_value, true_pseudo_values
 from tests.reference.oracle_draws import draw, evaluate, fork, fork_value, random_pair
 
@@ -36,7 +36,7 @@ def test_the_box_maximiser_is_exact_when_it_enumerates():
 
 def test_the_box_maximiser_brackets_the_optimum_beyond():
     rng = np.random.default_rng(3)
-    n, m = ONE_BY_ONE + 1, 4
+    n, m = MAX_ENUMERATED_SUCCESSORS + 1, 4
     F = rng.normal(size=(40, m, n)) + rng.normal(size=(40, 1, 1))
     box_max = jax.jit(oracle.box_max)
     box = box_max(jnp.asarray(F))
@@ -131,10 +131,10 @@ def test_the_compiled_branch_and_bound_is_its_definition(monkeypatch):
     for n in range(1, 6):
         F, p = rng.normal(size=(6, rng.integers(1, 7), n)), rng.dirichlet(np.full(n, 0.5), 6)
         for kappa, most in ((0.0, 64), (0.7, 64), (3.0, 4)):
-            compiled = branch_and_bound(F, p, kappa, SLACK, most)
+            compiled = branch_and_bound(F, p, kappa, RELATIVE_SLACK, most)
             with monkeypatch.context() as patch:
                 patch.setattr(library, "load", lambda: None)
-                defined = branch_and_bound(F, p, kappa, SLACK, most)
+                defined = branch_and_bound(F, p, kappa, RELATIVE_SLACK, most)
             np.testing.assert_allclose(compiled, defined, rtol=1e-9)
 
 
@@ -155,4 +155,4 @@ def test_the_penalised_maximum_is_bounded_closely(kappa):
     # Half a cell away from the grid the norm moves by its Lipschitz constant, the variance by at most 2 per unit.
     half = 0.5 / (points - 1)
     lipschitz = half * (np.linalg.norm(F, axis=0).sum(axis=0) + 2 * kappa)
-    assert (bound <= (1 + SLACK) * (best + lipschitz) + 1e-12).all()
+    assert (bound <= (1 + RELATIVE_SLACK) * (best + lipschitz) + 1e-12).all()

@@ -13,7 +13,7 @@ from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.mdp.space import occupied_states
 from horizonfree.native import ffi, library
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.search import search, search_in_c, search_in_jax
 from tests.reference.oracle_draws import HARD, draw, random_pair
 
@@ -81,7 +81,7 @@ def test_the_search_in_c_finds_what_the_definition_finds(sizes):
 
 def random_shape(rng):
     """Any sizes that are built for: also one state, one action, one step, one kernel, and starts that are drawn."""
-    n = int(rng.integers(1, ENUMERATE + 1))
+    n = int(rng.integers(1, MAX_VECTORIZED_SUCCESSORS + 1))
     S = int(rng.integers(n, 40))
     A, H, d = int(rng.integers(1, 6)), int(rng.integers(1, 9)), int(rng.choice([1, 2, 3, 5, 8, 20]))
     start = rng.dirichlet(np.full(S, 0.5)) if rng.uniform() < 0.3 else int(rng.integers(S))
@@ -97,7 +97,7 @@ def test_the_search_in_c_finds_what_the_definition_finds_in_any_shape(seed):
 def test_longer_lists_are_searched_in_jax(monkeypatch):
     """ENUMERATE bounds what is built for: beyond it, the handler is not called, and would refuse."""
     rng = np.random.default_rng(3)
-    x = draw(rng, (9, 2, 3, 2, ENUMERATE + 1))
+    x = draw(rng, (9, 2, 3, 2, MAX_VECTORIZED_SUCCESSORS + 1))
     arguments = asked(x, rng, 0)
     with pytest.raises(jax.errors.JaxRuntimeError, match="other arguments expected"):
         jit(partial(search_in_c, chains=2, sweeps=3))(*arguments)

@@ -3,11 +3,11 @@
 import equinox as eqx
 import numpy as np
 import pytest
-from horizonfree.oracle.variance_bound import misjudged
 
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
+from horizonfree.oracle.variance_bound import variance_bound
 from tests.reference import claims
 from tests.reference.episodes import full_features
 
@@ -56,7 +56,7 @@ def test_no_value_is_misjudged_by_more(pairs, x64):
     for theta, star, Sigma, distance in found:
         beta = distance / 2
         inv = np.linalg.inv(Sigma)
-        y = misjudged(prepare(*to_device((problem.model, theta, inv, inv))), beta)
+        y = variance_bound(prepare(*to_device((problem.model, theta, inv, inv))), beta)
         says_something += y < 0.25
         P, P_star = phi @ theta, phi @ star
         for _ in range(30):
@@ -106,7 +106,7 @@ def test_it_grows_far_less_than_the_sum_of_widths(x64):
         E = np.asarray(model.valid.affine)
         inv = 1e-3 * E @ E.T + 1e-14 * np.eye(3)  # the sums of rows are known
         prepared = prepare(*to_device((model, np.asarray(model.valid.center), inv, inv)))
-        bounds.append(misjudged(prepared, 0.1))
+        bounds.append(variance_bound(prepared, 0.1))
         sums.append((H - 1) * 0.1 * float(prepared.box_tilde.max()))
     assert 0 < bounds[0] < bounds[1] < 0.25
     assert bounds[1] / bounds[0] < 0.5 * sums[1] / sums[0]
@@ -115,4 +115,4 @@ def test_it_grows_far_less_than_the_sum_of_widths(x64):
 def test_it_says_nothing_where_the_radius_is_large(x64):
     problem = hf.make("random-mixture", **SIZES)
     prepared = prepare(*to_device((problem.model, problem.truth, np.eye(3), np.eye(3))))
-    assert misjudged(prepared, 1000.0) == 0.25
+    assert variance_bound(prepared, 1000.0) == 0.25

@@ -86,7 +86,7 @@ def test_forbidden_names_are_nothing_to_learn(runs: dict[str, hf.Run]) -> None:
     eps = np.asarray(runs["tabular"].confidence().balls.eps)
     assert np.isfinite(eps).all()
     np.testing.assert_array_equal(eps, eps[np.arange(S)[:, None], acts])
-    assert made("mixture").seen_as("tabular").model.num_unknown == ALLOWED.sum()
+    assert made("mixture").as_tabular().model.num_unknown == ALLOWED.sum()
     as_mixture = hf.Mixture.from_tabular(TRUTH, horizon=H, actions_allowed=ALLOWED)
     assert as_mixture.model.dim == ALLOWED.sum() * S
     np.testing.assert_allclose(as_mixture.kernel().dense(), table.kernel().dense(), atol=1e-12)

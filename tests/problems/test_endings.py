@@ -88,7 +88,7 @@ def test_each_simulator_has_its_own_probability_of_ending(name):
     assert problem.num_states == 5
     assert problem.layout["ended"].tolist() == [-1, 4, -1, -1]
     assert problem.state_name(4) == "state 1 (ended)"
-    assert "at random" in problem.card()[1][-3][1]
+    assert "at random" in problem._repr_table()[1][-3][1]
     for i, numbers in enumerate(PAIRS[name]):
         kernel = problem.model.kernel(problem.model.parameter(np.eye(2)[i], "one")).dense()
         assert np.abs(kernel - Path(*numbers).table()).max() <= hoeffding(2000, 2 * 12 * 5)
@@ -116,7 +116,7 @@ def test_certificates_hold_in_each_of_the_simulators(name, truth, successors):
             assert plan.value_low <= value <= plan.value_high
             if goal == 3 and successors is not None:  # not vacuous
                 assert plan.gap < 0.95
-                assert "assuming that states end episodes only as they did" in plan.certificate.words
+                assert "assuming that states end episodes only as they did" in plan.certificate.summary()
 
 
 LAKES = (["SHFF", "FFFF", "FFFF", "FFFG"], ["SFFF", "HFFF", "FFFF", "FFFG"])
@@ -439,9 +439,9 @@ def test_copies_go_with_starts_that_differ_between_maps():
         assert (8 in run.records["ended_in"]) == (env is lakes[0])
 
 
-def test_a_problem_with_copies_can_be_seen_as_a_table():
+def test_a_problem_with_copies_can_be_as_a_tabular_mdp():
     problem = hf.from_gymnasium([lake(desc) for desc in LAKES], horizon=8, weights=[0.5, 0.5])
-    table = problem.seen_as("tabular")
+    table = problem.as_tabular()
     assert table.model.num_unknown == 4 * 15  # neither the goal nor the two copies
     np.testing.assert_allclose(table.kernel().dense(), problem.kernel().dense(), atol=1e-12)
     run = hf.explore(lake(LAKES[0]), "uniform", known=table, episodes=20, progress=False)

@@ -6,6 +6,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import ShapeError
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.gymnasium.live import run_episode
 from tests.reference import blackjack
@@ -106,7 +107,7 @@ def test_blackjack_is_explored_live_and_planned(cards):
     assert run.evidence.impossible == 0
     assert run.evidence.counts.sum() == 300 * blackjack.HORIZON
     assert not run.certificate(1e-6).is_rejected
-    within = known.model.intervals(run.confidence(1e-6))
+    within = diagnostics_of(known.model).intervals(run.confidence(1e-6))
     assert (within.low <= blackjack.CARDS + 1e-9).all()
     assert (within.high >= blackjack.CARDS - 1e-9).all()
 

@@ -21,6 +21,7 @@ from horizonfree.errors import (
     UnknownNameError,
 )
 from horizonfree.mdp.rewards import Reward, as_table, goal, rescale
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.problems import Problem, from_gymnasium, make, problems
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
@@ -67,7 +68,7 @@ def test_every_frozen_lake_is_a_mixture_of_three_moves(desc, is_slippery, succes
 def test_the_kernel_is_the_table_of_the_environment(name, options, weights):
     start = {"start": 1} if name.startswith("Taxi") else {}
     problem = from_gymnasium(name, horizon=30, **start, **options)
-    np.testing.assert_allclose(problem.model.in_units(problem.truth), weights, atol=1e-12)
+    np.testing.assert_allclose(diagnostics_of(problem.model).in_units(problem.truth), weights, atol=1e-12)
     expected = table_of(gymnasium.make(name, **options))
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
     assert problem.model.valid.num_free == 2

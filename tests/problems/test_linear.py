@@ -6,6 +6,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import FeatureError, HorizonfreeError, KernelError, ShapeError, SimulationError
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import optimal
 from tests.models.linear.worlds import MU, PHI
@@ -29,7 +30,9 @@ def test_features_may_be_of_any_size(scale):
     problem = build(PHI * scale, horizon=3, mu=MU / scale)
     assert np.linalg.norm(problem.model.phi, axis=-1).max() == pytest.approx(1, abs=1e-12)
     np.testing.assert_allclose(problem.kernel().prob, PHI @ MU, atol=1e-12)
-    np.testing.assert_allclose(problem.model.in_units(problem.truth), MU.ravel() / scale, rtol=1e-12)
+    np.testing.assert_allclose(
+        diagnostics_of(problem.model).in_units(problem.truth), MU.ravel() / scale, rtol=1e-12
+    )
 
 
 def test_without_mu_there_is_no_truth_and_a_start_may_be_drawn():
@@ -110,10 +113,10 @@ def test_named_problems_have_known_numbers(name, start, values):
         assert wanted is None or found == pytest.approx(wanted, abs=1e-12)
 
 
-def test_a_linear_problem_can_be_seen_as_a_table():
+def test_a_linear_problem_can_be_as_a_tabular_mdp():
     problem = hf.make("linear-lock", blocks=3, per_block=6, actions=2, horizon=5)
     for support in ("any", "given"):
-        table = problem.seen_as("tabular", support=support)
+        table = problem.as_tabular(support=support)
         assert isinstance(table.model, TabularModel)
         np.testing.assert_allclose(table.kernel().dense(), problem.kernel().prob, atol=1e-12)
 

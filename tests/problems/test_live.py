@@ -11,10 +11,10 @@ from horizonfree._x64 import to_device
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.explorers.chen2022 import Chen2022
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
-from horizonfree.explorers.loop import absorb, begin, choose
+from horizonfree.explorers.loop import choose_policy, init_progress, update_progress
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
 from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
-from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems import Mixture, from_gymnasium, make
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
 from tests.reference.episodes import nothing_of
@@ -224,13 +224,13 @@ def test_steps_that_were_not_seen_change_nothing(rule, x64):
     """The state after one step is the same, whatever stands in the places of the others."""
     problem = make("random-mixture", states=5, successors=3, horizon=4)
     model, space = to_device(problem.model), problem.space
-    first = jitted(begin, rule, model, nothing_of(model, None))
-    chosen = jitted(choose, rule, model, jax.random.key(0), first)
+    first = jitted(init_progress, rule, model, nothing_of(model, None))
+    chosen = jitted(choose_policy, rule, model, jax.random.key(0), first)
     j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
     for rest in ([3, 1, 2], [0, 0, 0]):
         s = np.array([space.start, space.succ[space.start, 0, 0], *rest])
         seen = Trajectory(s, np.array([0, *rest]), j)
-        after.append(jitted(absorb, rule, model, None, chosen, seen)[0])
+        after.append(jitted(update_progress, rule, model, None, chosen, seen)[0])
     for x, y in zip(*map(jax.tree.leaves, after)):
         np.testing.assert_array_equal(x, y)
     assert after[0].evidence.counts.sum() == 1

@@ -9,7 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
-from horizonfree.report.facts import place
+from horizonfree.report.facts import state_text
 from horizonfree.web.session import drawing
 
 CALM, STORM = np.eye(3)[:, None].repeat(2, 1), np.full((3, 2, 3), 1 / 3)
@@ -73,8 +73,8 @@ def test_names_come_back_with_a_run(tmp_path: Path) -> None:
     run = hf.explore(harbour(), "uniform", episodes=2, progress=False, out=tmp_path / "a")
     back = hf.load(tmp_path / "a").problem
     assert back.layout == run.problem.layout
-    assert run.plan(hf.goal(back, "sea"), start=1).certificate.words.endswith("from bay, in 2 steps")
-    assert place(back, 2) == "sea"
+    assert run.plan(hf.goal(back, "sea"), start=1).certificate.summary().endswith("from bay, in 2 steps")
+    assert state_text(back, 2) == "sea"
     assert drawing(back)["names"] == NAMES["states"]
     assert drawing(back)["actions"] == NAMES["actions"]
 
@@ -86,7 +86,7 @@ def test_other_classes_have_names_too() -> None:
     assert [drawn.state_name(s) for s in range(4)] == [*NAMES["states"], "before the start"]
     linear = hf.LinearMDP.from_features(np.ones((3, 2, 1)), horizon=2, **NAMES)
     assert linear.action_name(1) == "sail"
-    assert "weights" not in harbour().seen_as("tabular").layout
+    assert "weights" not in harbour().as_tabular().layout
 
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "FrozenLake-v1", "Taxi-v4"])

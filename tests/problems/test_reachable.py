@@ -98,7 +98,7 @@ def test_states_have_their_numbers_in_texts(part):
     for text in ("0", "8", "99"):
         with pytest.raises(UnknownNameError, match=f"there is no state {text} in this part"):
             part.state_number(text)
-    assert part.first_state() == "state 4"
+    assert part.start_name() == "state 4"
     named = line(states=NAMES).reachable_part()
     assert named.state_name(0) == "place 1"
     assert named.state_number("place 7") == named.state_number("7") == 6

@@ -6,7 +6,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.report.history import moments
+from horizonfree.report.history import history_of
 
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
@@ -77,7 +77,7 @@ def test_certificates_pay_for_the_samples_and_hold_in_the_true_system(truth: hf.
     assert plain.eps < found[10**6].eps < found[10**4].eps < 1
     assert found[10**4].delta == 0.05
     assert found[10**4].eps > runs[10**4].problem.sampling.floor()
-    assert "with what the samples of the simulators leave open, up to 0.0" in found[10**4].words
+    assert "with what the samples of the simulators leave open, up to 0.0" in found[10**4].summary()
     for run in runs.values():
         for goal in range(S):
             plan = run.plan(hf.goal(run.problem, goal), delta=1e-6)
@@ -93,7 +93,7 @@ def test_a_quarter_of_delta_goes_to_the_samples(runs: dict) -> None:
     assert run.certificate().eps == float(direct.eps)
     wider = run.certificate(misspecification=0.01)
     assert wider.eps > run.certificate().eps
-    assert "if every transition law is within 0.0" in wider.words
+    assert "if every transition law is within 0.0" in wider.summary()
 
 
 def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refused(
@@ -118,7 +118,7 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
 def test_nothing_calls_a_gap_certified_that_takes_estimates_for_exact(runs: dict) -> None:
     """Neither the past in a report, which has no counts by blocks, nor the curves of a batch."""
     run = runs[10**4]
-    assert [(x.episodes, x.eps) for x in moments(run, 0.05)] == [(1500, run.certificate().eps)]
+    assert [(x.episodes, x.eps) for x in history_of(run, 0.05)] == [(1500, run.certificate().eps)]
     known = hf.from_simulators(drawn(10**4), horizon=H, weights=[0.3, 0.7])
     how = {"episodes": 20, "seeds": 1, "checkpoints": [20], "curves": ("eps", "gap")}
     batch = hf.explore_many(known, "uniform", **how)
@@ -193,7 +193,7 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
     start = np.bincount([real.cell([x, 0.0]) for x in np.linspace(-0.6, -0.4, 100)], minlength=25) / 100
     problem = hf.from_simulators(cars, horizon=6, samples=5, place=place, smoothing=0.5, start=start)
     assert (problem.num_states, problem.model.num_unknown) == (25, 1)
-    assert "no gap for every reward can be certified" in problem.sampling.words()
+    assert "no gap for every reward can be certified" in problem.sampling.summary()
     run = hf.explore(real, "uniform", known=problem, episodes=3, progress=False)
     assert run.evidence.impossible == 0
 
@@ -249,10 +249,10 @@ def test_a_table_of_sampled_kernels_knows_nothing_of_the_samples() -> None:
     declared = hf.from_simulators(
         counts, horizon=3, start=0, weights=[0.5, 0.5], successors=np.ones((3, 2, 3), bool)
     )
-    table = declared.seen_as("tabular")
+    table = declared.as_tabular()
     assert table.sampling is None
     run = hf.from_episodes(table, (np.zeros((1, 4), int), np.zeros((1, 3), int)))
     assert run.certificate().is_vacuous
     counts[0][0, 0, 2] = counts[1][0, 0, 2] = 0
     with pytest.raises(OptionError, match="describe the table itself"):
-        hf.from_simulators(counts, horizon=3, start=0).seen_as("tabular")
+        hf.from_simulators(counts, horizon=3, start=0).as_tabular()

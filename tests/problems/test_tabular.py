@@ -6,7 +6,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import ShapeError, SimulationError
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.problems.tabular import Tabular, seen_as
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import random_table
 
 P = random_table(np.random.default_rng(0), 5, 2, 2)
@@ -37,9 +37,9 @@ def test_a_start_may_be_drawn():
 
 @pytest.mark.parametrize("name", ["river-swim", "zoned-grid"])
 @pytest.mark.parametrize("support", ["any", "given"])
-def test_a_mixture_seen_as_a_table_is_the_same_system(name, support):
+def test_a_mixture_as_a_tabular_mdp_is_the_same_system(name, support):
     problem = hf.make(name)
-    table = seen_as(problem, support)
+    table = problem.as_tabular(support=support)
     np.testing.assert_allclose(table.kernel().dense(), problem.kernel().dense(), atol=1e-12)
     assert table.horizon == problem.horizon
     assert table.name == problem.name
@@ -51,7 +51,7 @@ def test_states_that_are_never_left_stay_terminal():
     absorbing = P.copy()
     absorbing[2] = np.eye(5)[2]
     given = Tabular.from_table(absorbing, horizon=3, support="given")
-    assert 2 not in seen_as(given).model.pairs[:, 0]
+    assert 2 not in given.as_tabular().model.pairs[:, 0]
 
 
 @pytest.mark.parametrize("support", [None, np.eye(3, dtype=bool)[:, None].repeat(2, 1) | (np.arange(3) == 2)])

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import scope, to_device, to_numpy
-from horizonfree.guarantees.bets import ladder
-from horizonfree.models.mixture import likelihood, record
-from horizonfree.models.mixture.robust import frequencies, half_spaces, kinds
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.models.mixture import likelihood
+from horizonfree.models.mixture.evidence import BLOCKS, STARTS
+from horizonfree.models.mixture.robust import frequencies, half_spaces
 from horizonfree.planning.rollout import Sampler
 from tests.reference import small
 
@@ -130,7 +131,7 @@ def counted(model, keys, evidence, prob, begin, end):
     """What sets of frequencies read of it, and predictors of blocks: counts. To learn bets takes far longer."""
     rng, space, row_of = np.random.default_rng(begin), to_numpy(model.space), np.asarray(model.valid.row_of)
     counts, kept = evidence.counts.copy(), jax.tree.map(np.copy, evidence.record)
-    block, run = np.searchsorted(record.STARTS, begin), np.arange(len(prob))[:, None]
+    block, run = np.searchsorted(STARTS, begin), np.arange(len(prob))[:, None]
     s, cumulative = np.full((len(prob), end - begin), space.start), prob.cumsum(-1)
     for _ in range(space.horizon):
         a = rng.integers(space.num_actions, size=s.shape)
@@ -146,15 +147,15 @@ def counted(model, keys, evidence, prob, begin, end):
 def explored(problem, adversary, zeta, episodes, seeds, after=learned):
     """Evidence after each block [T] of runs against an adversary, one per seed; and predictors [seeds, T, R]."""
     known, valid, history, predicted = truth(problem), problem.model.valid, [], []
-    bounds = np.append(record.STARTS[record.STARTS < episodes], episodes)
+    bounds = np.append(STARTS[STARTS < episodes], episodes)
     with scope():
         model = to_device(problem.model)
-        first = to_numpy(model.with_history(model.init_evidence(ladder(episodes))))
+        first = to_numpy(model.init_evidence(ladder(episodes), has_history=True))
         now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
         thetas = [np.tile(valid.center, (2, 1))] * len(seeds)
         for b, (begin, end) in enumerate(pairwise(bounds)):
-            # as record.predictors, which would begin with the first block each time
+            # as evidence.predictors, which would begin with the first block each time
             before = np.asarray(now.record.rows)[:, :b].sum(1)
             thetas = [likelihood.predict(valid, *x) for x in zip(before, thetas, strict=True)]
             predicted.append(predictions(valid, np.stack([x[1] for x in thetas])))
@@ -170,13 +171,13 @@ def explored(problem, adversary, zeta, episodes, seeds, after=learned):
 
 def first_blocks(evidence):
     """The block with which each bet begins."""
-    return np.minimum(np.searchsorted(record.STARTS, evidence.starts), record.BLOCKS - 1)
+    return np.minimum(np.searchsorted(STARTS, evidence.starts), BLOCKS - 1)
 
 
 def scores(known, kept, predicted, zeta, b, delta):
     """Directions [K, q] of a bet from block b on, and sums of g - log u(y_star) [T - b, K] at the end of each block."""
     z, is_slot = known.z, known.is_slot
-    alike = kinds.kinds_of(known.valid, np.full(is_slot.shape[:2], zeta))
+    alike = frequencies.kinds_of(known.valid, np.full(is_slot.shape[:2], zeta))
     v = half_spaces.directions(z, predicted[b], kept.rows[:b].sum(0), alike.rows.size, delta)
     g = np.clip(v @ z.T / predicted[b:, None], -1, 1)  # T K R
     e = np.exp(known.at(g))  # T K S A n
@@ -208,7 +209,7 @@ def leaves_bets(known, last, predicted, zeta, delta):
 
 def intervals_of_rows(known, history, zeta, delta):
     """What Theorem R2 says of the frequencies of rows, from a run's evidence after each block."""
-    alike = kinds.kinds_of(known.valid, np.full(known.is_slot.shape[:2], zeta))
+    alike = frequencies.kinds_of(known.valid, np.full(known.is_slot.shape[:2], zeta))
     return [
         frequencies.frequencies(alike, known.valid.row_of, x.counts, x.visits, ROWS * delta) for x in history
     ]

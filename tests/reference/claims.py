@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import misjudged
+from horizonfree.oracle.variance_bound import variance_bound
 
 
 class Attack(NamedTuple):
@@ -58,7 +58,7 @@ def claimed(attack, horizon):
     reach = min(2 / np.sqrt(along @ x @ along) for x in Sigma)
     ends = [np.clip(attack.weight + sign * reach, 0, 1) for sign in (-1, 1)]
     laws = [(1 - x) * attack.kernels[0] + x * attack.kernels[1] for x in (attack.weight, *ends)]
-    return min(U, misjudged(prepared, 1.0)), laws
+    return min(U, variance_bound(prepared, 1.0)), laws
 
 
 def occupancies(P, H):

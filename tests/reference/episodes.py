@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.explorers.loop import Progress, audit, begin, choose, episode_keys
-from horizonfree.guarantees.bets import ladder
+from horizonfree.explorers.loop import Progress, ball_records, choose_policy, episode_keys, init_progress
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.rollout import Sampler
 
 # As one program each: outside of one, every call of a loop is traced anew.
@@ -16,12 +16,18 @@ play = eqx.filter_jit(Sampler.episode)
 
 def on_device(function):
     """Operation by operation, with arrays of JAX as results."""
-    return lambda *given: to_device(function(*given))
+    return lambda *args, **options: to_device(function(*args, **options))
 
 
 sampler_of = on_device(eqx.filter_jit(Sampler.of))
-begun = on_device(eqx.filter_jit(begin))
-nothing_of = on_device(eqx.filter_jit(lambda model, budget: model.init_evidence(ladder(budget))))
+begun = on_device(eqx.filter_jit(init_progress))
+
+
+@on_device
+@eqx.filter_jit
+def nothing_of(model, budget, *, has_history=False):
+    """The evidence before the first episode."""
+    return model.init_evidence(ladder(budget), has_history=has_history)
 
 
 def full_features(model):
@@ -52,13 +58,13 @@ class Setting:
     def episode(self, explorer, key, progress, gathers=False):
         """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""
         key_choose, key_episode = episode_keys(key, progress)
-        chosen = choose(explorer, self.model, key_choose, progress)
+        chosen = choose_policy(explorer, self.model, key_choose, progress)
         trajectory = self.sampler.episode(key_episode, chosen.state.policy, self.model.space)
         evidence = progress.evidence
         if gathers:
             evidence = self.model.update(evidence, trajectory)
         state, info = explorer.update(self.model, chosen.state, evidence, trajectory)
-        numbers = info.numbers | audit(info.balls, self.truth)
+        numbers = info.numbers | ball_records(info.balls, self.truth)
         return chosen.state, trajectory, Progress(progress.episode + 1, state, evidence), numbers
 
 

@@ -44,7 +44,7 @@ def explore_many(problem: Any, task: dict[str, Any], **how: Any) -> None:
     import horizonfree as hf
     from horizonfree.batch import job
 
-    job.MOST_MEMBERS[False] = 1
+    job.MAX_MEMBERS[False] = 1
     how |= {name: task[name] for name in ("episodes", "checkpoints", "curves")}
     hf.explore_many(problem, task["explorer"], progress=False, **how)
 

@@ -6,16 +6,16 @@ import numpy as np
 
 from horizonfree._x64 import to_device
 from horizonfree.explorers.least_squares import Sums
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.problems.linear import LinearMDP
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import Trajectory
+from horizonfree.problems.classes import LinearMDP
 from tests.reference.linear_explorers import Data, instance
 
 
 @eqx.filter_jit
 def _learned(model, trajectories):
     """As one program: step by step every operation would be one."""
-    sums, evidence = Sums.nothing(model, 3), model.init_evidence(ladder())
+    sums, evidence = Sums.empty(model, 3), model.init_evidence(ladder())
     for x in trajectories:
         sums, evidence = sums.learn(model, x), model.update(evidence, x)
     return sums, evidence

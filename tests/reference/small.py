@@ -101,8 +101,7 @@ def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=Tru
     with jax.enable_x64(True):
         model = to_device(problem.model)
         policy = to_device(np.full(problem.space.sizes, 1.0 / A))
-        first = nothing_of(model, budget or episodes)
-        first = model.with_history(first) if recorded else first
+        first = nothing_of(model, budget or episodes, has_history=recorded)
 
         def explore(key, probs):
             def part(evidence, given):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import to_numpy
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.reference.episodes import Setting, begun
 
 

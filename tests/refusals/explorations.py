@@ -8,6 +8,7 @@ import horizonfree as hf
 from horizonfree._validation import short_repr
 from horizonfree.errors import OptionError, ShapeError, SimulationError, UnknownNameError
 from horizonfree.explorers.uniform import Uniform
+from horizonfree.models.registry import diagnostics_of
 from tests.refusals.rows import (
     BUDGET_ROWS,
     EXPLORER_ROWS,
@@ -126,7 +127,10 @@ TABLE: dict[str, Function] = {
             ({"truths": object}, "truths is <class 'object'>; it must be a list of parameters"),
             ({"truths": []}, "truths is empty; give at least one", OptionError),
             ({"truths": [3]}, "truths[0] has shape (); it must have shape (3,)"),
-            ({"truths": [masked(PROBLEM.model.in_units(PROBLEM.truth))]}, f"truths[0] {MASKED}"),
+            (
+                {"truths": [masked(diagnostics_of(PROBLEM.model).in_units(PROBLEM.truth))]},
+                f"truths[0] {MASKED}",
+            ),
             ({"problem": mixture(), "truths": [[0.2, 0.3, 0.5], [0.5, 0.5, 0.5]]}, "truths[1]"),
             ({"rewards": 3}, "rewards is 3; it must be a list of at least one reward"),
             ({"rewards": []}, "rewards is []; it must be a list of at least one reward", OptionError),
@@ -142,7 +146,7 @@ TABLE: dict[str, Function] = {
             ({"memory": 0}, "memory is 0; it must be a whole number of bytes", OptionError),
             ({"memory": NAN}, "memory is nan", OptionError),
             ({"problem": []}, "problem is []; it must be a Problem or a list of at least one", OptionError),
-            ({"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}, "carry their own", OptionError),
+            ({"problem": [mixture()], "truths": [[0.2, 0.3, 0.5]]}, "have their own truths", OptionError),
             ({"problem": [mixture(), mixture(horizon=5)]}, "problem 1 has horizon 5", ShapeError),
             ({"problem": [mixture(), mixture(dim=4)]}, "problem 1 has bound", ShapeError),
             ({"problem": [mixture(), mixture(actions=3)]}, "of problem 1 has shape", ShapeError),

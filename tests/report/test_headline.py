@@ -12,7 +12,7 @@ from horizonfree import report
 from horizonfree.guarantees.certificate import interval
 from horizonfree.report import facts as ft
 from horizonfree.report import headline, history
-from horizonfree.report.headline import of_goals
+from horizonfree.report.facts import goals_certificate
 from horizonfree.report.page import bound
 from horizonfree.runs.run import Run
 
@@ -50,12 +50,12 @@ def test_intervals_are_rounded_outwards_and_by_little(low: float, width: float) 
 
 def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
     gaps = [run.plan(hf.goal(run.problem, s)).gap for s in range(16)]
-    found = of_goals(run)
+    found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("all 16 goals: suboptimality at most ")
+    assert found.summary().startswith("all 16 goals: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "all 16 goals"
-    assert facts.hardest_goal == ft.place(run.problem, int(np.argmax(gaps)))
+    assert facts.hardest_goal == ft.state_text(run.problem, int(np.argmax(gaps)))
 
 
 def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,12 +63,12 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(history, "GOALS", 5)
     states = history.goal_states(run).scored
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
-    found = of_goals(run)
+    found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.words.startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
+    assert found.summary().startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "worst of 5 goals"
-    assert facts.hardest_goal == ft.place(run.problem, int(states[np.argmax(gaps)]))
+    assert facts.hardest_goal == ft.state_text(run.problem, int(states[np.argmax(gaps)]))
 
 
 def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run) -> None:
@@ -80,7 +80,7 @@ def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run
         assert forecast
         assert forecast in lead
     whole = Page(text).text
-    for title, _, table in ft.samples(run.problem):
+    for title, _, table in ft.example_rewards(run.problem):
         plan = run.plan(table)
         assert title in whole
         assert f"95% confidence interval {interval(plan.value_low, plan.value_high)}" in whole
@@ -96,6 +96,6 @@ def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -
     (row,) = report.compare({"a": run})
     goals, every = run.certificate(rewards="goals"), run.certificate()
     assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every.eps)
-    assert (row["goals_words"], row["forecast"]) == (goals.words, every.forecast)
+    assert (row["goals_words"], row["forecast"]) == (goals.summary(), every.forecast)
     page = Page(report.write_comparison({"a": run}, tmp_path / "c.html").read_text(encoding="utf-8"))
     assert f"{bound(goals.eps)} {bound(every.eps)} " in " ".join(page.text.split())

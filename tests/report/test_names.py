@@ -13,10 +13,10 @@ import pytest
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
-from horizonfree.report.contest import draw_contest
+from horizonfree.report.comparison_plot import plot_comparison
 from horizonfree.report.facts import Facts, facts
 from horizonfree.report.figures import Picture, pictures, write_pictures
-from horizonfree.report.theme import written
+from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 
 from .reading import stands_alone
@@ -172,15 +172,15 @@ def test_a_contest_shows_every_explorer(
         for k in (1, 2)
     ]
     path = tmp_path / f"figure.{kind}"
-    draw_contest(rows, path)
+    plot_comparison(rows, path)
     if kind == "svg":
         assert {"optimal-design", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
 
 
 def test_the_words_of_a_figure_are_not_changed() -> None:
-    assert written("hf-ucrl-rfe++ (reconstruction)") == "hf-ucrl-rfe++ (reconstruction)"
-    assert written("a_b") == "a_b"
-    assert written("$5") == r"\$5"
-    assert written("_x") == "\u200b_x"
-    assert written("") == " "
-    assert written("\ud800\0a\n") == "??a?"
+    assert display_text("hf-ucrl-rfe++ (reconstruction)") == "hf-ucrl-rfe++ (reconstruction)"
+    assert display_text("a_b") == "a_b"
+    assert display_text("$5") == r"\$5"
+    assert display_text("_x") == "\u200b_x"
+    assert display_text("") == " "
+    assert display_text("\ud800\0a\n") == "??a?"

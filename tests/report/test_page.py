@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS
 from horizonfree.report import facts as ft
 from horizonfree.report import history
 from horizonfree.report.figures import draw_all
@@ -109,7 +109,7 @@ def test_every_figure_says_what_is_seen(text: str, run: Run, figures: Figures) -
 
 
 def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run, figures: Figures) -> None:
-    for i, (title, states, table) in enumerate(ft.samples(run.problem)):
+    for i, (title, states, table) in enumerate(ft.example_rewards(run.problem)):
         example = ft.example(run, title, states, table, 0.05)
         bar = figures[f"plan-{i + 1}"].axes[1]
         low, high = (float(label.get_text()) for label in bar.get_xticklabels())

@@ -66,13 +66,13 @@ def test_rings_that_say_nothing_are_left_out(every: Run) -> None:
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_great_many_rings_are_left_out(two: Run, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ft, "MOST_RINGS", most)
-    assert ft.ringed(two.problem) == ([1, 8] if most == 2 else [])
+    assert ft.marked_starts(two.problem) == ([1, 8] if most == 2 else [])
 
 
 def test_a_fixed_start_has_its_ring_however_few_states_there_are(run: Run) -> None:
     assert rings(run, "states") == [[0, 0]]
     alone = hf.Mixture.from_kernels(np.ones((1, 1, 1, 1)), horizon=1)
-    assert ft.ringed(alone) == [0]
+    assert ft.marked_starts(alone) == [0]
 
 
 def test_the_page_says_where_episodes_start(two: Run, every: Run, run: Run, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_states_without_places_have_a_sentence_instead_of_rings(two: Run, tmp_pa
 
 def test_values_are_means_over_the_starts(two: Run) -> None:
     kernel = two.problem.kernel()
-    for x, (_, _, table) in zip(facts_of(two).examples, ft.samples(two.problem)):
+    for x, (_, _, table) in zip(facts_of(two).examples, ft.example_rewards(two.problem)):
         assert x.value == pytest.approx(x.V[[1, 8]].mean())
         assert x.best is not None
         assert x.loss is not None
@@ -110,11 +110,11 @@ def test_values_are_means_over_the_starts(two: Run) -> None:
 def test_the_worst_true_gap_is_a_mean_over_the_starts(two: Run) -> None:
     goals = history.goals(two)
     gaps = [hf.true_gap(two.problem, goal, two.plan(goal).policy) for goal in goals]
-    assert history.moments(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
+    assert history.history_of(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
 
 
 def test_examples_differ_where_every_state_is_a_start(every: Run) -> None:
-    near, far, stay = (states for _, states, _ in ft.samples(every.problem))
+    near, far, stay = (states for _, states, _ in ft.example_rewards(every.problem))
     assert near == stay != far
 
 

@@ -20,7 +20,7 @@ def grid(episodes: int = 70, seed: int = 0, explorer: str = "optimal-design") ->
 @cache
 def table(episodes: int = 1500) -> Run:
     """A lake of which nothing is known but its states."""
-    problem = hf.make("gymnasium:FrozenLake-v1", horizon=12).seen_as("tabular")
+    problem = hf.make("gymnasium:FrozenLake-v1", horizon=12).as_tabular()
     return hf.explore(problem, episodes=episodes, progress=False)
 
 

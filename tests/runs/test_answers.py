@@ -91,10 +91,10 @@ def test_a_family_has_the_largest_gap_of_its_plans(run):
     found = run.certificate(rewards="goals")
     reachable_at_the_end = int(found.parts["rewards"])
     assert found.eps == pytest.approx(max(every), rel=1e-9)
-    assert found.words.startswith(f"all {reachable_at_the_end} goals: suboptimality at most ")
+    assert found.summary().startswith(f"all {reachable_at_the_end} goals: suboptimality at most ")
     assert found.parts["median"] <= found.eps
     listed = run.certificate(rewards=[hf.goal(problem, 3), hf.occupancy(problem, 5)])
-    assert listed.words.startswith("all 2 rewards: ")
+    assert listed.summary().startswith("all 2 rewards: ")
     assert listed.eps == pytest.approx(
         max(run.plan(hf.goal(problem, 3)).gap, run.plan(hf.occupancy(problem, 5)).gap)
     )
@@ -145,12 +145,12 @@ def test_a_comparison_says_which_policy_is_better_where_it_is_sure(run):
     P, table = problem.kernel().dense(), np.broadcast_to(still, (8, 16))
     true = value(P, reward, plan, 0) - value(P, reward, table, 0)
     assert found.low <= true <= found.high
-    assert found.words.startswith("a is better by at least")
-    assert run.compare(reward, still, plan).words.startswith("b is better by at least")
+    assert found.summary().startswith("a is better by at least")
+    assert run.compare(reward, still, plan).summary().startswith("b is better by at least")
     same = run.compare(reward, plan, plan)
     assert same.high == pytest.approx(-same.low)
     assert 0 <= same.high < 1e-9
-    assert same.words.startswith("either may be better")
+    assert same.summary().startswith("either may be better")
 
 
 def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
@@ -160,16 +160,18 @@ def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
     kernel = run.confidence().kernel
     assert there.value == pytest.approx(optimal(kernel, reward).V[0, 6])
     assert there.policy.shape == (5, 16)
-    assert there.certificate.words.endswith("from state 6, in 5 steps")
+    assert there.certificate.summary().endswith("from state 6, in 5 steps")
     P = problem.kernel().dense()
     true = value(P, reward, there.policy, 6)
     assert there.value_low <= true <= there.value_high
     assert best(P, reward)[1][0][6] - true <= there.gap
     spread = np.full(16, 1 / 16)
-    assert run.plan(reward, start=spread, horizon=5).certificate.words.endswith(
-        "16 states, drawn, in 5 steps"
+    assert (
+        run.plan(reward, start=spread, horizon=5)
+        .certificate.summary()
+        .endswith("16 states, drawn, in 5 steps")
     )
-    assert run.plan(hf.goal(problem, 3)).certificate.words.endswith("any stopping time)")
+    assert run.plan(hf.goal(problem, 3)).certificate.summary().endswith("any stopping time)")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "assets" / "certificate.schema.jso
 def runs(tmp_path_factory):
     layout = layout_of({"goal": np.arange(3) == 2}, {"cost": COST})
     mixture = hf.Mixture.from_kernels(KERNELS, horizon=4, weights=[0.7, 0.3], layout=layout)
-    problems = {"mixture": mixture, "table": mixture.seen_as("tabular"), "linear": hf.make("linear-lock")}
+    problems = {"mixture": mixture, "table": mixture.as_tabular(), "linear": hf.make("linear-lock")}
     return {name: hf.explore(x, "uniform", episodes=60, progress=False) for name, x in problems.items()}
 
 
@@ -36,7 +36,9 @@ QUESTIONS = {
     "policy": lambda run: (
         run.evaluate(hf.goal(run.problem, 0), np.ones(run.problem.num_states, int)).certificate
     ),
-    "elsewhere": lambda run: run.plan(hf.occupancy(run.problem.moved(None, 2), 1), horizon=2).certificate,
+    "elsewhere": lambda run: (
+        run.plan(hf.occupancy(run.problem.with_start(None, 2), 1), horizon=2).certificate
+    ),
 }
 EVENTS = {
     "reach": lambda run: run.plan(hf.reach(run.problem, 2)).certificate,
@@ -65,7 +67,7 @@ def test_a_certificate_is_confirmed_by_its_run_and_by_a_copy_from_the_disk(name,
         found = hf.verify(path, other)
         assert found.is_confirmed, found.differences
         assert found.bound == pytest.approx(certificate.eps, rel=1e-9)
-        assert found.statement == certificate.words
+        assert found.statement == certificate.statement
         assert "confirmed" in str(found)
     more = run.resume(episodes=1)
     assert not hf.verify(path, more).is_confirmed

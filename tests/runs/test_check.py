@@ -113,7 +113,7 @@ def test_a_certificate_is_rejected_by_alternatives_that_were_asked(coin: hf.Prob
     assert not plain.is_rejected
     assert judged.is_rejected
     assert judged.eps == 1
-    assert "refuted by 'a change in time': e-value 10^" in judged.words
+    assert "refuted by 'a change in time': e-value 10^" in judged.summary()
     spared = hf.certify(coin, tossed(EVEN), alternatives=["table", "change"])
     assert not spared.is_rejected
     assert spared.eps == hf.certify(coin, tossed(EVEN)).eps

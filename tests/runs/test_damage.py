@@ -77,7 +77,7 @@ def test_every_flipped_byte_is_under_a_checksum(
                 assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
     with subtests.test(RECORDS), monkeypatch.context() as patch:
         _, run_id = files.read_json(saved / MANIFEST)
-        run, intact = hf.load(saved), files.read
+        run, intact = hf.load(saved), files.read_bytes
         for place, data in flipped_everywhere(saved / RECORDS):
             patch.setattr(
                 files, "read", lambda path, data=data: data if path.name == RECORDS else intact(path)

@@ -74,9 +74,9 @@ def questions(problem, run):
         "plan within": lambda: str(run.plan(even, misspecification=FAR)),
         "weights": lambda: str(run.weights),
         "intervals": lambda: str(run.weight_intervals),
-        "check": lambda: run.check().words,
-        "robustness": lambda: run.robustness(0.5).words,
-        "robustness of one": lambda: run.robustness(0.5, reward=goal).words,
+        "check": lambda: run.check().summary(),
+        "robustness": lambda: run.robustness(0.5).summary(),
+        "robustness of one": lambda: run.robustness(0.5, reward=goal).summary(),
         "run": lambda: str(run),
     }
 
@@ -103,7 +103,7 @@ def test_a_policy_that_loses_everything_in_a_known_system_is_bad_and_its_gap_is_
     found = run.evaluate(hf.goal(problem, 1), [0, 0])
     assert found.gap == 1
     assert found.value_high < 1e-9
-    assert found.certificate.words.startswith("this policy may lose everything; that is no lack of data")
+    assert found.certificate.summary().startswith("this policy may lose everything; that is no lack of data")
     assert run.evaluate(hf.goal(problem, 0), [0, 0]).gap < 1e-9
     assert run.plan(hf.goal(problem, 1)).gap < 1e-9
     assert run.confidence().missing() == "nothing is unknown, and more episodes do not help"
@@ -116,6 +116,6 @@ def test_a_bad_policy_in_a_system_that_is_known_well_is_no_lack_of_data():
     assert run.certificate().eps < 0.5
     reward = np.zeros((2, 2, 2))
     reward[0, :, 1] = 1.0  # action 1 at the first step
-    assert run.evaluate(reward, [0, 0]).certificate.words.startswith("this policy may lose everything")
+    assert run.evaluate(reward, [0, 0]).certificate.summary().startswith("this policy may lose everything")
     little = hf.explore(problem, episodes=1, progress=False)
-    assert little.evaluate(reward, [0, 0]).certificate.words.startswith("vacuous")
+    assert little.evaluate(reward, [0, 0]).certificate.summary().startswith("vacuous")

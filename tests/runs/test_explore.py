@@ -15,10 +15,10 @@ import horizonfree as hf
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.uniform import Uniform
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.runs import drive, engines
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 from tests.runs.test_store import assert_same
 
 
@@ -47,7 +47,7 @@ def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.
 
 def test_blocks_write_over_no_evidence_but_their_own(problem: hf.Problem, x64: None) -> None:
     run = hf.explore(problem, "optimal-design", episodes=17, seed=8)
-    engine, progress = engines.simulated(run, run.explorer), to_device(run.progress)
+    engine, progress = engines.simulation_engine(run, run.explorer), to_device(run.progress)
     first, again = (engine(progress, 3)[0] for _ in range(2))
     np.testing.assert_array_equal(first.evidence.counts, again.evidence.counts)
     np.testing.assert_array_equal(progress.evidence.counts, run.evidence.counts)
@@ -68,7 +68,7 @@ def test_every_step_is_counted_once(problem: hf.Problem) -> None:
 
 @given(first=st.integers(0, 10**6), k=st.integers(0, 10**6), more=st.integers(1, 10**6))
 def test_looks_come_soon_enough_and_depend_on_the_episode_alone(first: int, k: int, more: int) -> None:
-    until = Until(first, first + more, until_eps=0.1)
+    until = StopRule(first, first + more, until_eps=0.1)
     k = min(first + k, until.last)
     look = until.next_look(k)
     assert max(k, 1) <= look <= until.last
@@ -76,7 +76,7 @@ def test_looks_come_soon_enough_and_depend_on_the_episode_alone(first: int, k: i
     if k > first:
         assert look - k <= k / 10 + 1
         assert all(until.next_look(j) == look for j in {k, (k + look) // 2, look})
-    assert Until(first, until.last).next_look(k) == until.last
+    assert StopRule(first, until.last).next_look(k) == until.last
 
 
 def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Problem) -> None:
@@ -209,7 +209,7 @@ def test_every_public_name_is_there_and_nothing_is_loaded_before_it_is_used() ->
     code = (
         "import sys, horizonfree as hf\n"
         "assert 'jax' not in sys.modules\n"
-        "import horizonfree.problems.truth, horizonfree.explorers, horizonfree.problems\n"
+        "import horizonfree.explorers, horizonfree.problems\n"
         "assert set(hf._HOME) | {'theory'} == set(hf.__all__)\n"
         "for name in hf.__all__: getattr(hf, name)\n"
         "assert all(callable(f) for f in (hf.simulate, hf.explorers, hf.problems, hf.load))\n"

@@ -128,7 +128,7 @@ def test_what_cannot_be_written_is_refused(runs):
     run = hf.explore(drawn, "uniform", episodes=5, progress=False)
     with pytest.raises(HorizonfreeError, match="start in one of 2 states"):
         run.explicit_model(delta=1e-6)
-    assert run.seen_from(0).explicit_model(delta=1e-6).initial.sum() == 1
+    assert run.restart_from(0).explicit_model(delta=1e-6).initial.sum() == 1
 
 
 @pytest.mark.parametrize(("S", "A", "H"), [(1, 1, 1), (1, 2, 3), (5, 1, 1), (3, 2, 60)])

@@ -8,7 +8,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.runs.extended import extended
+from horizonfree.runs.reward_spec import extend_reward
 
 H, S, A = 2, 4, 2
 FINAL, GAMMA = np.array([0.0, 0.1, 0.2, 0.5]), 0.7
@@ -59,7 +59,7 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(run: hf.Run, gam
     assert plan.gap < best
     own = run.evaluate(REWARD, policies[37], discount=gamma, final=final)
     assert own.value == pytest.approx(worth(P, REWARD, policies[37], *how), abs=1e-9)
-    view, table, _ = extended(run.problem, REWARD, gamma, final)
+    view, table, _ = extend_reward(run.problem, REWARD, gamma, final)
     longer = np.concatenate([plan.policy, plan.policy])[: len(table)]
     assert hf.true_gap(view, table, longer) == pytest.approx(best - true, abs=1e-9)
 
@@ -72,16 +72,16 @@ def test_costs_can_be_discounted_and_the_end_can_cost(run: hf.Run) -> None:
 
 
 def test_a_discount_says_what_an_end_that_never_comes_may_cost(run: hf.Run) -> None:
-    words = run.plan(REWARD, discount=GAMMA).certificate.words
+    words = run.plan(REWARD, discount=GAMMA).certificate.summary()
     tail = GAMMA**H / (1 - GAMMA) * np.ptp(REWARD)
     said = float(words.split("without an end, at most ")[1].split()[0])
     assert tail <= said <= 1.02 * tail
     for reward, how in ((np.broadcast_to(REWARD, (H, S, A)), {}), (REWARD, {"final": FINAL})):
-        assert "without an end" not in run.plan(reward, discount=GAMMA, **how).certificate.words
-    assert "without an end" not in run.plan(REWARD, discount=1.0).certificate.words
+        assert "without an end" not in run.plan(reward, discount=GAMMA, **how).certificate.summary()
+    assert "without an end" not in run.plan(REWARD, discount=1.0).certificate.summary()
     assert run.plan(REWARD, discount=1.0).value == pytest.approx(run.plan(REWARD).value)
     there = run.plan(REWARD, final=FINAL, start=0, horizon=H)  # the view of the tests before
-    assert there.certificate.words.endswith(", from state 0, in 2 steps")
+    assert there.certificate.summary().endswith(", from state 0, in 2 steps")
 
 
 BAD_ENDS = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.runs import meter as progress
-from horizonfree.runs.until import MOST_EPISODES, Until
+from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 
 class Clock:
@@ -27,7 +27,7 @@ def test_the_first_block_is_not_counted_as_it_compiles(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """26 s of compilation, then one second for an episode: 12 s are left after eight of twenty."""
-    with progress.meter(0, Until(0, 20), True) as show:
+    with progress.progress_meter(0, StopRule(0, 20), True) as show:
         show(0, {}, None)
         for episode, now in ((1, 26.0), (2, 27.0), (8, 33.0), (20, 45.0)):
             clock.now = now
@@ -43,7 +43,7 @@ def test_without_an_end_none_is_shown_until_there_is_an_estimate(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A gap of 0.4 falls to 0.2 in four times the episodes."""
-    with progress.meter(0, Until(0, MOST_EPISODES, until_eps=0.2), True) as show:
+    with progress.progress_meter(0, StopRule(0, MAX_EPISODES, until_eps=0.2), True) as show:
         show(0, {}, None)
         for episode, now, eps in ((1, 10.0, 1.0), (11, 20.0, None), (21, 30.0, 0.4), (30, 39.0, 0.2)):
             clock.now = now
@@ -60,7 +60,7 @@ def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is the end until a gap tells of an earlier one; and no episode lies beyond it."""
-    with progress.meter(0, Until(0, 500, until_eps=0.2), True) as show:
+    with progress.progress_meter(0, StopRule(0, 500, until_eps=0.2), True) as show:
         for episode, now, eps in ((1, 10.0, 1.0), (10, 20.0, 0.2098), (12, 30.0, None)):
             clock.now = now
             show(episode, {}, eps)
@@ -75,7 +75,7 @@ def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
 def test_one_call_is_no_plural(
     clock: Clock, capsys: pytest.CaptureFixture[str], calls: int, words: str
 ) -> None:
-    with progress.meter(0, Until(0, 1), True) as show:
+    with progress.progress_meter(0, StopRule(0, 1), True) as show:
         show(1, {"oracle_calls": np.array([0, calls], np.int32)}, None)
     assert capsys.readouterr().err == f"episode 1 of 1, {words}, 0 s\n"
 
@@ -96,7 +96,7 @@ def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -
             console.print(bars[0].make_tasks_table(bars[0].tasks))
         return shown.get()
 
-    with progress.meter(0, Until(0, MOST_EPISODES, until_eps=0.2), None) as show:
+    with progress.progress_meter(0, StopRule(0, MAX_EPISODES, until_eps=0.2), None) as show:
         show(0, {}, None)
         assert "episode 0 " in line()
         assert "left" not in line()

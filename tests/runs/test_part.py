@@ -11,7 +11,7 @@ import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, PartWarning, ShapeError
 from horizonfree.problems import reachable
 from horizonfree.report.facts import facts
-from horizonfree.report.history import moments
+from horizonfree.report.history import history_of
 from horizonfree.runs.recipes import fingerprint
 
 EPISODES = 12
@@ -67,7 +67,7 @@ SHAPES = {
     "forbidding": forbidding,
     "table": table,
     "table of few actions": table_of_few_actions,
-    "grid as a table": lambda: grid().seen_as("tabular", support="given"),
+    "grid as a table": lambda: grid().as_tabular(support="given"),
 }
 FEW_ROWS = ("grid", "one step", "two zones", "table", "table of few actions", "grid as a table")
 
@@ -191,8 +191,8 @@ def test_a_problem_without_unreachable_states_is_its_own_part():
 
 
 def test_a_part_of_a_part_is_a_part_of_the_whole(problem, part):
-    shorter = part.moved(horizon=3).reachable_part()
-    assert (shorter.state_ids == problem.moved(horizon=3).reachable_part().state_ids).all()
+    shorter = part.with_start(horizon=3).reachable_part()
+    assert (shorter.state_ids == problem.with_start(horizon=3).reachable_part().state_ids).all()
     assert shorter.num_states == 10
     assert shorter.extend(np.ones(10)).shape == (64,)
     assert shorter.reachable_part() is shorter
@@ -213,8 +213,8 @@ def test_plans_from_elsewhere(problem, part, run, whole):
     a, b = run.plan(part.restrict(reward), start=at, horizon=3), whole.plan(reward, start=9, horizon=3)
     assert a.value == pytest.approx(b.value, abs=CLOSE)
     assert a.gap == pytest.approx(b.gap, abs=CLOSE)
-    assert a.certificate.words == b.certificate.words
-    assert a.certificate.words.endswith("from state 9, in 3 steps")
+    assert a.certificate.summary() == b.certificate.summary()
+    assert a.certificate.summary().endswith("from state 9, in 3 steps")
     drawn = np.where(np.isin(np.arange(64), [1, 8]), 0.5, 0.0)
     a = run.plan(part.restrict(reward), start=part.restrict(drawn), horizon=3)
     assert a.value == pytest.approx(whole.plan(reward, start=drawn, horizon=3).value, abs=CLOSE)
@@ -290,7 +290,7 @@ def test_reports_are_those_of_the_whole(part, run, whole):
     a, b = facts(run), facts(whole)
     assert (a.visits == part.restrict(b.visits)).all()
     assert a.doubt == pytest.approx(part.restrict(b.doubt), abs=CLOSE, nan_ok=True)
-    assert a.history[-1].true_gap == pytest.approx(moments(whole, 0.05)[-1].true_gap, abs=CLOSE)
+    assert a.history[-1].true_gap == pytest.approx(history_of(whole, 0.05)[-1].true_gap, abs=CLOSE)
     assert [x.title for x in a.examples] == [x.title for x in b.examples]
     assert a.hardest_goal == b.hardest_goal
 
@@ -299,18 +299,16 @@ def test_words_name_pairs_in_the_numbers_of_the_whole(run):
     confidence = run.confidence()
     stop = np.zeros((28, 4), bool)
     stop[-1, 2] = True
-    compared = confidence.compared
-    compared = compared._replace(divergence=replace(compared.divergence, stop=stop))
-    unsure = replace(confidence, compared=compared)
+    unsure = replace(confidence, divergence=replace(confidence.divergence, stop=stop))
     assert unsure.unsure_pairs().tolist() == [[48, 2]]
 
 
 def test_explore_says_where_most_states_are_out_of_reach(problem, part, monkeypatch):
-    monkeypatch.setattr(reachable, "MANY", 37)
+    monkeypatch.setattr(reachable, "MIN_OUT_OF_REACH", 37)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hf.explore(problem, episodes=1, progress=False)  # 36 are out of reach
-    monkeypatch.setattr(reachable, "MANY", 36)
+    monkeypatch.setattr(reachable, "MIN_OUT_OF_REACH", 36)
     with pytest.warns(
         PartWarning, match=r"36 of 64 states cannot be reached within 6 steps: explore\(problem"
     ):

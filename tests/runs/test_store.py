@@ -210,7 +210,7 @@ def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
 
 def test_an_empty_folder_is_filled_by_one_process_at_a_time(problem: hf.Problem, tmp_path: Path) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
-    with files.locked(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
+    with files.lock(tmp_path), pytest.raises(RunError, match="in use by another exploration"):
         run.save(tmp_path)
     run.save(tmp_path)
 

@@ -39,7 +39,7 @@ def test_a_plan_heeds_what_was_seen_once_or_twice() -> None:
 
 @pytest.fixture(scope="module")
 def lake() -> hf.Run:
-    problem = hf.from_gymnasium("FrozenLake-v1", horizon=100).seen_as("tabular")
+    problem = hf.from_gymnasium("FrozenLake-v1", horizon=100).as_tabular()
     return hf.explore(problem, episodes=50, seed=0, progress=False)
 
 
@@ -62,7 +62,7 @@ def test_a_plan_is_no_worse_than_that_of_the_frequencies(lake: hf.Run) -> None:
 
 def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
     """For goals and random rewards, of runs long enough for a uniform certificate."""
-    problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).seen_as("tabular")
+    problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).as_tabular()
     run = hf.explore(problem, episodes=4000, seed=1, progress=False)
     confidence, uniform = run.confidence(), run.certificate()
     assert not uniform.is_vacuous
@@ -88,7 +88,7 @@ def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
 
 def test_bounds_of_nothing_are_exactly_one() -> None:
     """So that a plan of the estimate and one of the centre tie where neither is certified."""
-    problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).seen_as("tabular")
+    problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).as_tabular()
     run = hf.explore(problem, episodes=5, seed=1, progress=False)
     assert run.certificate().eps == 1.0
     assert run.plan(hf.goal(problem, 15)).certificate.eps == 1.0

@@ -69,7 +69,7 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(
         REWARD, transition=lambda s, a, to: t[s, a, to], scale="rescale", start=0, horizon=H, **HOW
     )
     assert there.value == pytest.approx(plan.value, abs=1e-9)
-    assert there.certificate.words.endswith(", from state 0, in 2 steps")
+    assert there.certificate.summary().endswith(", from state 0, in 2 steps")
 
 
 def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:

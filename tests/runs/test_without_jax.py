@@ -10,7 +10,7 @@ import horizonfree as hf
 
 PROBLEMS = {
     "mixture": lambda: hf.make("zoned-grid", size=3, zones=2, horizon=4),
-    "tabular": lambda: hf.make("river-swim", states=4, horizon=5).seen_as("tabular"),
+    "tabular": lambda: hf.make("river-swim", states=4, horizon=5).as_tabular(),
     "linear": lambda: hf.make("linear-lock", blocks=2, horizon=4),
 }
 ASK = """

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import horizonfree as hf
-from horizonfree.sweeps import engines, sweep
+from horizonfree.sweeps import executors, sweep
 
 TINY: dict[str, Any] = {
     "title": "tiny",
@@ -19,8 +19,8 @@ TINY: dict[str, Any] = {
 }
 
 
-class Pretend(engines.Engine):
-    """An engine that performs nothing: the answers are given beforehand."""
+class FakeExecutor(executors.Executor):
+    """An executor whose answers are a function of the task."""
 
     slots = 2
 
@@ -47,10 +47,10 @@ def rows_for(task) -> dict:
 
 
 @pytest.fixture
-def pretend(monkeypatch):
-    def on(answer) -> Pretend:
-        made = Pretend(answer)
-        monkeypatch.setattr(sweep, "start", lambda on, workers, log: made)
+def fake_executor(monkeypatch):
+    def on(answer) -> FakeExecutor:
+        made = FakeExecutor(answer)
+        monkeypatch.setattr(sweep, "start_executor", lambda on, workers, log: made)
         return made
 
     return on

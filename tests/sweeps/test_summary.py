@@ -7,7 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.report.sweep_page import figure_of, look_of, write_sweep
-from horizonfree.sweeps.summary import Curve, Middle, curve_of, resampled
+from horizonfree.sweeps.summary import Curve, Interval, bootstrap_medians, median_curve
 from tests.shell import Shell
 from tests.sweeps.conftest import TINY, rows_for
 
@@ -33,26 +33,26 @@ def falling(key, task, tries):
 
 
 @pytest.fixture
-def found(pretend, tmp_path):
-    pretend(falling)
+def found(fake_executor, tmp_path):
+    fake_executor(falling)
     return hf.sweep(FALLING, tmp_path / "a", progress=False)
 
 
 def test_medians_have_intervals_and_slopes(found):
-    curve = curve_of(found.where(explorer="quick"), "eps")
+    curve = median_curve(found.where(explorer="quick"), "eps")
     values = found.where(explorer="quick")["eps"].reshape(40, 3)
     np.testing.assert_array_equal(curve.median, np.median(values, axis=0))
     assert (curve.low < curve.median).all()
     assert (curve.median < curve.high).all()
     assert curve.slope == pytest.approx((-0.5, -0.5, -0.5))  # every seed falls alike, so every draw does
-    assert curve_of(found.where(explorer="quick"), "V_hat").seeds == 40
-    assert curve_of(found.where(explorer="nobody"), "eps") is None
+    assert median_curve(found.where(explorer="quick"), "V_hat").seeds == 40
+    assert median_curve(found.where(explorer="nobody"), "eps") is None
 
 
 def test_intervals_are_those_of_the_bootstrap():
     """Of a median the distribution over draws is known: at or below the j-th of n values, binomially (p = j/n)."""
     n = 15
-    drawn = resampled(np.arange(n, dtype=float)[:, None])[:, 0]
+    drawn = bootstrap_medians(np.arange(n, dtype=float)[:, None])[:, 0]
     from scipy.stats import binom
 
     for j in (4, 7, 10):
@@ -76,7 +76,7 @@ def test_the_page_shows_every_setting_and_asks_for_nothing(found, tmp_path):
     ("lowest", "scale"), [([0.9, 0.5], "linear"), ([0.9, 0.01], "log"), ([0.9, 0.0], "symlog")]
 )
 def test_an_axis_suits_its_numbers_and_zero_is_drawn_as_zero(lowest, scale):
-    none = Middle(np.nan, np.nan, np.nan)
+    none = Interval(np.nan, np.nan, np.nan)
     high, low = np.array([1.0, 0.9]), np.array(lowest)
     curve = Curve(np.array([10, 100]), low, low, high, 3, none)
     (ax,) = figure_of({"a": curve}, {"a": look_of(0)}, "eps").axes
@@ -103,15 +103,17 @@ name = "uniform"
 """
 
 
-def test_the_command_counts_failures_and_goes_on(shell, tmp_path, pretend):
+def test_the_command_counts_failures_and_goes_on(shell, tmp_path, fake_executor):
     (tmp_path / "a.toml").write_text(FILE)
-    pretend(lambda key, task, tries: {"error": "no luck"} if task["seeds"] == [2, 3] else rows_for(task))
+    fake_executor(
+        lambda key, task, tries: {"error": "no luck"} if task["seeds"] == [2, 3] else rows_for(task)
+    )
     code, out, err = shell("sweep a.toml")
     assert code == 1
     assert "1 tasks failed" in out
     assert "random, seeds 2 to 3: no luck" in out
     assert "1 of 2 tasks done, 0 running, 1 failed, 4 rows" in err
-    pretend(lambda key, task, tries: rows_for(task))
+    fake_executor(lambda key, task, tries: rows_for(task))
     told = shell.json("sweep sweeps/a --report")
     assert (told["rows"], told["failed"]) == (8, {})
     assert told["medians"] == [{"problem": "river", "explorer": "random", "eps": 1 / 3, "claim": 1 / 3}]
@@ -120,12 +122,12 @@ def test_the_command_counts_failures_and_goes_on(shell, tmp_path, pretend):
     assert (code, err.splitlines()[-1]) == (2, "horizonfree: error: sweep b.toml: No such file or directory")
 
 
-def test_ctrl_c_says_how_to_go_on(shell, tmp_path, pretend):
+def test_ctrl_c_says_how_to_go_on(shell, tmp_path, fake_executor):
     def stop(key, task, tries):
         raise KeyboardInterrupt
 
     (tmp_path / "a.toml").write_text(FILE)
-    pretend(stop)
+    fake_executor(stop)
     code, _, err = shell("sweep a.toml --out here")
     assert code == 130
     assert "horizonfree sweep a.toml --out here" in err

@@ -12,9 +12,10 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError, RunError, UnknownNameError
-from horizonfree.sweeps import engines, file, grid, worker
-from horizonfree.sweeps.local import Pool
-from horizonfree.sweeps.measures import OnRuns
+from horizonfree.sweeps import executors, spec, worker
+from horizonfree.sweeps.executors import LocalExecutor
+from horizonfree.sweeps.measures import RunMeasures
+from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY, rows_for
 
 ONE = TINY | {"seeds": 2}
@@ -38,7 +39,7 @@ def test_rows_have_the_numbers_of_their_runs(tiny):
     assert found.where(seed=3, episodes=8)["eps"] == [run.certificate().eps]
     assert np.isnan(found["claim"]).all()  # uniform claims nothing
     assert "jax" in json.loads(found["versions"][0])
-    said = OnRuns(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
+    said = RunMeasures(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
     largest = max(run.certificate(rewards=x).eps for x in ("goals", "occupancies"))
     assert said["reward_max"] == largest
     assert list(said) == ["reward_max", "time"]
@@ -55,10 +56,10 @@ def test_a_table_is_also_a_data_frame(tiny):
         found["epss"]
 
 
-def test_a_finished_sweep_is_read_not_run(tiny, pretend):
-    engine = pretend(lambda *_: pytest.fail("it was run again"))
+def test_a_finished_sweep_is_read_not_run(tiny, fake_executor):
+    executor = fake_executor(lambda *_: pytest.fail("it was run again"))
     assert len(hf.sweep(TINY, tiny)) == 8
-    assert not engine.told
+    assert not executor.told
 
 
 def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again(tmp_path):
@@ -66,8 +67,8 @@ def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again
 
     It is stopped until then, so that it cannot finish.
     """
-    (task,) = grid.tasks_of(file.read(ONE)).values()
-    pool = Pool(2, 1, tmp_path / "log")
+    (task,) = build_tasks(spec.read(ONE)).values()
+    pool = LocalExecutor(2, 1, tmp_path / "log")
     try:
         pool.submit("long", task)
         (victim,) = pool.busy
@@ -79,58 +80,58 @@ def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again
         assert "rows" in found["short"]
         assert "long" not in found
         os.kill(victim.process.pid, signal.SIGKILL)
-        assert pool.finished(60) == [("long", {"error": engines.DIED})]
+        assert pool.finished(60) == [("long", {"error": executors.WORKER_DIED})]
         pool.submit("again", task)  # to the idle one: the dead one is gone
         assert dict(pool.finished(60))["again"]["rows"] == found["short"]["rows"]
     finally:
         pool.close()
 
 
-def test_a_task_that_fails_is_tried_twice_recorded_and_tried_by_the_next_call(tmp_path, pretend):
-    tasks = grid.tasks_of(file.read(MORE))
+def test_a_task_that_fails_is_tried_twice_recorded_and_tried_by_the_next_call(tmp_path, fake_executor):
+    tasks = build_tasks(spec.read(MORE))
     first, second, *_ = tasks
-    once = pretend(
+    once = fake_executor(
         lambda key, task, tries: {"error": "no"} if key == first and tries == 1 else rows_for(task)
     )
     assert not hf.sweep(MORE, tmp_path / "a").failed
     assert once.told.count(first) == 2
-    pretend(lambda key, task, tries: {"error": f"try {tries}"} if key == second else rows_for(task))
+    fake_executor(lambda key, task, tries: {"error": f"try {tries}"} if key == second else rows_for(task))
     found = hf.sweep(MORE, tmp_path / "b")
     assert list(found.failed.values()) == ["try 2"]
-    again = pretend(lambda key, task, tries: rows_for(task))
+    again = fake_executor(lambda key, task, tries: rows_for(task))
     assert not hf.sweep(MORE, tmp_path / "b").failed
     assert again.told == [second]
 
 
-def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path, pretend):
-    tasks = grid.tasks_of(file.read(MORE))
+def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path, fake_executor):
+    tasks = build_tasks(spec.read(MORE))
 
     def stop(key, task, tries):
         if key == list(tasks)[3]:
             raise KeyboardInterrupt
         return rows_for(task)
 
-    pretend(stop)
+    fake_executor(stop)
     with pytest.raises(KeyboardInterrupt):
         hf.sweep(MORE, tmp_path / "a")
     kept = hf.load_sweep(tmp_path / "a")
     assert 0 < kept.missing < len(tasks)
     with (tmp_path / "a" / "rows.jsonl").open("a") as rows:
         rows.write('{"seal": "12')  # as a kill in the middle of a write leaves it
-    engine = pretend(lambda key, task, tries: rows_for(task))
+    executor = fake_executor(lambda key, task, tries: rows_for(task))
     assert len(hf.sweep(None, tmp_path / "a")) == 32
-    assert len(engine.told) == kept.missing
+    assert len(executor.told) == kept.missing
     for line in (tmp_path / "a" / "rows.jsonl").read_text().splitlines():
         json.loads(line)
 
 
-def test_a_folder_may_grow_but_loses_nothing(tmp_path, pretend):
-    pretend(lambda key, task, tries: rows_for(task))
+def test_a_folder_may_grow_but_loses_nothing(tmp_path, fake_executor):
+    fake_executor(lambda key, task, tries: rows_for(task))
     hf.sweep(MORE, tmp_path / "a")
-    engine = pretend(lambda key, task, tries: rows_for(task))
+    executor = fake_executor(lambda key, task, tries: rows_for(task))
     assert len(hf.sweep(MORE | {"seeds": 10}, tmp_path / "a")) == 40
-    assert len(engine.told) == 3
-    with pytest.raises(RunError, match=r"begun with other .*delta.* 15 of its 15 tasks would be lost"):
+    assert len(executor.told) == 3
+    with pytest.raises(RunError, match=r"a sweep with other .*delta.* 15 of its 15 tasks would be lost"):
         hf.sweep(MORE | {"seeds": 10, "delta": 0.1}, tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine").write_text("x")
@@ -152,7 +153,7 @@ def test_a_flipped_bit_is_told(tiny, tmp_path, place):
         hf.load_sweep(folder)
 
 
-def test_numbers_are_read_back_to_the_last_bit(tmp_path, pretend):
+def test_numbers_are_read_back_to_the_last_bit(tmp_path, fake_executor):
     odd = [np.nextafter(0.1, 1), 5e-324, float("inf"), float("nan"), -0.0, 1 / 3]
 
     def answer(key, task, tries):
@@ -160,20 +161,20 @@ def test_numbers_are_read_back_to_the_last_bit(tmp_path, pretend):
         found["rows"]["eps"] = [odd[(i + len(key)) % 6] for i in range(len(found["rows"]["seed"]))]
         return found
 
-    pretend(answer)
+    fake_executor(answer)
     found = hf.sweep(ONE | {"checkpoints": [1, 2, 3]}, tmp_path / "a")["eps"]
     expected = np.array([odd[(i + 16) % 6] for i in range(6)])
     assert found.tobytes() == expected.tobytes()
 
 
 def test_a_number_that_only_others_report_is_nan():
-    (task,) = grid.tasks_of(file.read(ONE)).values()
-    assert np.isnan(worker.perform(task | {"records": ["V"]}, 1)["rows"]["V"]).all()
+    (task,) = build_tasks(spec.read(ONE)).values()
+    assert np.isnan(worker.execute(task | {"records": ["V"]}, 1)["rows"]["V"]).all()
 
 
 def test_an_error_inside_a_task_comes_back_in_words():
-    (task,) = grid.tasks_of(file.read(ONE)).values()
-    found = worker.perform(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
+    (task,) = build_tasks(spec.read(ONE)).values()
+    found = worker.execute(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
     assert "no option 'bogus'" in found["error"]
 
 
@@ -185,7 +186,7 @@ def test_the_memory_of_a_worker_is_not_that_of_the_process_that_started_it():
     assert 2**22 < int(said) < 2**28 < held.nbytes < worker.peak_memory()
 
 
-def test_engines_that_do_not_exist_are_refused(tmp_path):
+def test_executors_that_do_not_exist_are_refused(tmp_path):
     for on in ("slurm", "local=3", "dask=", 7):
         with pytest.raises(OptionError, match="it must be local, dask, ray"):
             hf.sweep(ONE, tmp_path / "a", on=on)
@@ -193,7 +194,7 @@ def test_engines_that_do_not_exist_are_refused(tmp_path):
         hf.sweep(ONE, tmp_path / "b", workers=0)
 
 
-def test_a_sweep_holds_its_folder_alone(tmp_path, pretend):
+def test_a_sweep_holds_its_folder_alone(tmp_path, fake_executor):
     waiting, go_on = threading.Event(), threading.Event()
 
     def answer(key, task, tries):
@@ -201,7 +202,7 @@ def test_a_sweep_holds_its_folder_alone(tmp_path, pretend):
         go_on.wait(60)
         return rows_for(task)
 
-    pretend(answer)
+    fake_executor(answer)
     first = threading.Thread(target=hf.sweep, args=(ONE, tmp_path / "a"))
     first.start()
     try:

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from horizonfree.theory import bounds as theory
+from horizonfree.theory.ranges import LIMITS
 
 SIZES = {"d": 2, "H": 10, "B": 1.5}
 
@@ -214,7 +215,7 @@ def test_table_has_every_quantity_and_survives_json():
 
 @pytest.mark.parametrize("scale", ["total", "per-step"])
 def test_every_number_is_finite_at_the_ends_of_every_range(scale):
-    limits = theory.LIMITS
+    limits = LIMITS
     ends = [limits["eps"], (limits["delta"][0], 0.999), (1, 10**15), (1, 10**15), limits["B"]]
     for corner in itertools.product(*ends):
         for K in (None, *limits["K"]):

@@ -42,7 +42,7 @@ def test_every_row_is_the_printed_one():
 
 def test_the_explorers_of_the_table_exist_and_rates_are_written_out():
     names = {row.explorer for row in hf.theory.table1()} - {None}
-    assert names <= set(hf.explorers())
+    assert names <= set(hf.explorers(all=True))
     assert {"ucrl-rfe", "ucrl-vtr+", "lsvi-rfe"}.isdisjoint(names)  # of ours, but not of the table
     orders = [row.order for row in hf.theory.table1()]
     assert orders[0] == "H^5 S^2 A/eps^2"

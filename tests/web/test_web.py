@@ -55,7 +55,7 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     assert answer["policy"] == plan.policy[2].tolist()
     assert answer["value"] == pytest.approx(plan.value)
     assert answer["gap"] == plan.gap
-    assert answer["words"] == plan.certificate.words
+    assert answer["words"] == plan.certificate.summary()
     assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
     V = evaluate(plan.kernel, reward, plan.policy)
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)

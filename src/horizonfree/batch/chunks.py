@@ -1,11 +1,11 @@
-"""A batch on disk: a folder with its settings and one checksummed file for each chunk of members that is finished.
+"""A batch on disk: a folder with its settings and one checksummed file for each finished chunk of members.
 
-    batch.json              what is explored and how, and how many members make a chunk
-    chunk-<first>.npz       the members from that one on: states, records, curves
-    lock                    held while someone explores into the folder
+    batch.json              settings of the batch, and the number of members of a chunk
+    chunk-<first>.npz       progress, records and curves of the members from that one on
+    lock                    locked while a process explores into the folder
 
-A chunk is written when it is finished, so a batch that was interrupted goes on with the first one that is missing.
-Files must hold arrays of the types and shapes that the same call would write.
+A chunk is written when it is finished, so an interrupted batch resumes with the first chunk that is missing. Files must
+contain arrays of the types and shapes that the same call would write.
 """
 
 import json
@@ -24,80 +24,80 @@ from horizonfree.runs import files
 
 SETTINGS = "batch.json"
 Arrays = dict[str, np.ndarray]
-SLACK = 2**12  # bytes that an array may take in a file beside its numbers
-MOST_SETTINGS = 2**24  # bytes of settings that are read, and four times as many as there should be
+MAX_HEADER_BYTES = 2**12  # of an array in a file, beside its numbers
+MAX_SETTINGS_BYTES = 2**24  # of a settings file, beside four times the expected size
 
 
-class Due(NamedTuple):
-    """What an array must be."""
+class ArraySpec(NamedTuple):
+    """Shape and type of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
-Form = dict[str, Due]
+ArraySpecs = dict[str, ArraySpec]
 
 
-class Work(Protocol):
-    """What fills chunks, and knows what is in one."""
+class ChunkSource(Protocol):
+    """Computes chunks."""
 
-    def form(self, first: int, size: int) -> Form:
-        """Every array of a chunk."""
+    def array_specs(self, first: int, size: int) -> ArraySpecs:
+        """Shapes and types of all arrays of a chunk."""
 
 
-class Store(Protocol):
-    """Where finished chunks are kept; `size` members make one."""
+class ChunkStore(Protocol):
+    """Storage of finished chunks; `size` is the number of members of a chunk."""
 
     size: int
 
-    def load(self, first: int, work: Work) -> Arrays | None:
-        """The chunk that begins with this member, None if it is not there."""
+    def load(self, first: int, source: ChunkSource) -> Arrays | None:
+        """The chunk that starts with this member, None if it is not stored."""
 
     def save(self, first: int, arrays: Arrays) -> None:
-        """Keep a chunk."""
+        """Store a chunk."""
 
 
-class Nowhere:
-    """Nothing is kept."""
+class NullStore:
+    """Stores nothing."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def load(self, first: int, work: Work) -> None:
-        """Nothing is there."""
+    def load(self, first: int, source: ChunkSource) -> None:
+        """None."""
 
     def save(self, first: int, arrays: Arrays) -> None:
-        """Let go."""
+        """Do nothing."""
 
 
-class Folder:
-    """Chunks as files of a folder that belong to the settings with this checksum."""
+class FolderStore:
+    """Chunks as files of a folder whose settings have the checksum `batch_id`."""
 
     def __init__(self, path: Path, size: int, batch_id: str) -> None:
         self.path, self.size, self.batch_id = path, size, batch_id
 
-    def load(self, first: int, work: Work) -> Arrays | None:
-        """The chunk, refused when it is damaged, belongs to another batch, or is not what the work would fill in."""
+    def load(self, first: int, source: ChunkSource) -> Arrays | None:
+        """The chunk; raises RunError if it is damaged, belongs to another batch, or has other arrays than expected."""
         path = self._file(first)
         with files.os_errors(path):
             if not path.exists():
                 return None
-        form = work.form(first, self.size)
-        numbers = sum(math.prod(x.shape) * x.dtype.itemsize for x in form.values())
-        _check_length(path, numbers + SLACK * (len(form) + 1))
+        specs = source.array_specs(first, self.size)
+        num_bytes = sum(math.prod(x.shape) * x.dtype.itemsize for x in specs.values())
+        _check_file_size(path, num_bytes + MAX_HEADER_BYTES * (len(specs) + 1))
         header, arrays, _ = files.read_npz(path)
         if header != {"batch": self.batch_id, "first": first}:
             raise RunError(f"{path} belongs to another batch; remove it from this folder")
-        _check_form(path, arrays, form)
+        _check_arrays(path, arrays, specs)
         return arrays
 
     def save(self, first: int, arrays: Arrays) -> None:
-        """Whole or not at all; refused where somebody moved, emptied or replaced the folder meanwhile."""
+        """Write the file atomically; raises RunError if the folder was moved, emptied or replaced."""
         settings = self.path / SETTINGS
         if not settings.exists() or files.read_json(settings)[1] != self.batch_id:
             raise RunError(
-                f"{self.path} is no longer the folder of this batch: somebody moved, emptied or replaced it; nothing "
-                "more was written"
+                f"{self.path} is no longer the folder of this batch: another process moved, emptied or replaced it; "
+                "nothing more was written"
             )
         files.write_npz(self._file(first), {"batch": self.batch_id, "first": first}, arrays)
 
@@ -105,54 +105,53 @@ class Folder:
         return self.path / f"chunk-{first:08d}.npz"
 
 
-def _check_length(path: Path, most: int) -> None:
-    """Refuse a file that is longer than any of ours before it is read."""
+def _check_file_size(path: Path, most: int) -> None:
+    """Raise before reading a file that is longer than any file of this batch."""
     with files.os_errors(path):
         size = path.stat().st_size
     if size > most:
         raise RunError(f"{path} has {size:,} bytes, a file of this batch at most {most:,}; remove it")
 
 
-def _check_form(path: Path, arrays: Arrays, form: Form) -> None:
-    """Refuse an array that is missing, foreign, or of another type or shape."""
-    for name in sorted({*arrays, *form}):
-        said = [
-            f"{x.dtype}{list(x.shape)}" if x is not None else "nothing"
-            for x in (arrays.get(name), form.get(name))
-        ]
-        if said[0] != said[1]:
+def _check_arrays(path: Path, arrays: Arrays, specs: ArraySpecs) -> None:
+    for name in sorted({*arrays, *specs}):
+        found, expected = (
+            "nothing" if x is None else f"{x.dtype}{list(x.shape)}"
+            for x in (arrays.get(name), specs.get(name))
+        )
+        if found != expected:
             raise RunError(
-                f"{path}: {name} is {said[0]}, but this batch keeps {said[1]} there; remove the file, and its members "
+                f"{path}: {name} is {found}, but this batch has {expected} there; remove the file, and its members "
                 "are explored again"
             )
 
 
 @contextmanager
-def opened(
+def open_store(
     out: str | PathLike[str] | None, settings: Mapping[str, Any], size: int, members: int
-) -> Iterator[Store]:
-    """The store of a batch, held alone meanwhile; a folder that exists must have been begun with the same settings."""
+) -> Iterator[ChunkStore]:
+    """The store of a batch, locked; an existing folder must have the same settings."""
     if out is None:
-        yield Nowhere(size)
+        yield NullStore(size)
         return
     path = files.resolve_path(out)
     with files.os_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        if not files.is_blank(path) and not (path / SETTINGS).exists():
+        if not files.is_empty(path) and not (path / SETTINGS).exists():
             raise RunError(f"{path} holds no batch and is not empty; choose another folder")
-    with files.locked(path):
+    with files.lock(path):
         if not (path / SETTINGS).exists():
             files.write_json(path / SETTINGS, {**settings, "size": size})
-        _check_length(path / SETTINGS, MOST_SETTINGS + 4 * len(json.dumps(settings, indent=1)))
-        found, batch_id = files.read_json(path / SETTINGS)
-        size = found.pop("size", None)
-        other = sorted(name for name in {*found, *settings} if found.get(name) != settings.get(name))
-        if other:
+        _check_file_size(path / SETTINGS, MAX_SETTINGS_BYTES + 4 * len(json.dumps(settings, indent=1)))
+        stored, batch_id = files.read_json(path / SETTINGS)
+        size = stored.pop("size", None)
+        changed = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
+        if changed:
             raise RunError(
-                f"{path} was begun with other {', '.join(other)}; repeat the call it was begun with, or choose another "
-                f"folder ({SETTINGS} says {other[0]} {short_repr(found.get(other[0]))})"
+                f"{path} is a batch with other {', '.join(changed)}; repeat the call that started it, or choose "
+                f"another folder ({SETTINGS} has {changed[0]} = {short_repr(stored.get(changed[0]))})"
             )
-        meaning = f"the members of a chunk, a whole number from 1 to {members}"
-        yield Folder(
+        meaning = f"the number of members of a chunk, an integer from 1 to {members}"
+        yield FolderStore(
             path, check_int(size, f"{path / SETTINGS}: size", 1, members, meaning, RunError), batch_id
         )

@@ -1,4 +1,4 @@
-"""The work of a batch: its members in chunks, blocks of episodes, curves at the checkpoints."""
+"""The computation of a batch: its members in chunks, each chunk in blocks of episodes, curves at the checkpoints."""
 
 import hashlib
 import time
@@ -14,42 +14,37 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from horizonfree._jit import jit
-from horizonfree._validation import MAX_INT, check_int, short_repr
-from horizonfree._x64 import leaf, to_device, to_numpy
-from horizonfree.batch.cast import Cast
-from horizonfree.batch.certificates import certified_curves
-from horizonfree.batch.chunks import Arrays, Due, Form
-from horizonfree.batch.many import CURVES, TRACED_CURVES, World, begin_many, judge_many, simulate_many, stack
-from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.explorers.loop import Progress, Records, begin
+from horizonfree._validation import MAX_INT, check_int
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
+from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
+from horizonfree.batch.members import Members
+from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
+from horizonfree.errors import OptionError
+from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.registry import ExplorerSpec, describe
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp import rewards
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.space import Kernel
-from horizonfree.models.interface import Evidence, Model
-from horizonfree.planning import optimal
+from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
-from horizonfree.runs.drive import Pace
-from horizonfree.runs.engines import BLOCK
+from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
-CHUNK_BYTES = 2 * 2**30  # bytes for a chunk where the device does not say what it has
+CHUNK_BYTES = 2 * 2**30  # memory of a chunk if the device does not report its own
 DEVICE_SHARE = 0.5  # of the device's memory for a chunk
-# Members of a chunk, wide and narrow, at the most: an interruption loses one chunk.
-MOST_MEMBERS = {True: 16_384, False: 256}
-FEW_MEMBERS = 16  # members that are compiled for, to learn what one takes
-JUDGED = 1024  # members whose curves are computed side by side, in the wide arrangement
-SUITE = 2**30  # bytes of rewards that are made without being asked for
-Measure = Callable[[Run], Mapping[str, float]]  # numbers of one's own, by name
+MAX_MEMBERS = {True: 16_384, False: 256}  # of a chunk, wide and narrow: an interruption loses one chunk
+WORKSPACE_SAMPLE = 16  # members that are compiled for, to measure the workspace of one
+MAX_EVALUATED = 1024  # members whose curves are computed side by side, in the wide arrangement
+Measure = Callable[[Run], Mapping[str, float]]
 
 
 @jit
-def _prepared(
+def _prepare(
     model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
 ) -> tuple[Sampler, Evidence]:
-    """What a world needs of a problem, and no evidence yet; at once, not operation by operation."""
+    """The sampler and the empty evidence of a problem, in one compiled program."""
     return Sampler.of(kernel), model.init_evidence(Bets(np.array(starts, np.int32), np.array(weights)))
 
 
@@ -59,254 +54,206 @@ def _keys(seeds: Int[Array, " N"]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """What is computed at the checkpoints: curves, over rewards with the optimal values `best` of each problem."""
-
-    curves: tuple[str, ...]
-    rewards: Float[np.ndarray, "T H S A"]
-    best: tuple[Float[np.ndarray, " T"], ...]
-    delta: float
-
-
-@dataclass(frozen=True, eq=False)
 class Job:
     """Everything that a batch depends on."""
 
-    cast: Cast
+    members: Members
     episodes: int
     bets: Bets
     checkpoints: Int[np.ndarray, " C"]
-    judge: Judge
+    evaluation: Evaluation
     is_wide: bool
     memory: int = CHUNK_BYTES
     measure: Measure | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The same as plain data."""
-        said = [describe(explorer) for explorer in self.cast.explorers]
+        """The settings as JSON data, arrays as digests."""
+        explorers = [describe(explorer) for explorer in self.members.explorers]
         return {
-            "problems": [fingerprint(problem) for problem in self.cast.problems],
-            "explorers": [[name, {key: _plain(x) for key, x in options.items()}] for name, options in said],
-            "seeds": list(self.cast.seeds),
+            "problems": [fingerprint(problem) for problem in self.members.problems],
+            "explorers": [
+                [name, {key: _array_digest(x) for key, x in options.items()}] for name, options in explorers
+            ],
+            "seeds": list(self.members.seeds),
             "episodes": self.episodes,
             "bets": self.bets.starts.tolist(),
             "checkpoints": self.checkpoints.tolist(),
-            "curves": list(self.judge.curves),
-            "rewards": _plain(self.judge.rewards),
-            "delta": self.judge.delta,
+            "curves": list(self.evaluation.curves),
+            "rewards": _array_digest(self.evaluation.rewards),
+            "delta": self.evaluation.delta,
             "versions": versions(),
         }
 
-    def worlds(self, members: Sequence[int]) -> tuple[World, World]:
-        """(shared, own) of some members."""
-        cast = self.cast
-        made = []
-        for problem, best in zip(cast.problems, self.judge.best):
+    def setups(self, indices: Sequence[int]) -> tuple[Setup, Setup]:
+        """(shared, own) of the members with these indices."""
+        problems, explorers = self.members.problems, self.members.explorers
+        setups = []
+        for problem, best in zip(problems, self.evaluation.best):
             model, truth, kernel, best = to_device((problem.model, problem.truth, problem.kernel(), best))
-            sampler, nothing = _prepared(model, kernel, *(tuple(x.tolist()) for x in self.bets))
-            made += [World(x, model, sampler, truth, nothing, best, None) for x in cast.explorers]
-        places = [cast[i] for i in members]
-        which = np.array([x.problem * len(cast.explorers) + x.explorer for x in places])
-        shared, own = stack(made, which)
-        keys = _keys(leaf(np.array([x.seed for x in places], np.int64)))
-        return shared, eqx.tree_at(lambda world: world.key, own, keys, is_leaf=lambda x: x is None)
+            sampler, evidence = _prepare(model, kernel, *(tuple(x.tolist()) for x in self.bets))
+            setups += [Setup(x, model, sampler, truth, evidence, best, None) for x in explorers]
+        members = [self.members[i] for i in indices]
+        which = np.array([x.problem * len(explorers) + x.explorer for x in members])
+        shared, own = stack(setups, which)
+        keys = _keys(jnp.asarray([x.seed for x in members], jnp.int64))
+        return shared, eqx.tree_at(lambda setup: setup.key, own, keys, is_leaf=lambda x: x is None)
 
     @cached_property
-    def one(self) -> tuple[World, Progress]:
-        """The own part of the first member, and the shapes of its state before the first episode."""
-        who = self.cast[0]
+    def first_member(self) -> tuple[Setup, Progress]:
+        """The own part of the first member's setup, and the shapes of its progress before the first episode."""
+        member = self.members[0]
 
-        def first() -> Progress:
-            model = to_device(self.cast.problems[who.problem].model)
-            return begin(self.cast.explorers[who.explorer], model, model.init_evidence(self.bets))
+        def init() -> Progress:
+            model = to_device(self.members.problems[member.problem].model)
+            return init_progress(
+                self.members.explorers[member.explorer], model, model.init_evidence(self.bets)
+            )
 
-        return self.worlds([0])[1], eqx.filter_eval_shape(first)
+        return self.setups([0])[1], eqx.filter_eval_shape(init)
 
-    def fitting(self) -> int:
-        """How many members make a chunk: as many as fit, and chunks of nearly one size.
+    def chunk_size(self) -> int:
+        """Members of a chunk: as many as fit into the memory, in chunks of nearly equal size.
 
-        A member takes its own part of the world, its state (read, written, and once more while it changes) and a block
-        of records; side by side with others it needs workspace of its own, too.
+        A member takes its own part of the setup, its progress (input, output, and a copy while it changes) and a block
+        of records; in the wide arrangement also workspace.
         """
-        own, state = self.one
-        each = _bytes(own) + 3 * _bytes(state) + 64 * min(self.episodes, BLOCK)
-        N, most = len(self.cast), MOST_MEMBERS[self.is_wide]
-        if self.is_wide and min(N, most) > FEW_MEMBERS:
-            each += self.workspace()
-        if self.memory < each:
-            raise OptionError(f"memory is {self.memory}; one member takes about {each} bytes")
-        number = -(-N // min(N, most, self.memory // each))
-        return -(-N // number)
+        own, progress = self.first_member
+        bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, MAX_BLOCK)
+        N, most = len(self.members), MAX_MEMBERS[self.is_wide]
+        if self.is_wide and min(N, most) > WORKSPACE_SAMPLE:
+            bytes_per_member += self.workspace_bytes()
+        if self.memory < bytes_per_member:
+            raise OptionError(f"memory is {self.memory}; one member takes about {bytes_per_member} bytes")
+        chunks = -(-N // min(N, most, self.memory // bytes_per_member))
+        return -(-N // chunks)
 
-    def workspace(self) -> int:
-        """Bytes for the intermediate results of one member among others, as the compiler counts them."""
-        shared, own = self.worlds(range(FEW_MEMBERS))
-        state = begin_many(shared, own, is_wide=True)
-        count, size = jnp.int32(1), min(BLOCK, self.episodes)
-        lowered = simulate_many.lower(shared, own, state, count, size, is_wide=True)  # type: ignore[attr-defined]
+    def workspace_bytes(self) -> int:
+        """Memory for the intermediate results of one member among others, from the compiler's analysis."""
+        shared, own = self.setups(range(WORKSPACE_SAMPLE))
+        progress = init_many(shared, own, is_wide=True)
+        count, size = jnp.int32(1), min(MAX_BLOCK, self.episodes)
+        lowered = simulate_many.lower(shared, own, progress, count, size, is_wide=True)  # type: ignore[attr-defined]
         program = lowered.compile()
-        return int(program.compiled.memory_analysis().temp_size_in_bytes) // FEW_MEMBERS
+        return int(program.compiled.memory_analysis().temp_size_in_bytes) // WORKSPACE_SAMPLE
 
-    def judged(self) -> int | None:
-        """How many members can be judged side by side, if they are: each takes a plan and values for every reward."""
+    def num_evaluated(self) -> int | None:
+        """Members whose curves are computed side by side; each takes a plan and values for every reward."""
         if not self.is_wide:
             return None
-        T, H, S, _ = self.judge.rewards.shape
-        return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, JUDGED))
+        T, H, S, _ = self.evaluation.rewards.shape
+        return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, MAX_EVALUATED))
 
     def run(self, first: int, size: int, show: Callable[[int], None]) -> Arrays:
-        """A chunk of members through all episodes; `show` is told how many of the batch are done.
+        """All episodes of a chunk of members; `show` receives the number of finished episodes of the batch.
 
-        A last chunk that is smaller is filled up, so that all are one compiled programme.
+        A smaller last chunk is filled up with its last member, so that one compiled program serves all chunks.
         """
-        N, K = min(size, len(self.cast) - first), self.episodes
-        members = [min(first + i, len(self.cast) - 1) for i in range(size)]
-        shared, own = self.worlds(members)
-        rewards = jnp.asarray(self.judge.rewards)
-        state = begin_many(shared, own, is_wide=self.is_wide)
-        records, found, k, pace = [], [], 0, Pace()
-        for mark in dict.fromkeys([*self.checkpoints.tolist(), K]):
-            while k < mark:  # in blocks of about the same time each
-                began, new = time.perf_counter(), min(pace.count, mark - k)
-                state, numbers = simulate_many(
-                    shared, own, state, jnp.int32(new), min(BLOCK, K), is_wide=self.is_wide
+        N, K = min(size, len(self.members) - first), self.episodes
+        shared, own = self.setups([min(first + i, len(self.members) - 1) for i in range(size)])
+        rewards = jnp.asarray(self.evaluation.rewards)
+        traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
+        progress = init_many(shared, own, is_wide=self.is_wide)
+        records, curves, k, sizer = [], [], 0, BlockSizer()
+        for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
+            while k < checkpoint:  # in blocks of about equal time
+                began, count = time.perf_counter(), min(sizer.count, checkpoint - k)
+                progress, numbers = simulate_many(
+                    shared, own, progress, jnp.int32(count), min(MAX_BLOCK, K), is_wide=self.is_wide
                 )
-                records.append({name: np.asarray(x)[:N, :new] for name, x in numbers.items()})
-                pace.learn(new, time.perf_counter() - began)
-                k += new
+                records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
+                sizer.update(count, time.perf_counter() - began)
+                k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
-                traced = tuple(name for name in TRACED_CURVES if name in self.judge.curves)
-                curves = judge_many(shared, own, state, rewards, traced, at_once=self.judged())
-                points = {name: np.asarray(x)[:N, None] for name, x in curves.items()}
-                points |= self.certified(first, N, state)
-                found.append(points | self.measured(first, N, state, records))
+                points = traced_curves(
+                    shared, own, progress, rewards, traced, batch_size=self.num_evaluated()
+                )
+                curves.append(
+                    {name: np.asarray(x)[:N, None] for name, x in points.items()}
+                    | self.evaluation.certified(self.members, first, N, progress)
+                    | self.measured(first, N, progress, records)
+                )
         return (
-            {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(state))}
+            {f"progress.{i}": np.asarray(x)[:N] for i, x in enumerate(jax.tree.leaves(progress))}
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
-            | {f"curves.{name}": np.concatenate([x[name] for x in found], 1) for name in (found or [{}])[0]}
+            | {f"curves.{name}": np.concatenate([x[name] for x in curves], 1) for name in (curves or [{}])[0]}
         )
 
-    def certified(self, first: int, N: int, state: Progress) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """The curves that certificates give, of N members as they are now."""
-        wanted = set(self.judge.curves).difference(TRACED_CURVES)
-        if not wanted:
-            return {}
-        evidence, found = to_numpy(state.evidence), []
-        for i in range(N):
-            which = self.cast[first + i].problem
-            own = jax.tree.map(lambda x, i=i: x[i], evidence)
-            judge = self.judge
-            found.append(
-                certified_curves(
-                    self.cast.problems[which], own, wanted, judge.delta, judge.rewards, judge.best[which]
-                )
-            )
-        return {name: np.array([[x[name]] for x in found]) for name in found[0]}
-
     def measured(
-        self, first: int, N: int, state: Progress, records: Sequence[Mapping[str, np.ndarray]]
+        self, first: int, N: int, progress: Progress, records: Sequence[Mapping[str, np.ndarray]]
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """What `measure` says of N members as they are now."""
+        """The numbers that `measure` returns for N members."""
         if self.measure is None:
             return {}
-        progress = to_numpy(state)
-        so_far = {name: np.concatenate([x[name] for x in records], 1) for name in records[0]}
-        runs = (member(self.cast, first + i, progress, so_far, i, self.judge.delta) for i in range(N))
-        said = [self.measure(run) for run in runs]
-        return {name: np.array([[float(x[name])] for x in said]) for name in said[0]}
+        progress = to_numpy(progress)
+        joined = {name: np.concatenate([x[name] for x in records], 1) for name in records[0]}
+        runs = (
+            member_run(self.members, first + i, progress, joined, i, self.evaluation.delta) for i in range(N)
+        )
+        results = [self.measure(run) for run in runs]
+        return {name: np.array([[float(x[name])] for x in results]) for name in results[0]}
 
-    def form(self, first: int, size: int) -> Form:
-        """The arrays of `run`: their types and shapes."""
-        N, C = min(size, len(self.cast) - first), len(self.checkpoints)
-        state, numbers = self._one_episode
+    def array_specs(self, first: int, size: int) -> ArraySpecs:
+        """Types and shapes of the arrays of `run`."""
+        N, C = min(size, len(self.members) - first), len(self.checkpoints)
+        progress, numbers = self._episode_shapes
+        leaves = enumerate(jax.tree.leaves(progress))
         return (
-            {f"progress.{i}": Due((N, *x.shape[1:]), x.dtype) for i, x in enumerate(jax.tree.leaves(state))}
-            | {f"records.{name}": Due((N, self.episodes), x.dtype) for name, x in numbers.items()}
-            | {f"curves.{name}": Due((N, C), np.dtype(float)) for name in self.judge.curves}
+            {f"progress.{i}": ArraySpec((N, *x.shape[1:]), x.dtype) for i, x in leaves}
+            | {f"records.{name}": ArraySpec((N, self.episodes), x.dtype) for name, x in numbers.items()}
+            | {f"curves.{name}": ArraySpec((N, C), np.dtype(float)) for name in self.evaluation.curves}
         )
 
     @cached_property
-    def _one_episode(self) -> tuple[Progress, Records]:
-        """The shapes of one member after an episode."""
-        shared, own = self.worlds([0])
+    def _episode_shapes(self) -> tuple[Progress, Records]:
+        """The shapes of progress and records of one member after an episode."""
+        shared, own = self.setups([0])
 
         def simulate() -> tuple[Progress, Records]:
-            state = begin_many(shared, own, is_wide=self.is_wide)
-            return simulate_many(shared, own, state, jnp.int32(1), 1, is_wide=self.is_wide)
+            progress = init_many(shared, own, is_wide=self.is_wide)
+            return simulate_many(shared, own, progress, jnp.int32(1), 1, is_wide=self.is_wide)
 
         shapes: tuple[Progress, Records] = eqx.filter_eval_shape(simulate)
         return shapes
 
     def progress(self, arrays: Arrays) -> Progress:
-        """The states among the arrays of `run`."""
-        leaves, shape = jax.tree.flatten(self.one[1])
+        """The progress of all members, from the arrays of `run`."""
+        leaves, shape = jax.tree.flatten(self.first_member[1])
         progress: Progress = jax.tree.unflatten(shape, [arrays[f"progress.{i}"] for i in range(len(leaves))])
         return progress
 
 
-def member(
-    cast: Cast, which: int, progress: Progress, records: Mapping[str, np.ndarray], i: int, delta: float
+def member_run(
+    members: Members, index: int, progress: Progress, records: Mapping[str, np.ndarray], i: int, delta: float
 ) -> Run:
-    """A member of the cast as an ordinary run, from row i of its states and records."""
-    who = cast[which]
-    now = jax.tree.map(lambda x: np.asarray(x[i]), progress)
+    """A member as an ordinary run, from row i of progress and records."""
+    member = members[index]
+    own = jax.tree.map(lambda x: np.asarray(x[i]), progress)
     return Run(
-        cast.problems[who.problem],
-        ExplorerSpec.of(cast.explorers[who.explorer]),
-        who.seed,
-        now.evidence,
-        now.state,
+        members.problems[member.problem],
+        ExplorerSpec.of(members.explorers[member.explorer]),
+        member.seed,
+        own.evidence,
+        own.state,
         {name: x[i] for name, x in records.items()},
-        until=Until(0, int(now.episode), delta=delta),
+        until=StopRule(0, int(own.episode), delta=delta),
     )
 
 
-def room(memory: Any) -> int:
-    """Bytes for a chunk: as given, or a share of what the device has."""
+def chunk_memory(memory: Any) -> int:
+    """Bytes for a chunk: the argument `memory`, or a share of the device's memory."""
     if memory is not None:
         return check_int(memory, "memory", 1, MAX_INT, "a whole number of bytes, at least 1")
     limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
     return CHUNK_BYTES if limit is None else int(DEVICE_SHARE * limit)
 
 
-def judge(cast: Cast, looks: np.ndarray, curves: Any, given: Any, delta: float) -> Judge:
-    """Rewards are resolved, and solved in the truth, only where a curve needs them."""
-    if isinstance(curves, str) or not np.iterable(curves):
-        raise OptionError(f"curves is {short_repr(curves)}; it must be a list of {', '.join(CURVES)}")
-    chosen = tuple(curves)
-    for name in chosen:
-        if not isinstance(name, str) or name not in CURVES:
-            raise UnknownNameError(f"no curve is called {short_repr(name)}; there are {', '.join(CURVES)}")
-    names = chosen if len(looks) else ()
-    space = cast.problems[0].space
-    sizes = space.sizes
-    if not {"gap", "own_gap"} & set(names):
-        return Judge(names, np.zeros((0, *sizes)), (np.zeros(0),) * len(cast.problems), delta)
-    if given is None:
-        if 16 * space.num_states * np.prod(sizes) > SUITE:
-            raise OptionError(
-                "the problem is too large for the default rewards; give rewards=[...] to judge by"
-            )
-        table = rewards.suite(space)
-    else:
-        listed = tuple(given) if np.iterable(given) and not isinstance(given, str) else ()
-        if not listed:
-            raise OptionError(f"rewards is {short_repr(given)}; it must be a list of at least one reward")
-        table = np.stack([rewards.resolve(cast.problems[0], x).table for x in listed])
-    best = tuple(
-        problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in cast.problems
-    )
-    return Judge(names, table, best, delta)
-
-
-def _bytes(tree: Any) -> int:
-    """Of the arrays in a tree; keys count as what they are made of."""
+def _num_bytes(tree: Any) -> int:
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def _plain(x: Any) -> Any:
-    """An array as its digest."""
+def _array_digest(x: Any) -> Any:
+    """Type, shape and checksum of an array; anything else as it is."""
     if not isinstance(x, np.ndarray):
         return x
     return [str(x.dtype), list(x.shape), hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()]

@@ -1,7 +1,7 @@
-"""Ctrl-C ends the process at once, so that no library that is being loaded can swallow it.
+"""Ctrl-C exits the process at once, so that no library can swallow it while it is imported.
 
-Only where someone asks to be told is it a KeyboardInterrupt: whoever explores has something to save. A process that was
-started to ignore Ctrl-C, as shells do in the background, goes on ignoring it.
+It is a KeyboardInterrupt only inside `raise_interrupts`, where there is something to save. A process that was started
+with Ctrl-C ignored, as shells do in the background, goes on ignoring it.
 """
 
 import _thread
@@ -13,43 +13,43 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-AGAIN = 0.02  # seconds after which an interruption that was dropped is repeated
-TIDY = "\r\x1b[2K\x1b[?25h"  # clears the line of a spinner and shows the cursor that it hides
+RETRY_SECONDS = 0.02  # until a dropped interrupt is repeated
+CLEAR_LINE = "\r\x1b[2K\x1b[?25h"  # clears the line of a spinner and shows the cursor
 
 
-def end_at_once() -> None:
-    """From now on Ctrl-C says one line and ends the process with exit code 130."""
-    _listen(_end)
+def exit_on_interrupt() -> None:
+    """From now on Ctrl-C prints one line and exits with code 130."""
+    _set_handler(_exit)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Within, Ctrl-C is a KeyboardInterrupt, even if it comes while JAX cleans up, which drops what is raised there."""
+def raise_interrupts() -> Iterator[None]:
+    """Inside, Ctrl-C is a KeyboardInterrupt, also during finalizers of JAX, which drop exceptions."""
     before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    _listen(signal.default_int_handler)
+    _set_handler(signal.default_int_handler)
     sys.unraisablehook = _repeat
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        _listen(before)
+        _set_handler(before)
 
 
-def _listen(handler: Any) -> None:
+def _set_handler(handler: Any) -> None:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, handler)
 
 
-def _end(*_: Any) -> None:
+def _exit(*_: Any) -> None:
     processes = sys.modules.get("multiprocessing")
     for child in processes.active_children() if processes else ():
         child.kill()
-    os.write(2, f"{TIDY if os.isatty(2) else ''}horizonfree: stopped\n".encode())
+    os.write(2, f"{CLEAR_LINE if os.isatty(2) else ''}horizonfree: stopped\n".encode())
     os._exit(130)
 
 
 def _repeat(lost: "sys.UnraisableHookArgs") -> None:
     if lost.exc_type is KeyboardInterrupt:
-        threading.Timer(AGAIN, _thread.interrupt_main).start()
+        threading.Timer(RETRY_SECONDS, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(lost)

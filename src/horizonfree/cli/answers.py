@@ -1,4 +1,4 @@
-"""Questions to a run: certify, report, serve."""
+"""Commands that read a run: certify, robustness, report, serve."""
 
 import math
 from contextlib import ExitStack, nullcontext
@@ -9,88 +9,95 @@ import typer
 
 from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
-    Delta,
-    Folder,
-    Json,
-    Misspecified,
-    Unknown,
-    answer,
-    bound,
-    certificate,
+    DeltaOption,
+    GoalOption,
+    JsonOption,
+    MisspecificationOption,
+    RewardOption,
+    RunArgument,
+    UnknownOption,
+    certificate_json,
     console,
-    expanded,
+    expand_user,
+    float_option,
+    int_option,
+    make_reward,
     open_run,
-    say_forecast,
+    output,
+    print_forecast,
+    print_line,
+    round_bound,
+    shell_path,
+    spinner,
     table,
-    tell,
-    typed,
-    whole,
-    working,
     worst_state,
 )
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS
 
 if TYPE_CHECKING:
-    from horizonfree import Run
+    from horizonfree import Certificate, Run
 
 FAMILIES = ("goals", "occupancies")
 
 
 def certify(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder of a run, as `explore --out` wrote it.", metavar="[RUN]")
+        Path | None, typer.Argument(help="Folder of a run, as written by `explore --out`.", metavar="[RUN]")
     ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
-            help="Instead: episodes of yours, .csv or .parquet with columns episode, step, state, action, next_state.",
+            help="Logged episodes instead, .csv or .parquet with columns episode, step, state, action, next_state.",
             metavar="FILE",
         ),
     ] = None,
     problem: Annotated[
         str | None,
         typer.Option(
-            help="With --log: its class, a name, a model's file or module:function.  [default: an unknown table]"
+            help="With --log: the problem, a name, a model's file or module:function.  [default: a tabular MDP]"
         ),
     ] = None,
     kernels: Annotated[
-        Path | None, typer.Option(help="With --log: the class, as for `explore`.", metavar="FILE.npz")
+        Path | None, typer.Option(help="With --log: the kernels, as for `explore`.", metavar="FILE.npz")
     ] = None,
     param: Annotated[
-        list[str] | None, typer.Option(help="With --log: a parameter of the class, name=value.")
+        list[str] | None, typer.Option(help="With --log: a parameter of the problem, name=value.")
     ] = None,
-    unknown: Unknown = None,
+    unknown: UnknownOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="With --log: keep it as a run in this new folder.", metavar="RUN")
+        Path | None, typer.Option(help="With --log: store the run in this new folder.", metavar="RUN")
     ] = None,
-    delta: Delta = 0.05,
+    delta: DeltaOption = 0.05,
     method: Annotated[
         str,
         typer.Option(
-            help="`uniform` for any run, `direct`: sharper, for few unknowns, or `paper`: the explorer's own guarantee."
+            help="`uniform` (any run), `direct` (sharper, for few unknowns) or `paper` (the explorer's own guarantee)."
         ),
     ] = "uniform",
     rewards: Annotated[
         str | None,
-        typer.Option(help="Only for these: `goals` (to end in a state) or `occupancies` (to stay in it)."),
+        typer.Option(help="Only for `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
-    misspecification: Misspecified = 0.0,
+    misspecification: MisspecificationOption = 0.0,
     save: Annotated[
-        Path | None, typer.Option(help="Write the certificate into this JSON file.", metavar="FILE.json")
+        Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
     ] = None,
     alternatives: Annotated[
-        bool, typer.Option("--alternatives", help="Also let richer classes bet against this one.")
+        bool, typer.Option("--alternatives", help="Also test the model class against richer classes.")
     ] = False,
-    json: Json = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show the numbers behind the bound.")
+    ] = False,
+    json: JsonOption = False,
 ) -> None:
-    """How much the plans of a run lose at most, for every reward at once or for a family of them.
+    """Bound the suboptimality of the plans of a run, for every reward or for a family of rewards.
 
     Examples:
 
         horizonfree certify runs/a --delta 0.01
 
-        horizonfree certify runs/a --rewards goals
+        horizonfree certify runs/a --rewards goals --verbose
 
         horizonfree certify runs/a --misspecification .003
 
@@ -105,110 +112,149 @@ def certify(
 
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
     if rewards is not None and method != "uniform":
-        raise OptionError("--method is for every reward at once; leave it out with --rewards")
-    asked = {"problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "out": out}
-    of_log = {name: x for name, x in asked.items() if x not in (None, [])}
-    _check_asked(folder, log, of_log)
-    run = _run_of(folder, log, of_log)
-    how: dict[str, Any] = {"misspecification": misspecification}
-    richer: dict[str, Any] = {"alternatives": "auto"} if alternatives else {}
-    with working("certifying"):
-        run.confidence(delta, **how)
-    with nullcontext() if rewards else working("certifying"):  # for rewards the progress is shown
-        how |= {"rewards": rewards, "progress": True}
-        found = run.certificate(delta, method=method, **how, **richer)
-        checked = run.check(delta=delta) if alternatives else None
+        raise OptionError("--method is for every reward; leave it out with --rewards")
+    log_options = {"problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "out": out}
+    run = _run_or_log(folder, log, {name: x for name, x in log_options.items() if x not in (None, [])})
+    options: dict[str, Any] = {"misspecification": misspecification}
+    with spinner("certifying"):
+        run.confidence(delta, **options)
+    options |= {"rewards": rewards, "progress": True} | ({"alternatives": "auto"} if alternatives else {})
+    with nullcontext() if rewards else spinner("certifying"):  # for rewards, progress is shown
+        certificate = run.certificate(delta, method=method, **options)
+        check = run.check(delta=delta) if alternatives else None
     if save is not None:
-        found.save(save)
-    value = certificate(found) | {"episodes": run.episodes}
-    if checked is not None:
-        value["alternatives"] = {x.name: x.log_e / math.log(10) for x in checked.alternatives}
+        certificate.save(save)
+    value = certificate_json(certificate) | {"episodes": run.episodes}
+    if check is not None:
+        value["alternatives"] = {x.name: x.log_e / math.log(10) for x in check.alternatives}
     meanings = dict(MEANINGS)
-    if rewards is not None and not found.is_rejected:
-        state = value["worst_state"] = worst_state(run, rewards, int(found.parts["worst"]))
+    if rewards is not None and not certificate.is_rejected:
+        state = value["worst_state"] = worst_state(run, rewards, int(certificate.parts["worst"]))
         meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
-        meanings["worst"] += f": the one of {run.problem.state_name(state)}"
+        meanings["worst"] += f": that of {run.problem.state_name(state)}"
 
     def show() -> None:
-        tell("After {episodes:,} episodes, [bold]{words}[/]", episodes=run.episodes, words=found.words)
-        for name, text in (("Holds for", found.holds_for), ("Assumes", found.assumes)):
+        form = "After {episodes:,} episodes: [bold]{summary}[/]"
+        print_line(form, episodes=run.episodes, summary=certificate)
+        for name, text in (("Holds for", certificate.holds_for), ("Assumes", certificate.assumes)):
             if text:
-                tell("[dim]{name}:[/] {text}", name=name, text=text)
-        say_forecast(found)
-        if checked is not None and not checked.is_refuted:
-            tell("Richer classes: {words}", words=checked.words)
-        numbers = {"gap": bound(found.eps), "delta": found.delta, **found.parts}
-        rows = [(name, x, meanings[name]) for name, x in numbers.items()]
-        console.print(table("", "", "meaning", rows=rows))
+                print_line("[dim]{name}:[/] {text}", name=name, text=text)
+        print_forecast(certificate)
+        if check is not None and not check.is_refuted:
+            print_line("Alternatives: {summary}", summary=check)
+        if verbose:
+            _print_parts(certificate, meanings)
+        else:
+            print_line("[dim]The numbers behind it: --verbose[/]")
         if out is not None:
-            tell("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=typed(out))
+            folder = shell_path(out)
+            print_line("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=folder)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate, as --save wrote it.", metavar="FILE.json")],
-    folder: Folder,
-    json: Json = False,
+    file: Annotated[Path, typer.Argument(help="A certificate, as written by --save.", metavar="FILE.json")],
+    folder: RunArgument,
+    json: JsonOption = False,
 ) -> None:
-    """Compute the certificate of a file again from a run, and say whether it is confirmed (exit code 1 if not).
+    """Compute the certificate in a file again from a run; exit code 1 if it is not confirmed.
 
     Example:
 
         horizonfree verify a.json runs/a
     """
     run = open_run(folder)
-    from horizonfree.runs.verify import verify as compared
+    from horizonfree.runs.verify import verify as verify_file
 
-    with working("computing the certificate again"):
-        found = compared(file, run)
-    value = {
-        name: getattr(found, name)
-        for name in ("is_confirmed", "bound", "claimed", "statement", "differences")
-    }
+    with spinner("computing the certificate again"):
+        result = verify_file(file, run)
+    names = ("is_confirmed", "bound", "claimed", "statement", "differences")
 
     def show() -> None:
-        tell(
-            "[bold]{verdict}[/]: {text}",
-            verdict="confirmed" if found.is_confirmed else "not confirmed",
-            text=found.statement,
-        )
-        for difference in found.differences:
-            tell("[dim]differs:[/] {text}", text=difference)
+        verdict = "confirmed" if result.is_confirmed else "not confirmed"
+        print_line("[bold]{verdict}[/]: {text}", verdict=verdict, text=result.statement)
+        for difference in result.differences:
+            print_line("[dim]differs:[/] {text}", text=difference)
 
-    answer(value, json, show)
-    if not found.is_confirmed:
+    output({name: getattr(result, name) for name in names}, json, show)
+    if not result.is_confirmed:
         raise typer.Exit(1)
 
 
-def _check_asked(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> None:
-    """Refuse a run and a log together, neither, and what belongs to a log beside a run."""
+def _print_parts(certificate: "Certificate", meanings: dict[str, str]) -> None:
+    numbers = {"gap": round_bound(certificate.eps), "delta": certificate.delta, **certificate.parts}
+    rows = [(name, x, meanings[name]) for name, x in numbers.items()]
+    console.print(table("", "", "meaning", rows=rows))
+
+
+def _run_or_log(folder: Path | None, log: Path | None, log_options: dict[str, Any]) -> "Run":
+    """The run in a folder, or one made from a log."""
     if (folder is None) == (log is None):
-        raise OptionError("name the folder of a run, or a log of yours with --log FILE")
-    if log is None and of_log:
-        raise OptionError(f"--{next(iter(of_log))} belongs to --log; a run has its own")
-
-
-def _run_of(folder: Path | None, log: Path | None, of_log: dict[str, Any]) -> "Run":
-    """The run in a folder, or the one that a log makes."""
+        raise OptionError("name the folder of a run, or a log with --log FILE")
     if folder is not None:
+        if log_options:
+            raise OptionError(f"--{next(iter(log_options))} belongs to --log; a run has its own")
         return open_run(folder)
     from horizonfree.cli.logs import run_of
 
-    assert log is not None  # one of the two is there
-    return run_of(log, **of_log)
+    assert log is not None
+    return run_of(log, **log_options)
+
+
+def robustness(
+    folder: RunArgument,
+    target: Annotated[float, float_option("The suboptimality bound to be certified.")] = 0.1,
+    goal: GoalOption = None,
+    reward: RewardOption = None,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
+) -> None:
+    """The largest misspecification of the model class with which a bound is still certified.
+
+    For every reward, or for one. Misspecification is the distance, in total variation, of the transition probabilities
+    from those of one parameter.
+
+    Examples:
+
+        horizonfree robustness runs/a --target .1
+
+        horizonfree robustness runs/a --target .05 --goal 63
+    """
+    run = open_run(folder)
+    with spinner("certifying"):
+        result = run.robustness(target, reward=make_reward(run.problem, goal, reward), delta=delta)
+    curve = list(zip(result.zetas.tolist(), result.gaps.tolist()))
+    value = {
+        "target": result.target,
+        "delta": result.delta,
+        "zeta": result.zeta,
+        "zeta_low": result.zeta_low,
+        "curve": [{"zeta": zeta, "gap": gap} for zeta, gap in curve],
+        "summary": result.summary(),
+        "episodes": run.episodes,
+    }
+
+    def show() -> None:
+        print_line(
+            "After {episodes:,} episodes: [bold]{summary}[/]", episodes=run.episodes, summary=result.summary()
+        )
+        rows = [(f"{zeta:.3g}", "refuted" if gap != gap else round_bound(gap)) for zeta, gap in curve]
+        console.print(table("misspecification", "suboptimality at most", rows=rows))
+
+    output(value, json, show)
 
 
 def report(
-    folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="The file to write.  [default: RUN/report.html]")] = None,
+    folder: RunArgument,
+    out: Annotated[Path | None, typer.Option(help="File of the report.  [default: RUN/report.html]")] = None,
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures, as SVG and PNG, into this folder.")
     ] = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
-    """Write everything about a run into one HTML file.
+    """Write a report on a run, one HTML file.
 
     Example:
 
@@ -219,43 +265,43 @@ def report(
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
 
-    page = out or expanded(folder) / "report.html"
-    with working("drawing"):
+    page = out or expand_user(folder) / "report.html"
+    with spinner("drawing"):
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
-        found = facts(run, delta)
-        drawn = pictures(found)
-        write_page(found, page, drawn)
+        result = facts(run, delta)
+        drawn = pictures(result)
+        write_page(result, page, drawn)
         files = [] if figures is None else write_pictures(drawn, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
         "report": str(page),
         "figures": list(map(str, files)),
-        "goals": certificate(found.family),
-        "every_reward": certificate(found.certificate),
-        "plans": [{name: getattr(x, name) for name in names} for x in found.examples],
+        "goals": certificate_json(result.family),
+        "every_reward": certificate_json(result.certificate),
+        "plans": [{name: getattr(x, name) for name in names} for x in result.examples],
     }
 
     def show() -> None:
-        tell("{words}", words=found.family.words)
-        if found.check.is_refuted:
-            tell("but {words}", words=found.check.words)
-        tell("report: {page}", page=page)
+        print_line("{summary}", summary=result.family)
+        if result.check.is_refuted:
+            print_line("but {summary}", summary=result.check)
+        print_line("report: {page}", page=page)
         if files:
-            tell("{count} figures in {figures}", count=len(files), figures=figures)
+            print_line("{count} figures in {figures}", count=len(files), figures=figures)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
 def serve(
-    folder: Folder,
-    port: Annotated[int, whole("0 takes any that is free.")] = 8000,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    delta: Delta = 0.05,
-    json: Json = False,
+    folder: RunArgument,
+    port: Annotated[int, int_option("Port; 0 for any free one.")] = 8000,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
-    """Paint rewards in the browser and watch policy, value and certificate, on this machine only.
+    """Paint rewards in the browser and see policy, value and certificate, on this machine only.
 
     Example:
 
@@ -267,8 +313,8 @@ def serve(
     with ExitStack() as until_stopped:
 
         def ready(address: str) -> None:
-            until_stopped.enter_context(_interrupt.told())
+            until_stopped.enter_context(_interrupt.raise_interrupts())
             value = {"run": str(folder), "episodes": run.episodes, "address": address}
-            answer(value, json, lambda: web.say_where(address))
+            output(value, json, lambda: web.say_where(address))
 
         web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)

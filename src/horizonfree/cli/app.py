@@ -1,4 +1,4 @@
-"""The commands, and how they end. They import what is heavy when they run, so that help comes at once."""
+"""The commands and their exit codes. Heavy imports are inside the commands, so that --help is fast."""
 
 import errno
 import os
@@ -11,18 +11,18 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, compare, explore, lists, plan, robustness, sweep
+from horizonfree.cli import answers, compare, explore, lists, plan, sweep
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the system does not say which file has no room
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
 
 
 class Commands(TyperGroup):
-    """The commands by name; one that does not exist is answered with those that do."""
+    """The commands by name, with suggestions for unknown names."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first word names."""
-        if args[0] not in self.commands and not ctx.resilient_parsing:  # completion asks for half a word
+        """The command with the name of the first argument."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:  # not for shell completion
             near = get_close_matches(args[0], self.commands, n=1)
             advice = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(self.commands)}"
             raise UnknownNameError(f"there is no command {args[0]!r}; {advice}")
@@ -33,7 +33,7 @@ app = typer.Typer(
     name="horizonfree",
     cls=Commands,
     help="Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is.",
-    epilog="New here? `horizonfree tour` shows everything in a minute.",
+    epilog="New here? `horizonfree tour` shows the whole library in a minute.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -47,7 +47,7 @@ for command in (
     plan.plan,
     answers.certify,
     answers.verify,
-    robustness.robustness,
+    answers.robustness,
     answers.report,
     compare.compare,
     sweep.sweep,
@@ -60,7 +60,7 @@ for command in (
             plan.plan,
             answers.certify,
             answers.verify,
-            robustness.robustness,
+            answers.robustness,
             answers.report,
             compare.compare,
             sweep.sweep,
@@ -79,19 +79,19 @@ def _version(is_wanted: bool | None) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = None,
 ) -> None:
     """Explore once, without a reward. Then plan for any reward, with a proof of how good the plan is."""
 
 
 def run() -> int:
-    """Run the command that was typed; the exit code."""
+    """Run the command of sys.argv and return the exit code."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        warnings.simplefilter("ignore", DeprecationWarning)  # what dependencies say to each other
+        warnings.simplefilter("ignore", DeprecationWarning)  # of dependencies
         warnings.filterwarnings("default", f".*{REMOVAL}", DeprecationWarning)
-        warnings.showwarning = _say_warning
+        warnings.showwarning = _print_warning
         return _run()
 
 
@@ -100,57 +100,57 @@ def _run() -> int:
         _check_text(sys.argv[1:])
         return app(prog_name="horizonfree", standalone_mode=False) or 0
     except HorizonfreeError as error:
-        _say(f"error: {error}")
+        _print_error(f"error: {error}")
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        _say("stopped")
+        _print_error("stopped")
         return 130
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        is_about_a_file = error.filename is not None or error.errno in FULL
-        if not is_about_a_file:  # show it in full
+        is_about_a_file = error.filename is not None or error.errno in DISK_FULL
+        if not is_about_a_file:  # a bug: show the traceback
             raise
         is_file = isinstance(error, FileExistsError)
-        why = "there is a file where a folder should be" if is_file else error.strerror
-        _say(f"error: {error.filename or 'output'}: {why}")
+        reason = "there is a file where a folder should be" if is_file else error.strerror
+        _print_error(f"error: {error.filename or 'output'}: {reason}")
         return 2
     except Exception as error:
-        if not hasattr(error, "format_message"):  # a mistake of ours: show it in full
+        if not hasattr(error, "format_message"):  # a bug: show the traceback
             raise
-        _say(f"error: {_about_usage(error)}")
+        _print_error(f"error: {_usage_message(error)}")
         return 2
 
 
-def _check_text(words: list[str]) -> None:
-    """Refuse what no shell of this system passes on: text that cannot be the name of a file, nor be printed."""
-    for word in words:
+def _check_text(arguments: list[str]) -> None:
+    """An error for text that can be neither a file name nor printed, with half of a surrogate pair."""
+    for argument in arguments:
         try:
-            os.fsencode(word)
+            os.fsencode(argument)
         except UnicodeEncodeError:
-            raise OptionError(f"{word!r} is not text: it contains half of a surrogate pair") from None
+            raise OptionError(f"{argument!r} is not text: it contains half of a surrogate pair") from None
 
 
-def _about_usage(error: Any) -> str:
-    """What Typer found wrong with the words that were typed, and how they are written, where it does not say so."""
-    words: str = error.format_message().removesuffix(".")
+def _usage_message(error: Any) -> str:
+    """The message of a Typer error, with the usage if it is missing there."""
+    message: str = error.format_message().removesuffix(".")
     near = get_close_matches(
         getattr(error, "option_name", ""), getattr(error, "possibilities", None) or [], n=1
     )
     if near:
-        words = f"there is no option {error.option_name} (did you mean {near[0]}?)"
-    if not words:
-        return "say what to do; the help above shows how"
+        message = f"there is no option {error.option_name} (did you mean {near[0]}?)"
+    if not message:
+        return "give a command; the help above lists them"
     if getattr(error, "ctx", None) is None or (isinstance(error, typer.BadParameter) and error.message):
-        return words
+        return message
     usage = error.ctx.get_usage().removeprefix("Usage: ").replace("{", "").replace("}", "")
-    return f"{words}; write it as {usage} (--help says more)"
+    return f"{message}; usage: {usage} (see --help)"
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(f"horizonfree: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _say_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"note: {message}")
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _print_error(f"note: {message}")

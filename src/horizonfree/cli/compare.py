@@ -1,4 +1,4 @@
-"""`horizonfree compare`: runs side by side, or explorers on one problem."""
+"""`horizonfree compare`: stored runs, or exploration algorithms on one problem."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,87 +7,95 @@ from typing import Annotated, Any
 import typer
 
 from horizonfree.cli._shared import (
-    Delta,
-    Json,
-    answer,
-    bound,
+    DeltaOption,
+    JsonOption,
     console,
-    folder_for_output,
-    loss,
-    number,
+    format_number,
+    int_option,
+    make_output_folder,
     open_run,
-    plain,
+    output,
+    print_line,
+    round_bound,
+    round_loss,
+    spinner,
     table,
-    tell,
-    whole,
-    working,
+    to_json,
 )
 from horizonfree.errors import OptionError, RunError
 
-WIDE = 90  # columns that runs side by side need
+MIN_WIDTH = 90  # terminal columns for one table of runs
 
 
 def compare(
     folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs.", metavar="RUN...")] = None,
-    problem: Annotated[str | None, typer.Option(help="Instead of runs: explore this problem anew.")] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="Explore this problem instead of comparing runs.")
+    ] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
     explorer: Annotated[
         list[str] | None,
-        typer.Option(help="With --problem: a name, or 'mine=NAME option=value'.  [default: all]"),
+        typer.Option(
+            help="With --problem: a name, or 'mine=NAME option=value'.  [default: all but reconstructions]"
+        ),
     ] = None,
-    episodes: Annotated[int | None, whole("With --problem.  [default: 300]")] = None,
-    seeds: Annotated[int | None, whole("With --problem: how many.  [default: 10]")] = None,
-    workers: Annotated[int | None, whole("With --problem: explorers at once.  [default: 2]")] = None,
+    episodes: Annotated[int | None, int_option("With --problem: number of episodes.  [default: 300]")] = None,
+    seeds: Annotated[int | None, int_option("With --problem: number of seeds.  [default: 10]")] = None,
+    workers: Annotated[int | None, int_option("With --problem: number of processes.  [default: 2]")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write a page to this HTML file; with --problem, rows and a figure here."),
+        typer.Option(help="HTML file of a comparison page; with --problem, folder for rows and a figure."),
     ] = None,
-    delta: Delta = 0.05,
-    json: Json = False,
+    delta: DeltaOption = 0.05,
+    json: JsonOption = False,
 ) -> None:
-    """Put several runs side by side, or several explorers on one problem.
+    """Compare several runs, or several exploration algorithms on one problem.
 
     Examples:
 
         horizonfree compare runs/a runs/b --out comparison.html
 
-        horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out runs/contest
+        horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out comparison
 
         horizonfree compare --problem zoned-grid --explorer ucrl-rfe --explorer 'half=ucrl-rfe scale=0.5'
     """
-    given = {"param": param, "explorer": explorer, "episodes": episodes, "seeds": seeds, "workers": workers}
-    how: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, [])}
+    settings = {
+        "param": param,
+        "explorer": explorer,
+        "episodes": episodes,
+        "seeds": seeds,
+        "workers": workers,
+    }
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value not in (None, [])}
     if problem is not None:
         if folders:
-            raise OptionError(
-                f"{folders[0]} and --problem: compare runs, or explore a problem anew, not both"
-            )
-        return _contest(problem, out, json, delta=delta, **how)
+            raise OptionError(f"{folders[0]} and --problem: compare runs, or explore a problem, not both")
+        return _compare_explorers(problem, out, json, delta=delta, **given)
     if not folders:
-        raise OptionError("name folders of runs, or a problem to explore anew with --problem")
-    if how:
-        raise OptionError(f"--{next(iter(how))} belongs to --problem; runs are compared as they are")
+        raise OptionError("name folders of runs, or a problem with --problem")
+    if given:
+        raise OptionError(f"--{next(iter(given))} belongs to --problem; runs are compared as they are")
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
-    from horizonfree.report.page import check_target, rows_of, side_by_side, write_beside
+    from horizonfree.report.page import check_target, facts_of_runs, rows_of, write_comparison_page
 
-    with working("comparing"):
+    with spinner("comparing"):
         if out is not None:
             check_target(out)
-        found = side_by_side(runs, delta)
-        rows = [plain(row) for row in rows_of(found)]
+        comparison = facts_of_runs(runs, delta)
+        rows = [to_json(row) for row in rows_of(comparison)]
         for row in rows:
             if row["worst_true_gap"] is not None:
-                row["worst_true_gap"] = loss(row["worst_true_gap"])
-        page = None if out is None else write_beside(found, out)
+                row["worst_true_gap"] = round_loss(row["worst_true_gap"])
+        page = None if out is None else write_comparison_page(comparison, out)
 
     def show() -> None:
         cells = [
             (
                 *(x[name] for name in ("run", "explorer", "episodes")),
-                bound(x["goals_gap"]),
-                bound(x["certified_gap"]),
+                round_bound(x["goals_gap"]),
+                round_bound(x["certified_gap"]),
                 x["worst_true_gap"],
             )
             for x in rows
@@ -96,32 +104,34 @@ def compare(
             "run",
             "explorer",
             "episodes",
-            "certified, goals",
+            "certified, all goals",
             "certified, every reward",
-            _true_gap(rows),
+            _true_gap_title(rows),
         )
-        if console.width < WIDE:
+        if console.width < MIN_WIDTH:
             for cell in cells:
-                tell("[bold]{run}[/]", run=cell[0])
-                console.print(table("", "", rows=[(x, number(y)) for x, y in zip(titles[1:], cell[1:])]))
+                print_line("[bold]{run}[/]", run=cell[0])
+                console.print(
+                    table("", "", rows=[(x, format_number(y)) for x, y in zip(titles[1:], cell[1:])])
+                )
         else:
             console.print(table(*titles, rows=cells))
         if page is not None:
-            tell("\ncomparison: {page}", page=page)
+            print_line("\ncomparison: {page}", page=page)
 
-    answer({"runs": rows, "page": None if page is None else str(page)}, json, show)
+    output({"runs": rows, "page": None if page is None else str(page)}, json, show)
 
 
-def _true_gap(rows: Sequence[dict[str, Any]]) -> str:
-    """The title of the true gaps of runs: where not every goal was scored, of how many they are the worst."""
+def _true_gap_title(rows: Sequence[dict[str, Any]]) -> str:
+    """The title of the true suboptimality, with the number of goals if not all were evaluated."""
     scored = [(row["goals_scored"], row["goals"]) for row in rows if row["goals_scored"] is not None]
-    if all(some == every for some, every in scored):
-        return "worst true gap"
-    counts = {some for some, _ in scored}
-    return f"worst of {counts.pop()} goals" if len(counts) == 1 else "worst goal scored"
+    if all(count == total for count, total in scored):
+        return "true, worst goal"
+    counts = {count for count, _ in scored}
+    return f"true, worst of {counts.pop()} goals" if len(counts) == 1 else "true, worst goal evaluated"
 
 
-def _contest(
+def _compare_explorers(
     problem: str,
     out: Path | None,
     json: bool,
@@ -133,50 +143,55 @@ def _contest(
     workers: int = 2,
     delta: float,
 ) -> None:
-    """Explorers on one problem, with medians over seeds; rows and figure in a folder."""
+    """Compare algorithms on one problem: medians over seeds, rows and a figure in a folder."""
     from horizonfree import make
-    from horizonfree.batch.compare import contest, medians
-    from horizonfree.cli.settings import entries, explorers
-    from horizonfree.explorers.registry import EXPLORERS
+    from horizonfree.batch.compare import compare_in_processes, medians
+    from horizonfree.cli.settings import parse_explorers, parse_values
+    from horizonfree.explorers.registry import explorers as listed_explorers
 
-    parameters, names = entries(param, "--param"), explorers(explorer) or list(EXPLORERS)
+    parameters, names = parse_values(param, "--param"), parse_explorers(explorer) or list(listed_explorers())
     make(problem, **parameters)
-    parts = contest(problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta)
+    parts = compare_in_processes(
+        problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta
+    )
     if out is not None:
         if (out / "run.json").exists():
             raise OptionError(f"{out} holds a run; choose another folder")
-        folder_for_output(out)
-    with working("exploring"):
+        make_output_folder(out)
+    with spinner("exploring"):
         rows = [row for part in parts for row in part]
     if out is not None:
-        _keep_contest(rows, out)
+        _write_comparison(rows, out)
     eps, gap = medians(rows, "eps"), medians(rows, "gap")
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
-    found: list[dict[str, Any]] = [
-        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": loss(gap[x][last])} for x in order
+    results: list[dict[str, Any]] = [
+        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": round_loss(gap[x][last])}
+        for x in order
     ]
 
     def show() -> None:
         title = f"after {last} episodes, medians of {seeds} seeds"
-        cells = [(x["explorer"], bound(x["certified_gap"]), x["worst_true_gap"]) for x in found]
-        console.print(table("explorer", "certified gap", "worst true gap", rows=cells, title=title))
+        cells = [(x["explorer"], round_bound(x["certified_gap"]), x["worst_true_gap"]) for x in results]
+        console.print(
+            table("explorer", "certified suboptimality", "true, worst goal", rows=cells, title=title)
+        )
         if out is not None:
-            tell("\nrows and figure: {out}", out=out)
+            print_line("\nrows and figure: {out}", out=out)
 
-    answer({"explorers": found, "rows": rows}, json, show)
+    output({"explorers": results, "rows": rows}, json, show)
 
 
-def _keep_contest(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    """Rows and figure in a folder; each file is the old one or the new one at every moment."""
+def _write_comparison(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Write rows and a figure into a folder, atomically."""
     import json
     from tempfile import TemporaryDirectory
 
-    from horizonfree.report.contest import draw_contest
+    from horizonfree.report.comparison_plot import plot_comparison
     from horizonfree.runs import files
 
-    with TemporaryDirectory() as aside:
-        figure = Path(aside, "figure.svg")
-        draw_contest(rows, figure)
-        files.replace(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
-        files.replace(out / "figure.svg", figure.read_bytes())
+    with TemporaryDirectory() as temporary:
+        figure = Path(temporary, "figure.svg")
+        plot_comparison(rows, figure)
+        files.replace_file(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
+        files.replace_file(out / "figure.svg", figure.read_bytes())

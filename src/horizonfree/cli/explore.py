@@ -13,25 +13,25 @@ import typer
 from horizonfree.cli import _interrupt
 from horizonfree.cli import settings as config
 from horizonfree.cli._shared import (
-    GoalStates,
-    Json,
-    RewardFile,
-    Unknown,
-    answer,
-    certificate,
-    expanded,
-    free_name,
-    problem_line,
-    problem_of,
-    real,
-    reward_of,
-    say_forecast,
-    show_weights,
-    tell,
-    typed,
-    weights_of,
-    whole,
-    working,
+    GoalOption,
+    JsonOption,
+    RewardOption,
+    UnknownOption,
+    certificate_json,
+    expand_user,
+    float_option,
+    int_option,
+    make_problem,
+    make_reward,
+    output,
+    print_forecast,
+    print_line,
+    print_weights,
+    problem_summary,
+    shell_path,
+    spinner,
+    unused_path,
+    weights_json,
 )
 from horizonfree.cli.model_files import is_model
 from horizonfree.errors import OptionError
@@ -63,33 +63,33 @@ def explore(
     ] = None,
     kernels: Annotated[
         Path | None,
-        typer.Option(help="Instead: your own kernels, an .npz file.", metavar="FILE.npz"),
+        typer.Option(help="Your own kernels instead of a named problem, an .npz file.", metavar="FILE.npz"),
     ] = None,
-    unknown: Unknown = None,
+    unknown: UnknownOption = None,
     explorer: Annotated[
         str | None,
         typer.Option(
-            help="See `horizonfree explorers`.  [default: the one for the class of the problem]",
+            help="Exploration algorithm, see `horizonfree explorers`.  [default: depends on the model class]",
             autocompletion=_explorer_names,
         ),
     ] = None,
-    episodes: Annotated[int | None, whole("How many; with --until-eps, at most how many.")] = None,
-    until_eps: Annotated[
-        float | None, real("Stop when the certified gap is at most this, for every reward.")
+    episodes: Annotated[
+        int | None, int_option("Number of episodes; with --until-eps, the largest number.")
     ] = None,
-    seed: Annotated[int | None, whole("Same seed, same run.  [default: 0]")] = None,
+    until_eps: Annotated[
+        float | None, float_option("Stop when the certified suboptimality is at most this, for every reward.")
+    ] = None,
+    seed: Annotated[int | None, int_option("Random seed.  [default: 0]")] = None,
     out: Annotated[
         str | None, typer.Option(help="New folder for the run.  [default: runs/PROBLEM-EXPLORER-SEED]")
     ] = None,
     known_rules: Annotated[
         bool,
-        typer.Option("--known-rules", help="Of gymnasium:ID take the rules as known, but for how it slips."),
+        typer.Option("--known-rules", help="For gymnasium:ID: the rules are known, except for slipping."),
     ] = False,
     reachable: Annotated[
         bool,
-        typer.Option(
-            "--reachable", help="Only the states that episodes can come to: faster, the same plans."
-        ),
+        typer.Option("--reachable", help="Only the states that episodes can reach: faster, the same plans."),
     ] = False,
     param: Annotated[
         list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
@@ -97,34 +97,39 @@ def explore(
     opt: Annotated[
         list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
     ] = None,
-    delta: Annotated[float | None, real("Failure probability of certificates.  [default: 0.05]")] = None,
+    delta: Annotated[
+        float | None, float_option("Failure probability of certificates.  [default: 0.05]")
+    ] = None,
     misspecification: Annotated[
-        float | None, real("With --until-eps: how far transition laws may be from those of one parameter.")
+        float | None, float_option("With --until-eps: total-variation distance from the model class.")
     ] = None,
     budget: Annotated[
-        int | None, whole("Declare the episodes beforehand: sharper certificates around them.")
+        int | None, int_option("Declared number of episodes: sharper certificates around it.")
     ] = None,
-    goal: GoalStates = None,
-    reward: RewardFile = None,
+    goal: GoalOption = None,
+    reward: RewardOption = None,
     rewards: Annotated[
         str | None,
-        typer.Option(help="Of a linear MDP declare `goals` or `occupancies`: sharper certificates for them."),
+        typer.Option(
+            help="For a linear MDP, declare `goals` or `occupancies`: sharper certificates for them."
+        ),
     ] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="Settings from a TOML file; flags overrule it.", metavar="FILE.toml")
+        Path | None,
+        typer.Option(help="Settings from a TOML file; options take precedence.", metavar="FILE.toml"),
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder.", metavar="RUN")
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.", metavar="RUN")] = None,
+    save_episodes: Annotated[
+        int | None, int_option("Largest number of episodes between checkpoints.")
     ] = None,
-    save_episodes: Annotated[int | None, whole("Write a checkpoint at least every so many episodes.")] = None,
     save_seconds: Annotated[
-        float | None, real("Write a checkpoint at least every so many seconds.  [default: 10]")
+        float | None, float_option("Largest number of seconds between checkpoints.  [default: 10]")
     ] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
-    """Explore a problem without a reward and keep the run in a folder.
+    """Explore a problem without a reward and store the run in a folder.
 
-    Ctrl-C stops and saves; `--resume` goes on, to the same result as if it had never been stopped.
+    Ctrl-C stops and saves; `--resume` goes on, with the same result as without the interruption.
 
     Examples:
 
@@ -167,76 +172,84 @@ def explore(
         "goal": goal,
         "reward": None if reward is None else str(reward),
         "rewards": rewards,
-        "param": config.entries(param or [], "--param"),
-        "opt": config.entries(opt or [], "--opt"),
+        "param": config.parse_values(param or [], "--param"),
+        "opt": config.parse_values(opt or [], "--opt"),
         "save_episodes": save_episodes,
         "save_seconds": save_seconds,
     }
-    chosen = config.merge(config.read(settings) if settings else {}, flags)
-    run = _begin(chosen) if resume is None else _go_on(resume, chosen, flags | {"settings": settings})
-    with working("certifying"):
-        asked = chosen.delta if run.until is None else run.until.delta
+    chosen = config.merge_settings(config.read_settings(settings) if settings else {}, flags)
+    run = (
+        _start_run(chosen) if resume is None else _resume_run(resume, chosen, flags | {"settings": settings})
+    )
+    with spinner("certifying"):
+        delta_used = chosen.delta if run.until is None else run.until.delta
         within = 0.0 if run.until is None else run.until.misspecification
-        found = run.certificate(asked, misspecification=within)
-        learnt = weights_of(run, asked)
+        result = run.certificate(delta_used, misspecification=within)
+        weights = weights_json(run, delta_used)
+        from horizonfree.models.registry import diagnostics_of
+
     value = {
         "folder": str(run.folder),
         "problem": run.problem.name,
         "episodes": run.episodes,
-        **({"theta_hat": run.problem.model.in_units(run.theta_hat)} if run.has_parameter else {}),
-        "weights": learnt,
-        "certificate": certificate(found),
+        **(
+            {"theta_hat": diagnostics_of(run.problem.model).in_units(run.theta_hat)}
+            if run.has_parameter
+            else {}
+        ),
+        "weights": weights,
+        "certificate": certificate_json(result),
     }
 
     def show() -> None:
         from horizonfree.report.facts import example_states
 
-        folder = typed(run.folder) if run.folder else ""
-        tell("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
-        tell("[bold]{words}[/]", words=found.words)
-        say_forecast(found)
-        show_weights(learnt, asked)
-        tell(
+        folder = shell_path(run.folder) if run.folder else ""
+        print_line("[bold]{count:,} episodes[/] in {folder}", count=run.episodes, folder=folder)
+        print_line("[bold]{summary}[/]", summary=result)
+        print_forecast(result)
+        print_weights(weights, delta_used)
+        print_line(
             "\n[dim]Plan for a reward:[/]  horizonfree plan {folder} --goal {state}",
             folder=folder,
             state=run.problem.state_ids[example_states(run.problem)[1]],
         )
-        tell("[dim]See it all:[/]         horizonfree report {folder}", folder=folder)
-        tell("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
+        print_line("[dim]Write a report:[/]     horizonfree report {folder}", folder=folder)
+        print_line("[dim]Paint rewards:[/]      horizonfree serve {folder}", folder=folder)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
-def _begin(chosen: config.Settings) -> "Run":
+def _start_run(chosen: config.Settings) -> "Run":
     if chosen.problem is None and chosen.kernels is None:
         raise OptionError(
-            "say what to explore: horizonfree explore zoned-grid --episodes 300 (or --kernels FILE, or --resume RUN)"
+            "name a problem: horizonfree explore zoned-grid --episodes 300 (or --kernels FILE, or --resume RUN)"
         )
     _check_names(chosen)
     if chosen.episodes is None and chosen.until_eps is None:
-        raise OptionError("say how long to explore: --episodes 300, or --until-eps 0.2")
+        raise OptionError("give --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
-    from horizonfree.explorers.registry import typed_name
-    from horizonfree.runs.until import check
+    from horizonfree.explorers.registry import resolve_typed_name
+    from horizonfree.runs.until import check_stop_request
 
-    check(chosen.episodes, chosen.until_eps, chosen.delta, chosen.budget)
-    own = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
-    if own:
-        name = sorted(own)[0]
-        raise OptionError(f"--opt {name}=...: {name} has a flag of its own, --{name.replace('_', '-')}")
-    is_unknown = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
+    check_stop_request(chosen.episodes, chosen.until_eps, chosen.delta, chosen.budget)
+    clashes = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
+    if clashes:
+        name = min(clashes)
+        raise OptionError(f"--opt {name}=...: use --{name.replace('_', '-')} instead")
+    is_tabular = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
     if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
-        raise OptionError("--known-rules is for gymnasium:ID; other problems have rules of their own")
-    param = _horizon(chosen) if is_unknown else chosen.param
-    problem = problem_of(chosen.problem, chosen.kernels, param, chosen.unknown)
-    problem = problem.seen_as("tabular") if is_unknown else problem
+        raise OptionError("--known-rules is for gymnasium:ID only")
+    param = _horizon(chosen) if is_tabular else chosen.param
+    problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
+    problem = problem.as_tabular() if is_tabular else problem
     problem = problem.reachable_part() if chosen.reachable else problem
-    explorer = typed_name(chosen.explorer or problem.model.explorer)
+    explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
-    folder = expanded(chosen.out) if chosen.out is not None else free_name(Path("runs") / name)
-    about = "; an unknown table: no transition is known" if is_unknown else ""
-    print(f"{problem_line(problem)}{about}; explorer {explorer}, into {folder}", file=sys.stderr)
-    with _saying_how_to_go_on(folder):
+    folder = expand_user(chosen.out) if chosen.out is not None else unused_path(Path("runs") / name)
+    about = "; a tabular MDP: no transition is known" if is_tabular else ""
+    print(f"{problem_summary(problem)}{about}; explorer {explorer}, into {folder}", file=sys.stderr)
+    with _resume_hint(folder):
         return run_explorer(
             problem,
             explorer,
@@ -246,7 +259,7 @@ def _begin(chosen: config.Settings) -> "Run":
             misspecification=chosen.misspecification,
             budget=chosen.budget,
             seed=chosen.seed,
-            reward=reward_of(problem, chosen.goal, chosen.reward),
+            reward=make_reward(problem, chosen.goal, chosen.reward),
             rewards=chosen.rewards,
             out=folder,
             progress=True,
@@ -256,7 +269,7 @@ def _begin(chosen: config.Settings) -> "Run":
 
 
 def _check_names(chosen: config.Settings) -> None:
-    """Refuse a problem or an explorer that does not exist, before anything else is asked for."""
+    """Errors for unknown names first, before missing options."""
     from horizonfree.cli.lists import check_exists
     from horizonfree.explorers.registry import current_name
 
@@ -267,49 +280,50 @@ def _check_names(chosen: config.Settings) -> None:
 
 
 def _horizon(chosen: config.Settings) -> dict[str, Any]:
-    """The parameters of an environment, with its own time limit where no horizon is given."""
+    """The parameters of an environment, with its time limit as the default horizon."""
     import gymnasium
 
     name = str(chosen.problem).removeprefix("gymnasium:")
     try:
         limit = gymnasium.spec(name).max_episode_steps
-    except gymnasium.error.Error:  # `make` says what is wrong
+    except gymnasium.error.Error:  # `make` raises a clear error
         limit = None
     return ({} if limit is None else {"horizon": limit}) | chosen.param
 
 
-def _go_on(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
-    end = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
-    allowed = (*end, "save_episodes", "save_seconds")
-    settled = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
-    if settled:
-        raise OptionError(
-            f"--resume goes on with the run as it was begun; {', '.join(settled)} cannot change now"
-        )
+def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
+    stop_options = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
+    allowed = (*stop_options, "save_episodes", "save_seconds")
+    fixed = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
+    if fixed:
+        raise OptionError(f"--resume goes on with the settings of the run; {', '.join(fixed)} cannot change")
     if chosen.until_eps is None and (chosen.goal or chosen.reward):
-        raise OptionError("with --resume, --goal and --reward say what --until-eps is about; give it, too")
+        raise OptionError("with --resume, --goal and --reward belong to --until-eps; give it, too")
     if chosen.until_eps is None and chosen.episodes is None and flags["delta"] is not None:
-        raise OptionError("with --resume, --delta belongs to a new end; give --until-eps or --episodes, too")
+        raise OptionError(
+            "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
+        )
     from horizonfree import load
 
-    folder = expanded(folder)
+    folder = expand_user(folder)
     run = load(folder)
     until = {"episodes": chosen.episodes, "until_eps": chosen.until_eps}
     if chosen.episodes is not None or chosen.until_eps is not None:
         until |= {"delta": chosen.delta, "misspecification": chosen.misspecification}
-        until |= {"reward": reward_of(run.problem, chosen.goal, chosen.reward)}
+        until |= {"reward": make_reward(run.problem, chosen.goal, chosen.reward)}
     print(
-        f"{problem_line(run.problem)}; going on after episode {run.episodes:,}, in {folder}", file=sys.stderr
+        f"{problem_summary(run.problem)}; resuming after episode {run.episodes:,}, in {folder}",
+        file=sys.stderr,
     )
-    with _saying_how_to_go_on(folder):
+    with _resume_hint(folder):
         return run.resume(progress=True, **until, **chosen.saving)
 
 
 @contextmanager
-def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
-    """Ctrl-C: the exploration has saved itself; say where, and how to go on."""
+def _resume_hint(folder: Path) -> Iterator[None]:
+    """After Ctrl-C, print where the run is saved and how to resume it."""
     try:
-        with _interrupt.told():
+        with _interrupt.raise_interrupts():
             yield
     except KeyboardInterrupt:
         from horizonfree.runs.storage import MANIFEST, load
@@ -318,7 +332,7 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
             print("stopped before the first episode; nothing was saved", file=sys.stderr)
             raise typer.Exit(130) from None
         print(
-            f"stopped after episode {load(folder).episodes:,}, saved in {folder}; go on with:",
+            f"stopped after episode {load(folder).episodes:,}, saved in {folder}; resume with:",
             file=sys.stderr,
         )
         print(f"  horizonfree explore --resume {shlex.quote(str(folder))}", file=sys.stderr)
@@ -327,11 +341,14 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
 
 def tour(
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report.  [default: out/tour]")] = None,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
-    """See it all in a minute: explore a grid twice, plan three rewards, check the certificates against the truth."""
-    from horizonfree.cli import tour as guide
+    """Explore a grid with two algorithms, plan for three rewards, and compare certificates with the truth.
 
-    folder = free_name(Path("out/tour")) if out is None else expanded(out)
-    found = guide.run(folder, is_silent=json)
-    answer(found, json, lambda: None)
+    It takes about a minute.
+    """
+    from horizonfree.cli import tour as module
+
+    folder = unused_path(Path("out/tour")) if out is None else expand_user(out)
+    result = module.run(folder, is_silent=json)
+    output(result, json, lambda: None)

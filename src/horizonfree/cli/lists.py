@@ -1,20 +1,30 @@
-"""What there is: problems, explorers, and what the theorems promise."""
+"""Lists of problems and explorers, and the numbers of the theorems."""
 
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli._shared import LARGEST, Json, answer, console, number, real, table, tell, whole
-from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.cli._shared import (
+    MAX_INT,
+    JsonOption,
+    console,
+    float_option,
+    format_number,
+    int_option,
+    output,
+    print_line,
+    table,
+)
+from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree.problems import ProblemSpec
 
 
 def problems(
-    name: Annotated[str | None, typer.Argument(help="Show the parameters of this one.")] = None,
-    json: Json = False,
+    name: Annotated[str | None, typer.Argument(help="Show the parameters of this problem.")] = None,
+    json: JsonOption = False,
 ) -> None:
     """List the named problems, or the parameters of one.
 
@@ -32,74 +42,88 @@ def problems(
 
     def show() -> None:
         if name is None:
-            console.print(table("problem", "what it is", rows=[(x, value[x]["description"]) for x in value]))
-            tell("\n[dim]Parameters of one:[/] horizonfree problems NAME")
-            tell("[dim]Any toy-text environment:[/] gymnasium:FrozenLake-v1 --param horizon=60")
+            console.print(table("problem", "description", rows=[(x, value[x]["description"]) for x in value]))
+            print_line("\n[dim]Parameters:[/] horizonfree problems NAME")
+            print_line("[dim]Any toy-text environment:[/] gymnasium:FrozenLake-v1 --param horizon=60")
             return
         spec = value[name]
-        tell("[bold]{name}[/]: {about}", name=name, about=spec["description"])
-        tell("[dim]Source: {source}[/]\n", source=spec["source"])
-        rows = [(x, p["default"], _reach(p), p["meaning"]) for x, p in spec["parameters"].items()]
+        print_line("[bold]{name}[/]: {about}", name=name, about=spec["description"])
+        print_line("[dim]Source: {source}[/]\n", source=spec["source"])
+        rows = [(x, p["default"], _range_text(p), p["meaning"]) for x, p in spec["parameters"].items()]
         console.print(table("parameter", "default", "range", "meaning", rows=rows))
         first = next(iter(spec["parameters"].items()), None)
         param = f" --param {first[0]}={first[1]['default']}" if first else ""
-        tell("\nhorizonfree explore {name}{param} --episodes 300", name=name, param=param)
+        print_line("\nhorizonfree explore {name}{param} --episodes 300", name=name, param=param)
 
-    answer(value if name is None else value[name], json, show)
+    output(value if name is None else value[name], json, show)
 
 
 def explorers(
-    name: Annotated[str | None, typer.Argument(help="Show the options of this one.")] = None,
-    json: Json = False,
+    name: Annotated[str | None, typer.Argument(help="Show the options of this explorer.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Also list reconstructions of papers.")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """List the explorers, or the options of one.
+    """List the exploration algorithms, or the options of one.
+
+    Reconstructions were not written from the printed algorithm of a paper; nothing is proved of them.
 
     Examples:
 
         horizonfree explorers
 
+        horizonfree explorers --all
+
         horizonfree explorers hf-ucrl-rfe++
     """
     from horizonfree.explorers.registry import explorers as registered
-    from horizonfree.explorers.registry import typed_name
+    from horizonfree.explorers.registry import label, resolve_typed_name
 
     if name is not None:
-        name = typed_name(name)
+        name = resolve_typed_name(name)
         check_exists("explorers", name)
-    value = {x: spec | {"options": _options(spec)} for x, spec in registered().items() if name in (None, x)}
+    listed = registered(all=all or name is not None)
+    value = {x: spec | {"options": _options(spec)} for x, spec in listed.items() if name in (None, x)}
 
     def show() -> None:
         if name is None:
-            console.print(table("explorer", "what it is", rows=[(x, value[x]["about"]) for x in value]))
-            tell("\n[dim]Options of one:[/] horizonfree explorers NAME")
+            for is_reconstruction in (False, True) if all else (False,):
+                names = [x for x in value if value[x]["is_reconstruction"] == is_reconstruction]
+                title = "reconstruction" if is_reconstruction else "explorer"
+                console.print(table(title, "description", rows=[(x, value[x]["about"]) for x in names]))
+                console.print()
+            print_line("[dim]Options:[/] horizonfree explorers NAME")
+            if not all:
+                print_line("[dim]Reconstructions of papers:[/] horizonfree explorers --all")
             return
         spec = value[name]
-        tell("[bold]{name}[/]: {about}\n", name=name, about=spec["about"])
+        print_line("[bold]{name}[/]: {about}\n", name=label(name), about=spec["about"])
         rows = [(x, str(y), spec["meanings"][x]) for x, y in spec["options"].items()]
         console.print(table("option", "default", "meaning", rows=rows) if rows else "It has no options.")
 
-    answer(value if name is None else value[name], json, show)
+    output(value if name is None else value[name], json, show)
 
 
 def theory(
-    d: Annotated[int, whole("Dimension of the features.", "--d")] = 4,
-    H: Annotated[int, whole("Steps in an episode.", "--H")] = 10,
-    B: Annotated[float, real("Bound on the norm of the parameter.", "--B")] = 2.0,
-    eps: Annotated[float, real("Accuracy wanted.", "--eps")] = 0.1,
-    delta: Annotated[float, real("Failure probability.", "--delta")] = 0.1,
-    K: Annotated[float | None, real("Episodes; without it, as many as are enough.", "--K")] = None,
+    d: Annotated[int, int_option("Dimension of the features.", "--d")] = 4,
+    H: Annotated[int, int_option("Steps in an episode.", "--H")] = 10,
+    B: Annotated[float, float_option("Bound on the norm of the parameter.", "--B")] = 2.0,
+    eps: Annotated[float, float_option("Target accuracy.", "--eps")] = 0.1,
+    delta: Annotated[float, float_option("Failure probability.", "--delta")] = 0.1,
+    K: Annotated[
+        float | None, float_option("Episodes.  [default: as many as the theorem needs]", "--K")
+    ] = None,
     scale: Annotated[
-        str, typer.Option(help="Rewards add up to at most 1 (total), or to H (per-step).")
+        str, typer.Option(help="Rewards sum to at most 1 (total), or are in [0, 1] at each step (per-step).")
     ] = "total",
     linear: Annotated[
-        bool, typer.Option("--linear", help="Instead, what papers on linear MDPs promise, per-step.")
+        bool, typer.Option("--linear", help="The theorems of papers on linear MDPs instead, per-step.")
     ] = False,
     as_printed: Annotated[
-        bool, typer.Option("--as-printed", help="Beside them, the main theorem letter by letter.")
+        bool, typer.Option("--as-printed", help="Also the main theorem as published, with its typos.")
     ] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
-    """What the theorems of HF-UCRL-RFE++ promise, in numbers; or those on linear MDPs.
+    """Numbers of the theorems on HF-UCRL-RFE++, or on linear MDPs.
 
     Examples:
 
@@ -110,7 +134,7 @@ def theory(
         horizonfree theory --linear --d 8 --H 10 --delta 0.05 --eps 0.1
     """
     from horizonfree.theory import as_printed as printed
-    from horizonfree.theory import bounds as promises
+    from horizonfree.theory import bounds
     from horizonfree.theory import linear as theory_linear
 
     if linear and as_printed:
@@ -118,26 +142,26 @@ def theory(
     if linear:
         rows = theory_linear.table(eps, delta, d, H, K=K)
     else:
-        rows = promises.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # it checks scale itself
+        rows = bounds.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # checked there
         if as_printed:
-            rows += printed.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # so does it
+            rows += printed.table(eps, delta, d, H, B, K=K, scale=scale)  # type: ignore[arg-type]  # checked there
 
     def show() -> None:
         console.print(
-            table("symbol", "value", "meaning", rows=[(x.name, number(x.value), x.meaning) for x in rows])
+            table(
+                "symbol", "value", "meaning", rows=[(x.name, format_number(x.value), x.meaning) for x in rows]
+            )
         )
 
-    answer({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)
+    output({x.name: {"value": x.value, "meaning": x.meaning} for x in rows}, json, show)
 
 
 def check_exists(kind: str, name: str) -> None:
-    """Raise an error for a name that is not one of the "problems" or "explorers"."""
+    """An error for an unknown name of "problems" or "explorers"."""
     import horizonfree as hf
-    from horizonfree._validation import short_repr, suggestion
+    from horizonfree._validation import check_known
 
-    names = hf.problems() if kind == "problems" else hf.explorers()
-    if name not in names:
-        raise UnknownNameError(f"there is no {kind[:-1]} {short_repr(name)}; {suggestion(name, names)}")
+    check_known(name, hf.problems() if kind == "problems" else hf.explorers(all=True), kind[:-1])
 
 
 def _problem(spec: "ProblemSpec") -> dict[str, Any]:
@@ -158,6 +182,6 @@ def _options(spec: dict[str, Any]) -> dict[str, Any]:
     return {name: "required" if default is MISSING else default for name, default in spec["options"].items()}
 
 
-def _reach(parameter: dict[str, Any]) -> str:
+def _range_text(parameter: dict[str, Any]) -> str:
     low, high = parameter["low"], parameter["high"]
-    return f"{low:,} and up" if high >= LARGEST else f"{low:,} to {high:,}"
+    return f"{low:,} and up" if high >= MAX_INT else f"{low:,} to {high:,}"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horizonfree.cli._shared import expanded, problem_of, working
-from horizonfree.cli.settings import entries
+from horizonfree.cli._shared import expand_user, make_problem, spinner
+from horizonfree.cli.settings import parse_values
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def run_of(
     out: Path | None = None,
 ) -> "Run":
     """The run of a log, saved where that is asked for; without a class, an unknown table."""
-    given: dict[str, Any] = entries(param, "--param")
-    with working(f"reading {log}"):
+    given: dict[str, Any] = parse_values(param, "--param")
+    with spinner(f"reading {log}"):
         from horizonfree import from_log
 
         if problem is None and kernels is None:
@@ -34,7 +34,7 @@ def run_of(
                 raise OptionError(f"--param {odd}: an unknown table has {', '.join(OF_TABLE)}")
             run = from_log(log, **given)
         else:
-            run = from_log(log, problem_of(problem, kernels, given, unknown))
+            run = from_log(log, make_problem(problem, kernels, given, unknown))
         if out is not None:
-            run.save(expanded(out))
+            run.save(expand_user(out))
     return run

@@ -12,7 +12,7 @@ from horizonfree.errors import OptionError
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that `horizonfree explore` can be told. `param` belongs to the problem, `opt` to the explorer."""
+    """All settings of `horizonfree explore`. `param` belongs to the problem, `opt` to the explorer."""
 
     problem: str | None = None
     kernels: str | None = None
@@ -37,15 +37,15 @@ class Settings:
 
     @property
     def saving(self) -> dict[str, Any]:
-        """When checkpoints are written, where that was said."""
-        said = {"save_episodes": self.save_episodes, "save_seconds": self.save_seconds}
-        return {name: value for name, value in said.items() if value is not None}
+        """The options of checkpoints that were given."""
+        options = {"save_episodes": self.save_episodes, "save_seconds": self.save_seconds}
+        return {name: value for name, value in options.items() if value is not None}
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; unknown names and values of the wrong type are refused."""
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; errors for unknown names and values of the wrong type."""
     try:
-        found = tomllib.loads(path.read_text())
+        settings = tomllib.loads(path.read_text())
     except OSError as error:
         raise OptionError(f"settings {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -55,7 +55,7 @@ def read(path: Path) -> dict[str, Any]:
             f"settings {path} is nested too deeply; settings are plain values and two tables"
         ) from None
     hints = get_type_hints(Settings)
-    for name, value in found.items():
+    for name, value in settings.items():
         if name not in hints:
             near = get_close_matches(name, hints, n=1)
             advice = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(hints)}"
@@ -66,31 +66,33 @@ def read(path: Path) -> dict[str, Any]:
             wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
             raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {wanted}")
         if isinstance(value, str) and "\0" in value:
-            raise OptionError(f"settings {path}: {name} is {value!r}; a name holds no null character")
-    return found
+            raise OptionError(
+                f"settings {path}: {name} is {value!r}; names must not contain a null character"
+            )
+    return settings
 
 
-def merge(found: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
-    """Settings of a file, overruled by the flags that were given; tables are merged entry by entry."""
+def merge_settings(from_file: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
+    """Settings from a file; flags take precedence, and tables are merged."""
     given = {name: value for name, value in flags.items() if value not in (None, [], {})}
-    tables: dict[str, Any] = {x: {**found.get(x, {}), **given.get(x, {})} for x in ("param", "opt")}
-    return Settings(**{**found, **given, **tables})
+    tables: dict[str, Any] = {x: {**from_file.get(x, {}), **given.get(x, {})} for x in ("param", "opt")}
+    return Settings(**{**from_file, **given, **tables})
 
 
-def entries(texts: Sequence[str], flag: str) -> dict[str, Any]:
-    """`name=value` as a dictionary: values are numbers, true, false, or else text."""
-    found = {}
+def parse_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
+    """`name=value` as a dictionary; values are numbers, booleans, none or text."""
+    values = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise OptionError(f"{flag} {text}: write it as {flag} name=value")
-        found[name] = _value(value)
-    return found
+        values[name] = _parse_value(value)
+    return values
 
 
-def explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`NAME=ALGORITHM option=value ...` as names with options; the name may be left out."""
-    found: dict[str, dict[str, Any]] = {}
+def parse_explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`NAME=ALGORITHM option=value ...` as names with options; the name may be omitted."""
+    entries: dict[str, dict[str, Any]] = {}
     for text in texts:
         first, *options = text.split() or [""]
         name, equals, algorithm = first.rpartition("=")
@@ -99,15 +101,15 @@ def explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
                 f"--explorer {text!r}: write it as optimal-design, or 'mine=ucrl-rfe scale=0.5'"
             )
         label = name or text
-        if label in found:
+        if label in entries:
             raise OptionError(
-                f"--explorer {text!r}: {label!r} is named twice; give one another name, as in b={text}"
+                f"--explorer {text!r}: {label!r} occurs twice; give one another name, as in b={text}"
             )
-        found[label] = {"name": algorithm, **entries(options, "--explorer ... option")}
-    return found
+        entries[label] = {"name": algorithm, **parse_values(options, "--explorer ... option")}
+    return entries
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     for kind in (int, float):
         try:
             return kind(text)

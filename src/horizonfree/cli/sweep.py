@@ -1,4 +1,4 @@
-"""`horizonfree sweep`."""
+"""`horizonfree sweep`: many runs on a grid of problems, explorers and seeds."""
 
 import sys
 from collections.abc import Iterator
@@ -9,36 +9,47 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horizonfree.cli import _interrupt
-from horizonfree.cli._shared import Json, answer, console, expanded, table, tell, typed, whole, working
+from horizonfree.cli._shared import (
+    JsonOption,
+    console,
+    expand_user,
+    int_option,
+    output,
+    print_line,
+    shell_path,
+    spinner,
+    table,
+)
 
 if TYPE_CHECKING:
-    from horizonfree.sweeps.table import Sweep
+    from horizonfree.sweeps.results import Sweep
 
-MOST_ERRORS = 5  # of failed tasks that are shown
+MAX_ERRORS = 5  # of failed tasks
 GB = 2**30
 
 
 def sweep(
     file: Annotated[
         Path,
-        typer.Argument(help="What to sweep, or the folder of a sweep to go on with.", metavar="FILE.toml"),
+        typer.Argument(help="TOML file of a sweep, or the folder of a sweep to resume.", metavar="FILE.toml"),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the rows; the same one goes on.  [default: sweeps/FILE]")
+        Path | None,
+        typer.Option(help="Folder for the results; an existing sweep is resumed.  [default: sweeps/FILE]"),
     ] = None,
     on: Annotated[
         str, typer.Option(help="`local`, `dask` or `ray`; `dask=ADDRESS`, `ray=ADDRESS` for a cluster.")
     ] = "local",
-    workers: Annotated[int | None, whole("How many.  [default: one for each core]")] = None,
+    workers: Annotated[int | None, int_option("Number of processes.  [default: one for each core]")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many tasks there are and about what they take.")
+        bool, typer.Option("--dry-run", help="Only estimate the number of tasks, time and memory.")
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write OUT/report.html.")] = False,
-    json: Json = False,
+    json: JsonOption = False,
 ) -> None:
-    """Run a grid of problems, explorers and seeds, as a file says; stop it and go on whenever you like.
+    """Run a grid of problems, explorers and seeds from a file; it can be stopped and resumed.
 
-    The exit code is 1 where tasks failed: they were tried twice, and the same command tries them again.
+    The exit code is 1 if tasks failed; each is tried twice, and the same command tries them again.
 
     Examples:
 
@@ -49,104 +60,109 @@ def sweep(
         horizonfree sweep sweep.toml --on dask=tcp://10.0.0.1:8786 --out sweeps/big
     """
     is_folder = file.is_dir()
-    folder = expanded(out) if out is not None else file if is_folder else Path("sweeps") / file.stem
-    if is_folder and out is not None and expanded(out) != file:
-        raise typer.BadParameter("a sweep goes on in its own folder; leave --out out")
-    what = None if is_folder else file
+    folder = expand_user(out) if out is not None else file if is_folder else Path("sweeps") / file.stem
+    if is_folder and out is not None and expand_user(out) != file:
+        raise typer.BadParameter("a sweep is resumed in its own folder; leave out --out")
+    source = None if is_folder else file
     if dry_run:
-        return _say_estimate(what, folder, workers, json)
-    with _saying_how_to_go_on(file, out):
+        return _print_estimate(source, folder, workers, json)
+    with _resume_hint(file, out):
         from horizonfree.sweeps.sweep import sweep as run
 
         print(f"{file}, on {on}, into {folder}", file=sys.stderr)
-        found = run(what, folder, on=on, workers=workers, progress=True)
-    page = _page(found, folder) if report else None
-    _say(found, folder, page, json)
-    if found.failed:
+        result = run(source, folder, on=on, workers=workers, progress=True)
+    page = _page(result, folder) if report else None
+    _print_results(result, folder, page, json)
+    if result.failed:
         raise typer.Exit(1)
 
 
-def _page(found: "Sweep", folder: Path) -> Path:
-    with working("drawing"):
+def _page(result: "Sweep", folder: Path) -> Path:
+    with spinner("drawing"):
         from horizonfree.report.sweep_page import write_sweep
 
-        return write_sweep(found, folder / "report.html")
+        return write_sweep(result, folder / "report.html")
 
 
-def _say(found: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
-    """What came of it: medians at the last checkpoint, failures, where the rows are."""
+def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
+    """Medians at the last checkpoint, failures, and the folder of the rows."""
+    from horizonfree.explorers.registry import setting_label
     from horizonfree.sweeps.summary import curves
 
-    measures = [*found.spec.measure, *found.spec.records]
+    measures = [*result.spec.measure, *result.spec.records]
     rows: list[dict[str, Any]] = []
-    for place in found.spec.problems:
-        by_measure = {name: curves(found, name, place) for name in measures}
-        for who in found.spec.explorers:
-            last = {name: float(x[who].median[-1]) if who in x else None for name, x in by_measure.items()}
-            rows.append({"problem": place, "explorer": who, **last})
+    for problem in result.spec.problems:
+        by_measure = {name: curves(result, name, problem) for name in measures}
+        for explorer in result.spec.explorers:
+            last = {
+                name: float(x[explorer].median[-1]) if explorer in x else None
+                for name, x in by_measure.items()
+            }
+            rows.append({"problem": problem, "explorer": explorer, **last})
     value = {
         "folder": str(folder),
-        "rows": len(found),
-        "failed": dict(found.failed),
+        "rows": len(result),
+        "failed": dict(result.failed),
         "medians": rows,
         "report": None if page is None else str(page),
     }
 
     def show() -> None:
-        title = f"medians of the seeds after {found.spec.checkpoints[-1]:,} episodes"
-        cells = [tuple(row.values()) for row in rows]
+        title = f"medians of the seeds after {result.spec.checkpoints[-1]:,} episodes"
+        names = {name: setting_label(name, entry) for name, entry in result.spec.explorers.items()}
+        cells = [(row["problem"], names[row["explorer"]], *[*row.values()][2:]) for row in rows]
         console.print(table("problem", "explorer", *measures, rows=cells, title=title))
-        tell("\n{count:,} rows in {folder}", count=len(found), folder=typed(folder.absolute()))
+        print_line("\n{count:,} rows in {folder}", count=len(result), folder=shell_path(folder.absolute()))
         if page is not None:
-            tell("report: {page}", page=page)
-        if found.failed:
-            tell("[bold]{count} tasks failed[/], each tried twice:", count=len(found.failed))
-            for where, error in [*found.failed.items()][:MOST_ERRORS]:
-                tell("  {where}: {error}", where=where, error=error)
+            print_line("report: {page}", page=page)
+        if result.failed:
+            print_line("[bold]{count} tasks failed[/], each tried twice:", count=len(result.failed))
+            for task, error in [*result.failed.items()][:MAX_ERRORS]:
+                print_line("  {task}: {error}", task=task, error=error)
 
-    answer(value, json, show)
+    output(value, json, show)
 
 
-def _say_estimate(what: Path | None, folder: Path, workers: int | None, json: bool) -> None:
-    """How many tasks, how long, how much memory."""
+def _print_estimate(source: Path | None, folder: Path, workers: int | None, json: bool) -> None:
+    """Number of tasks, time and memory."""
     import os
 
     from horizonfree._validation import check_count
     from horizonfree.sweeps.estimate import estimate
-    from horizonfree.sweeps.tally import duration
+    from horizonfree.sweeps.progress import duration
 
     number = check_count(workers, "workers") if workers is not None else os.cpu_count() or 1
-    with working("trying each setting for a moment"):
-        found = estimate(what, folder, number)
+    with spinner("trying each setting briefly"):
+        result = estimate(source, folder, number)
 
     def show() -> None:
-        tell(
+        print_line(
             "{tasks:,} tasks, {done:,} of them done; {rows:,} rows",
-            tasks=found.tasks,
-            done=found.done,
-            rows=found.rows,
+            tasks=result.tasks,
+            done=result.done,
+            rows=result.rows,
         )
         form = "about {time} with {workers} workers of this machine, about {memory:.1f} GB of memory in all"
-        tell(form, time=duration(found.seconds), workers=number, memory=found.memory / GB)
-        tell(
-            "[dim]a guess, from one seed and a few episodes of {tried} of the {settings} settings that are left[/]",
-            tried=found.tried,
-            settings=found.settings,
+        print_line(form, time=duration(result.seconds), workers=number, memory=result.memory / GB)
+        print_line(
+            "[dim]estimated from one seed and a few episodes of {tried} of the {settings} remaining settings[/]",
+            tried=result.tried,
+            settings=result.settings,
         )
 
-    answer(found._asdict() | {"workers": number}, json, show)
+    output(result._asdict() | {"workers": number}, json, show)
 
 
 @contextmanager
-def _saying_how_to_go_on(file: Path, out: Path | None) -> Iterator[None]:
-    """Ctrl-C: what is finished is kept; say how to go on."""
+def _resume_hint(file: Path, out: Path | None) -> Iterator[None]:
+    """After Ctrl-C, print how to resume; finished tasks are saved."""
     try:
-        with _interrupt.told():
+        with _interrupt.raise_interrupts():
             yield
     except KeyboardInterrupt:
-        where = "" if out is None else f" --out {typed(out)}"
+        where = "" if out is None else f" --out {shell_path(out)}"
         print(
-            f"stopped; every finished task is kept. Go on with:\nhorizonfree sweep {typed(file)}{where}",
+            f"stopped; finished tasks are saved. Resume with:\nhorizonfree sweep {shell_path(file)}{where}",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None

@@ -14,12 +14,12 @@ from rich.table import Table
 
 from horizonfree.guarantees.certificate import Certificate, interval, round_up
 from horizonfree.mdp.rewards import goal, occupancy
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import optimal
 from horizonfree.problems import make
-from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import true_gap
+from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report import write_comparison, write_report
-from horizonfree.report.headline import of_goals
+from horizonfree.report.facts import goals_certificate
 from horizonfree.runs.explore import explore
 from horizonfree.runs.run import Run
 
@@ -88,7 +88,7 @@ def _close(console: Console, folder: Path) -> None:
 
 def _certificates(run: Run) -> dict[str, Certificate]:
     """What is proved of all goals together, and of every reward."""
-    return {"goals": of_goals(run), "every_reward": run.certificate()}
+    return {"goals": goals_certificate(run), "every_reward": run.certificate()}
 
 
 def _told(found: Certificate) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _learnt(run: Run) -> str:
     """How well each strip is known, beside the truth."""
     truth = run.problem.truth
     assert truth is not None
-    in_units = run.problem.model.in_units
+    in_units = diagnostics_of(run.problem.model).in_units
     known = {"estimated": run.weights, "truth": in_units(truth)}
     lines = [f"{name:<10}" + "".join(f"{x:8.3f}" for x in theta[::2]) for name, theta in known.items()]
     return "   moves that go as intended, strip by strip:\n      " + "\n      ".join(lines)

@@ -1,4 +1,4 @@
-"""The exploration reward of UCRL-RFE: how badly the worst value function is predicted from a pair (s,a).
+"""The exploration reward of UCRL-RFE: the largest prediction error over value functions at a pair (s,a).
 
 Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394, eq. (4.2). Steps count from 1 there.
 """
@@ -8,12 +8,12 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle import BoxMax, box_max
 
 
-def widest(model: MixtureModel, ridge: Ridge) -> BoxMax:
+def max_box_norm(model: MixtureModel, ridge: Ridge) -> BoxMax:
     """max over f in [0,1]^S of ||phi_f(s,a)||_{Sigma^{-1}} of every pair, on its successors."""
     X = jnp.swapaxes(model.phi @ ridge.W.T, -1, -2)
     return box_max(jnp.linalg.qr(X, mode="r") if X.shape[-1] < X.shape[-2] else X)
@@ -24,8 +24,9 @@ def exploration_reward(model: MixtureModel, box: BoxMax, beta: Float[Array, ""])
     return jnp.minimum(1.0, 2 * beta / model.space.horizon * steps_left(model)[:, None, None] * box.upper)
 
 
-def doubt(model: MixtureModel, box: BoxMax, beta: Float[Array, ""]) -> Float[Array, "H S A"]:
-    """min{1, beta max over f in [0,1]^S of ||phi_f||}, zero at the last step: by how much one step misjudges V <= 1."""
+def step_error(model: MixtureModel, box: BoxMax, beta: Float[Array, ""]) -> Float[Array, "H S A"]:
+    """min{1, beta max over f in [0,1]^S of ||phi_f||}, zero at the last step: a bound on the error of one step for V
+    <= 1."""
     return jnp.minimum(1.0, beta * box.upper) * (steps_left(model) > 0)[:, None, None]
 
 

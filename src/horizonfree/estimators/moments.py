@@ -26,8 +26,8 @@ from horizonfree._arrays import Array
 from horizonfree._validation import check_floats, short_repr
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.estimators.ridge import Ridge, grown, in_blocks, inverse_root, times
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.estimators.ridge import Ridge, in_blocks, inverse_root, times, update_root
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 
 
@@ -68,7 +68,7 @@ def episode_rows(
 def slot_rows(
     model: MixtureModel, v: Float[Array, "H *families n"], trajectory: Trajectory, M: int
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
-    """The same for targets given at the successors of each (s_h, a_h); both 0 where no slot was taken. Traceable."""
+    """`episode_rows` for targets at the successors of each (s_h, a_h); both 0 where no slot was observed. Traceable."""
     phi = model.phi[trajectory.s[:-1], trajectory.a]
 
     def step(v: Array, phi: Array, j: Array) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ def regress(
         x, bound = row
         v = times(W, x)
         sigma_bar_sq = home_jax(bound, jnp.sqrt((v**2).sum(-1)), alpha, gamma)
-        W, growth = grown(W, v, 1 / sigma_bar_sq)
+        W, growth = update_root(W, v, 1 / sigma_bar_sq)
         return W, (sigma_bar_sq, growth)
 
     def block(ridge: Ridge, rows: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
@@ -126,8 +126,8 @@ def home(
     gamma: float,
 ) -> Float[np.ndarray, " M"]:
     """Algorithm 2 for one step: sigma_bar_m^2 for m = 0..M-1, from running Sigma and frozen Sigma_dot."""
-    given = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
-    arrays = {name: check_floats(x, name) for name, x in given.items()}
+    arguments = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
+    arrays = {name: check_floats(x, name) for name, x in arguments.items()}
     shape = arrays["phi"].shape
     if len(shape) != 2 or 0 in shape:
         raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")

@@ -6,7 +6,7 @@ all 2M regressions of every episode j <= k. With one unknown direction e the val
     ||theta_0 + t e - theta_i||_Sigma <= beta   <=>   |t - m| <= sqrt(m^2 - c/a),
     a = e' Sigma e,   m = e' Sigma (theta_i - theta_0)/a,   c = ||theta_0 - theta_i||^2_Sigma - beta^2,
 
-so U_k is an interval: two numbers are all there is to remember. The argmax over theta is exact where Vhat_1(s_1) is a
+so U_k is an interval, two numbers. The argmax over theta is exact where Vhat_1(s_1) is a
 convex function of t, capped at 1: then an end is best. That is so if, from step 2 on, Vhat does not depend on theta and
 V is linear in it. `is_convex` follows this through the steps: V_h(s) gains a degree at a pair whose row depends on
 theta; Vhat_h(s) is constant where V_{h+1} and Vhat_{h+1} are, and the row is known or Vhat_{h+1} = 0. It holds for
@@ -30,15 +30,19 @@ from horizonfree.oracle import prepare
 from horizonfree.oracle.enumerated import enumerated
 from horizonfree.planning.traced import nearly_best
 
-INSIDE = 1 - 1e-9  # share of a radius that is used: what lies on a ball's edge to rounding lies inside it
-KNOWN = 1e-9  # change of a probability per unit of t, as a share of the largest, that counts as none
+INTERIOR_SHARE = (
+    1 - 1e-9
+)  # share of a radius that is used: what lies on a ball's edge to rounding lies inside it
+RELATIVE_TOLERANCE = (
+    1e-9  # change of a probability per unit of t, as a share of the largest, that counts as none
+)
 NOT_EXACT = (
     "theta='optimistic' is exact only with one unknown direction, a fixed start, and at most 3 steps or a kernel that "
     "is known from the second step on; use theta='center'"
 )
 
 
-def whole(model: MixtureModel) -> Float[Array, " 2"]:
+def initial_interval(model: MixtureModel) -> Float[Array, " 2"]:
     """U_1: all t with X (theta_0 + t e) >= 0. Refuses a class in which an end of the interval need not be best.
 
     What depends on numbers is refused when it runs: compiled code does not know them beforehand.
@@ -54,14 +58,14 @@ def whole(model: MixtureModel) -> Float[Array, " 2"]:
     return checked
 
 
-def meet(
+def intersect(
     valid: ValidSet, interval: Float[Array, " 2"], ridge: Ridge, beta: Float[Array, ""]
 ) -> Float[Array, " 2"]:
     """The interval within all balls of these regressions, or as it was where nothing would be left."""
     e, away = valid.affine[:, 0], valid.center - ridge.theta
     a = jnp.einsum("i,...ij,j->...", e, ridge.Sigma, e)
     m = -jnp.einsum("i,...ij,...j->...", e, ridge.Sigma, away) / a
-    c = jnp.einsum("...i,...ij,...j->...", away, ridge.Sigma, away) - (INSIDE * beta) ** 2
+    c = jnp.einsum("...i,...ij,...j->...", away, ridge.Sigma, away) - (INTERIOR_SHARE * beta) ** 2
     half = jnp.sqrt(m**2 - c / a)  # NaN where the line misses the ball
     low, high = jnp.maximum(interval[0], (m - half).max()), jnp.minimum(interval[1], (m + half).min())
     return jnp.where(low <= high, jnp.stack([low, high]), interval)
@@ -86,7 +90,7 @@ def is_convex(model: MixtureModel) -> Bool[Array, ""]:
     if space.start is None:
         return jnp.asarray(False)  # a mean of capped functions
     slope = jnp.abs(model.phi @ model.valid.affine[:, 0])
-    is_unknown = (slope > KNOWN * slope.max()).any(-1)
+    is_unknown = (slope > RELATIVE_TOLERANCE * slope.max()).any(-1)
     S = space.num_states
 
     def follow(degree: Array, constant: Array) -> tuple[Array, Array]:

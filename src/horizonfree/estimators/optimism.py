@@ -1,4 +1,4 @@
-"""Optimistic value iteration on a regression: the planner of UCRL-VTR and all that came after it.
+"""Optimistic value iteration on a regression: the planner of UCRL-VTR and its successors.
 
     Q_h(s,a) = [r_h(s,a) + <phi_{V_{h+1}}(s,a), theta> + beta ||phi_{V_{h+1}}(s,a)||_{Sigma^{-1}}]_{[0,cap]},
     V_h(s) = max_a Q_h(s,a),  V_{H+1} = 0                (Ayoub et al. 2020; PLAN in Zhang, Zhou, Gu 2021)

@@ -13,7 +13,9 @@ from horizonfree.estimators.ridge import Ridge
 from horizonfree.models.mixture.valid import ValidSet
 
 _Point = tuple[Array, Array, Array]  # y, slacks, multipliers
-GAP = 1e-12  # duality gap per constraint, of an objective divided by trace(A), at which `least_squares` stops
+DUALITY_GAP = (
+    1e-12  # duality gap per constraint, of an objective divided by trace(A), at which `least_squares` stops
+)
 ITERATIONS = 30  # primal-dual steps; each shrinks the gap about fivefold, 12 to 18 reach rounding
 
 
@@ -47,12 +49,12 @@ def least_squares(
         reach_z = 1 / jnp.maximum(jnp.max(-dz / z), 1e-300)
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
-        # beyond GAP, slacks drown in rounding; where M is singular to rounding, what is there is kept
-        go = (jnp.mean(s * z) > GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
-        kept: _Point = jax.tree.map(
+        # below DUALITY_GAP, rounding dominates the slacks; a step that is not finite is rejected
+        go = (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
+        point: _Point = jax.tree.map(
             lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
         )
-        return kept, i + 1, go
+        return point, i + 1, go
 
     def goes_on(carry: tuple[_Point, Array, Array]) -> Array:
         return carry[2] & (carry[1] < iterations)
@@ -63,7 +65,7 @@ def least_squares(
     return theta
 
 
-def pooled(valid: ValidSet, ridge: Ridge) -> Float[Array, " d"]:
+def pooled_least_squares(valid: ValidSet, ridge: Ridge) -> Float[Array, " d"]:
     """argmin over valid theta of the sum of ||theta - theta_i||^2_{Sigma_i}, over one regression or a batch of them."""
     d = ridge.b.shape[-1]
     if ridge.b.ndim == 1:

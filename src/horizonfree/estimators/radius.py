@@ -1,8 +1,8 @@
-"""Confidence radii: how far a ridge estimate may be from theta_star, one function per theorem.
+"""Confidence radii: bounds on the distance of a ridge estimate from theta_star, one function per theorem.
 
 Every radius is the noise part of a self-normalised martingale inequality, of Bernstein's kind where rows are weighed
 by variances and of Hoeffding's kind where they are not, plus the bias sqrt(lam) B of the ridge. The functions
-`scaled_*` at the end give radii of no theorem, for those who explore without one.
+`scaled_*` at the end give radii of no theorem, for exploration without guarantee.
 
 Papers: [APS] Abbasi-Yadkori, Pal, Szepesvari 2011 (NeurIPS); [ZGS] Zhou, Gu, Szepesvari 2021 (UCRL-VTR+, COLT);
 [ZZG] Zhang, Zhou, Gu 2021 (UCRL-RFE, NeurIPS); [ZG] Zhou, Gu 2022 (HF-UCRL-VTR+); [paper] J. Zhang, W. Zhang, Gu 2023
@@ -25,22 +25,21 @@ import jax.numpy as jnp
 from horizonfree._validation import check_probability
 from horizonfree._x64 import Number, x64
 from horizonfree.errors import OptionError
+from horizonfree.estimators import radius_hf
 from horizonfree.estimators.radius_hf import Parameters as Parameters
 from horizonfree.estimators.radius_hf import Scalar
 from horizonfree.estimators.radius_hf import Sizes as Sizes
-from horizonfree.estimators.radius_hf import bernstein_2022 as bernstein_2022
-from horizonfree.estimators.radius_hf import beta_hf as beta_hf
 from horizonfree.estimators.radius_hf import moment_orders as moment_orders
 from horizonfree.estimators.radius_hf import parameters as parameters
 from horizonfree.estimators.radius_hf import per_event as per_event
 from horizonfree.models.mixture.model import MixtureModel
 
-MOST_SCALE = 1e100  # squares of radii stay finite
-LEAST_FLOOR = 1e-100  # and so do those of weights
+MAX_SCALE = 1e100  # squares of radii stay finite
+MIN_FLOOR = 1e-100  # and so do those of weights
 
 
-def sizes_of(model: MixtureModel) -> Sizes:
-    """Of a class of mixtures."""
+def model_sizes(model: MixtureModel) -> Sizes:
+    """The sizes of a mixture model."""
     return Sizes(model.dim, model.space.horizon, model.bound)
 
 
@@ -53,24 +52,24 @@ class Radii(NamedTuple):
 
 
 def check_options(constants: str, scale: float, bias_scale: float, delta: float) -> None:
-    """Refuse what no radius can be made of."""
+    """Check the options of a radius."""
     if constants not in ("paper", "scaled"):
         raise OptionError(f"constants is {constants!r}; it must be 'paper' or 'scaled'")
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
-        if not 0 <= value <= MOST_SCALE:
-            raise OptionError(f"{name} is {value}; it must lie between 0 and {MOST_SCALE:g}")
+        if not 0 <= value <= MAX_SCALE:
+            raise OptionError(f"{name} is {value}; it must lie between 0 and {MAX_SCALE:g}")
     check_probability(delta, "delta")
 
 
 def check_weights(constants: str, alpha: float | None, gamma: float | None) -> None:
-    """Refuse a floor alpha or a weight gamma that no sigma_bar, or no radius, can be made of; None: the theorem's."""
-    if alpha is not None and not LEAST_FLOOR <= alpha <= MOST_SCALE:
-        raise OptionError(f"alpha is {alpha}; it must lie between {LEAST_FLOOR:g} and {MOST_SCALE:g}")
-    if gamma is not None and not 0 <= gamma <= MOST_SCALE:
-        raise OptionError(f"gamma is {gamma}; it must lie between 0 and {MOST_SCALE:g}")
-    if gamma is not None and constants == "paper" and gamma < LEAST_FLOOR:
+    """Check the options alpha and gamma of sigma_bar; None stands for the theorem's."""
+    if alpha is not None and not MIN_FLOOR <= alpha <= MAX_SCALE:
+        raise OptionError(f"alpha is {alpha}; it must lie between {MIN_FLOOR:g} and {MAX_SCALE:g}")
+    if gamma is not None and not 0 <= gamma <= MAX_SCALE:
+        raise OptionError(f"gamma is {gamma}; it must lie between 0 and {MAX_SCALE:g}")
+    if gamma is not None and constants == "paper" and gamma < MIN_FLOOR:
         raise OptionError(
-            f"gamma is {gamma}; the theorem's radius contains 1/gamma^2, so it must be at least {LEAST_FLOOR:g}, "
+            f"gamma is {gamma}; the theorem's radius contains 1/gamma^2, so it must be at least {MIN_FLOOR:g}, "
             "or constants='scaled'"
         )
 
@@ -86,6 +85,32 @@ def bernstein_2021(
     t = jnp.asarray(t, float)
     tau = jnp.log(4 / jnp.asarray(delta)) + 2 * jnp.log(t)
     return 8 * sigma * jnp.sqrt(d * jnp.log1p(t * L**2 / (d * lam)) * tau) + 4 * R * tau
+
+
+@x64
+def bernstein_2022(
+    t: Number,
+    *,
+    d: int,
+    L: Number,
+    lam: Number,
+    sigma: Number,
+    R: Number,
+    eps: Number,
+    peak: Number,
+    delta: Number,
+) -> Scalar:
+    """`radius_hf.bernstein_2022` in JAX."""
+    numbers = {"sigma": sigma, "R": R, "eps": eps, "peak": peak}
+    return radius_hf.bernstein_2022(t, d=d, L=L, lam=lam, delta=delta, xp=jnp, **numbers)
+
+
+@x64
+def beta_hf(
+    k: Number, sizes: Sizes, delta: Number, *, M: int | None = None, weights: Parameters | None = None
+) -> Scalar:
+    """`radius_hf.beta_hf` in JAX."""
+    return radius_hf.beta_hf(k, sizes, delta, M=M, weights=weights, xp=jnp)
 
 
 @x64

@@ -1,12 +1,10 @@
-"""The radius of HF-UCRL-RFE++ and what it is made of. radius.py has the other radii, the papers and the departures.
+"""The radius of HF-UCRL-RFE++ and its parameters, for NumPy and JAX.
 
-Where nothing of the library has loaded JAX, as on the command line, it is computed with NumPy.
+`theory` computes it with NumPy, the explorers with JAX (radius.py, where the papers and the departures are): `xp` is
+the namespace of the arrays.
 """
 
-import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -14,31 +12,10 @@ from jaxtyping import Float
 from horizonfree._arrays import Array, Number
 
 Scalar = Float[Array, ""]
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-_X64 = "horizonfree._x64"
-
-
-def _numbers() -> Any:
-    """jax.numpy where the library has loaded JAX, else numpy."""
-    return sys.modules["jax.numpy"] if _X64 in sys.modules else np
-
-
-def _in_64_bits(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """In the scope of `_x64`, where that is loaded."""
-
-    @wraps(function)
-    def scoped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if _X64 not in sys.modules:
-            return function(*args, **kwargs)
-        with sys.modules[_X64].scope():
-            return function(*args, **kwargs)
-
-    return scoped
 
 
 class Sizes(NamedTuple):
-    """What all radii depend on: the dimension d, the horizon H, the bound B on the norm of the parameter."""
+    """The dimension d, the horizon H, and the bound B on the norm of the parameter: all radii depend on them."""
 
     d: int
     H: int
@@ -69,7 +46,6 @@ def per_event(delta: Number, M: int) -> Number:
     return delta / (4 * M)
 
 
-@_in_64_bits
 def bernstein_2022(
     t: Number,
     *,
@@ -81,13 +57,13 @@ def bernstein_2022(
     eps: Number,
     peak: Number,
     delta: Number,
+    xp: Any = np,
 ) -> Scalar:
-    """As `bernstein_2021`, with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
+    """`radius.bernstein_2021` with R outside the logarithm replaced by peak >= |eta| min{1, ||x||} (inverse norm).
 
     12 sigma sqrt(d log(1 + t L^2/(d lam)) tau) + 24 tau peak + 6 tau eps,
     tau = log(32 (max{0, log(R/eps)} + 1) t^2/delta)                        ([ZG], Theorem 4.3; departure 1)
     """
-    xp = _numbers()
     t = xp.asarray(t, float)
     levels = xp.maximum(0.0, xp.log(R / xp.asarray(eps))) + 1
     tau = xp.log(32 * levels / delta) + 2 * xp.log(t)
@@ -95,9 +71,14 @@ def bernstein_2022(
     return 12 * sigma * xp.sqrt(d * eta * tau) + 24 * tau * peak + 6 * tau * eps
 
 
-@_in_64_bits
 def beta_hf(
-    k: Number, sizes: Sizes, delta: Number, *, M: int | None = None, weights: Parameters | None = None
+    k: Number,
+    sizes: Sizes,
+    delta: Number,
+    *,
+    M: int | None = None,
+    weights: Parameters | None = None,
+    xp: Any = np,
 ) -> Scalar:
     """Radius beta_k of HF-UCRL-RFE++ at episode k.   ([paper], main theorem)
 
@@ -109,7 +90,6 @@ def beta_hf(
     probability of the whole algorithm, divided among its 4M events; without, that of one event, as printed. weights:
     alpha, gamma and lam other than the theorem's, for which the inequality holds as well.
     """
-    xp = _numbers()
     alpha, gamma, lam = parameters(sizes) if weights is None else weights
     noise = bernstein_2022(
         sizes.H * xp.asarray(k, float),
@@ -121,5 +101,6 @@ def beta_hf(
         eps=gamma**-2,
         peak=gamma**-2,
         delta=delta if M is None else per_event(delta, M),
+        xp=xp,
     )
     return noise + xp.sqrt(lam) * sizes.B

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
 
-REFRESH = 512  # rows between two Cholesky factors
+REFRESH_ROWS = 512  # rows between two Cholesky factors
 
 
 class Ridge(eqx.Module):
@@ -74,7 +74,7 @@ class Ridge(eqx.Module):
         self, x: Float[Array, "*batch d"], y: Float[Array, "*batch"], weight: Float[Array, "*batch"]
     ) -> "Ridge":
         """Add one row x with target y; weight 0 changes nothing."""
-        W, growth = grown(self.W, times(self.W, x), weight)
+        W, growth = update_root(self.W, times(self.W, x), weight)
         return Ridge(
             self.Sigma + weight[..., None, None] * (x[..., :, None] * x[..., None, :]),
             W,
@@ -85,13 +85,13 @@ class Ridge(eqx.Module):
     def extend(
         self, x: Float[Array, "T *batch d"], y: Float[Array, "T *batch"], weight: Float[Array, "T *batch"]
     ) -> "Ridge":
-        """Add T rows at once, where nobody needs the matrices in between, and refresh."""
+        """Add T rows at once, without the matrices in between, and refresh."""
         Sigma = self.Sigma + jnp.einsum("t...,t...i,t...j->...ij", weight, x, x)
         b = self.b + jnp.einsum("t...,t...i->...i", weight * y, x)
         return Ridge(Sigma, self.W, b, self.log_det).refresh()
 
     def refresh(self) -> "Ridge":
-        """Root and log det by Cholesky; kept as they are where Sigma is numerically singular (cond > 1/u)."""
+        """Root and log det by Cholesky; unchanged where Sigma is numerically singular (cond > 1/u)."""
         W, log_det = inverse_root(self.Sigma)
         is_sound = jnp.isfinite(log_det)
         return Ridge(
@@ -102,7 +102,7 @@ class Ridge(eqx.Module):
         )
 
 
-def grown(
+def update_root(
     W: Float[Array, "*batch d d"], v: Float[Array, "*batch d"], weight: Float[Array, "*batch"]
 ) -> tuple[Float[Array, "*batch d d"], Float[Array, "*batch"]]:
     """The root after a row x with v = W x, and det(Sigma_new) / det(Sigma)."""
@@ -123,7 +123,7 @@ def inverse_root(
 
 
 def scan(
-    step: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH
+    step: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
 ) -> tuple[Ridge, Any]:
     """`jax.lax.scan` of step(ridge, row) -> (ridge, output) and a refresh after every so many rows, and at the end."""
 
@@ -135,7 +135,7 @@ def scan(
 
 
 def in_blocks(
-    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH
+    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
 ) -> tuple[Ridge, Any]:
     """block(ridge, rows) -> (fresh ridge, outputs) for every so many rows, and for those that are left."""
     full, rest = divmod(len(jax.tree.leaves(rows)[0]), every)

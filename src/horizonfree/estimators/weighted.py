@@ -19,11 +19,11 @@ from horizonfree._arrays import Array
 from horizonfree.estimators import moments
 from horizonfree.estimators.radius import Radii
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 
 HAT, TILDE = 0, 1  # places on the last axis of a batch of ridges
-PAIR = 2
+NUM_MOMENTS = 2
 
 
 def regress(
@@ -38,7 +38,7 @@ def regress(
     The batch of `ridge` is (*families, 2), one model for all steps, or (H, *families, 2).
     """
     H, d = model.space.horizon, model.dim
-    phi, y = moments.episode_rows(model, V / H, trajectory, PAIR)
+    phi, y = moments.episode_rows(model, V / H, trajectory, NUM_MOMENTS)
     mean = (phi * ridge.theta).sum(-1)
     error = ridge.norm_inv(phi) * jnp.stack([radii.check, radii.tilde])
     bound = moments.variance_bound(mean, error, 1.0)[..., HAT]
@@ -50,13 +50,13 @@ def regress(
     return ridge.extend(*(x[None] if is_per_step else x for x in rows)), sigma_sq
 
 
-def first(ridge: Ridge) -> Ridge:
+def first_moments(ridge: Ridge) -> Ridge:
     """The regressions of first moments out of a batch of pairs."""
     axis = ridge.log_det.ndim - 1
     firsts: Ridge = jax.tree.map(lambda x: jax.lax.index_in_dim(x, HAT, axis, keepdims=False), ridge)
     return firsts
 
 
-def radii_of_pair(radii: Radii) -> Float[Array, " 2"]:
+def pair_radii(radii: Radii) -> Float[Array, " 2"]:
     """The radius of each regression of a pair."""
     return jnp.stack([radii.hat, radii.tilde])

@@ -1,11 +1,11 @@
-"""The monitor of the proof: the sums R, S, A, G of a run of HF-UCRL-RFE++ against what the paper's lemmas say of them.
+"""The sums R, S, A, G of the proof for a run of HF-UCRL-RFE++, against the bounds of the paper's lemmas.
 
-Nothing of this is stored with a run: it is played once more from its seed, which needs a simulated problem whose truth
-is known, and gives the same episodes. The sums and their bounds are defined in theory/proof_sums.py. The proof is
-of the algorithm that calls its oracle before every episode (lazy = 0) and regresses on what the oracle found.
+The sums are not stored with a run: its episodes are replayed from the seed, which needs a simulated problem. The sums
+and their bounds are defined in theory/proof_sums.py. The proof is of the algorithm that calls its oracle before every
+episode (lazy = 0) and regresses on the results of the oracle.
 
-With constants="paper" the bounds hold with probability 1 - delta; with "scaled" ones they show what the lemmas would
-say if the radius were right.
+With constants="paper" the bounds hold with probability 1 - delta; with "scaled" ones they show the
+bounds that the lemmas would give if the radius were right.
 """
 
 import math
@@ -22,10 +22,10 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, radius
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.hf_answer import State
+from horizonfree.explorers.hf_state import State
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import Progress, episode_keys
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.planning.rollout import Sampler
 from horizonfree.theory.bounds import zeta
@@ -39,12 +39,12 @@ from horizonfree.theory.proof_sums import (
     bound_sum,
 )
 
-AGREE = 1e-6  # how far the log dets of the second playing may be from the stored ones
+REPLAY_TOLERANCE = 1e-6  # of log dets of the replay, against the stored ones
 
 
 @runtime_checkable
-class Played(Protocol):
-    """A run: what is needed of it."""
+class ReplayableRun(Protocol):
+    """The attributes of a run that an audit needs."""
 
     problem: Any
     explorer: Any
@@ -53,11 +53,11 @@ class Played(Protocol):
 
     @property
     def episodes(self) -> int:
-        """How many."""
+        """The number of episodes."""
 
     @property
     def progress(self) -> Progress:
-        """With the explorer's state and the evidence."""
+        """The explorer's state and the evidence."""
 
 
 class Sums(NamedTuple):
@@ -72,7 +72,7 @@ class Sums(NamedTuple):
     V_hat: Float[Array, ""]
 
 
-class Audited(NamedTuple):
+class AuditedSum(NamedTuple):
     """One sum: its name, its order m (None where it has none), its value, and the bound of its lemma."""
 
     name: str
@@ -87,23 +87,25 @@ class Audited(NamedTuple):
 
 
 @x64
-def audit(run: Played, *, mended: bool = True) -> list[Audited]:
-    """Every sum of the proof of a run, with its bound; mended: that on R_m with the factor that its proof loses."""
-    explorer, known = _checked(run)
+def audit(run: ReplayableRun, *, mended: bool = True) -> list[AuditedSum]:
+    """Every sum of the proof for a run, with its bound. mended: R_m is bounded with the factor that its proof loses."""
+    explorer, known = _check_run(run)
     model, truth, state = to_device((known, run.problem.truth, run.progress.state))
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
-    played, found = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
-    if not np.allclose(played.ridge.log_det, state.ridge.log_det, rtol=AGREE, atol=AGREE):
+    replayed, sums = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
+    if not np.allclose(
+        replayed.ridge.log_det, state.ridge.log_det, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
+    ):
         raise OptionError(
-            "playing this run again from its seed gave other episodes: it was made on another device or by another "
+            "replaying this run from its seed gave other episodes: it was made on another device or by another "
             "version; explore again, then audit"
         )
-    return _compared(to_numpy(found), symbols_of(explorer, known, run.episodes), mended)
+    return _compare(to_numpy(sums), run_symbols(explorer, known, run.episodes), mended)
 
 
-def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
-    """What the bounds are made of, for the first K episodes; beta is that of the budget."""
+def run_symbols(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
+    """The symbols of the bounds for the first K episodes; beta is that of the budget."""
     H, d, M = model.space.horizon, model.dim, explorer.orders(model)
     alpha, gamma, lam = explorer.parameters(model)
     iota = math.log1p(K * H / (d * float(lam) * alpha**2))
@@ -112,8 +114,8 @@ def symbols_of(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
     return Symbols(K, H, d, M, alpha, gamma, beta, iota, zeta(K, H, event))
 
 
-def _checked(run: Played) -> tuple[HFUCRLRFE, MixtureModel]:
-    """Refuse runs that the proof is not about, or that cannot be played again."""
+def _check_run(run: ReplayableRun) -> tuple[HFUCRLRFE, MixtureModel]:
+    """The explorer and model of a run; raises if the proof does not apply to it, or if it cannot be replayed."""
     explorer, model = run.explorer, run.problem.model
     if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
         raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
@@ -139,7 +141,7 @@ def _replay(
     episodes: Int[Array, ""],
     evidence: Any,
 ) -> tuple[State, Sums]:
-    """All episodes once more; the explorer's choices do not depend on the evidence."""
+    """Replay all episodes; the explorer's choices do not depend on the evidence."""
     M, beta = explorer.orders(model), explorer.beta(model, explorer.total())
 
     def body(k: Array, carry: tuple[State, Sums]) -> tuple[State, Sums]:
@@ -165,9 +167,9 @@ def episode_sums(
     truth: Float[Array, " d"],
     beta: Float[Array, ""],
 ) -> Sums:
-    """What one episode adds, before it is learnt from; traced."""
-    M, ridge, found = explorer.orders(model), state.ridge, state.last.found
-    targets = jnp.stack([found.V, found.V_hat], axis=1)
+    """The terms of one episode, before the explorer learns from it; traced."""
+    M, ridge, result = explorer.orders(model), state.ridge, state.last.found
+    targets = jnp.stack([result.V, result.V_hat], axis=1)
     phi, y = moments.episode_rows(model, targets, trajectory, M + 1)  # one order more, for the last variance
     mean = phi @ truth
     alpha, gamma, _ = explorer.parameters(model)
@@ -182,7 +184,7 @@ def episode_sums(
     is_on = (log_det - ridge.log_det <= math.log(16)).all((1, 2))  # I_h
     on = is_on[:, None, None]
     size = jnp.minimum(1, beta * ridge.norm_inv(rows[0]))
-    V_hat = jnp.take_along_axis(found.V_hat[:-1], trajectory.s[:-1, None], axis=1)[:, 0]
+    V_hat = jnp.take_along_axis(result.V_hat[:-1], trajectory.s[:-1, None], axis=1)[:, 0]
     rest = V_hat - size[:, TILDE, 0] - mean[:, HAT, 0]
     off = ~is_on
     return Sums(
@@ -196,27 +198,27 @@ def episode_sums(
     )
 
 
-def _compared(sums: Sums, x: Symbols, mended: bool) -> list[Audited]:
-    """Every lemma by itself, with the measured sums on its right side."""
+def _compare(sums: Sums, x: Symbols, mended: bool) -> list[AuditedSum]:
+    """Every lemma separately, with the measured sums on its right side."""
     R, S, A = (np.asarray(table).tolist() for table in (sums.R, sums.S, sums.A))
-    G, found = float(sums.G), []
+    G, audited = float(sums.G), []
     for family, name in ((TILDE, "tilde"), (HAT, "hat")):
         for m in range(x.M):
             r, s, a = (table[family] for table in (R, S, A))
-            found.append(Audited(f"A_{name}", m, abs(a[m]), bound_A(s[m], x)))
+            audited.append(AuditedSum(f"A_{name}", m, abs(a[m]), bound_A(s[m], x)))
             if m == x.M - 1:
                 continue
-            found.append(Audited(f"R_{name}", m, r[m], bound_R(s[m], r[m], r[m + 1], x, mended=mended)))
+            audited.append(AuditedSum(f"R_{name}", m, r[m], bound_R(s[m], r[m], r[m + 1], x, mended=mended)))
             if family == HAT:
                 bound = bound_S_hat(a[m + 1], G, R[HAT][0], R[TILDE][0], m)
             else:
                 bound = bound_S_tilde(a[m + 1], G, R[TILDE][0], m, x.K)
-            found.append(Audited(f"S_{name}", m, s[m], bound))
+            audited.append(AuditedSum(f"S_{name}", m, s[m], bound))
     total = bound_sum(R[TILDE][0], R[HAT][0], A[HAT][0], G)
     return [
-        *found,
-        Audited("G", None, G, bound_G(x)),
-        Audited("I_2", None, float(sums.I_2), 4 * R[HAT][0]),
-        Audited("I_4", None, float(sums.I_4), G),
-        Audited("V_hat", None, float(sums.V_hat), total),
+        *audited,
+        AuditedSum("G", None, G, bound_G(x)),
+        AuditedSum("I_2", None, float(sums.I_2), 4 * R[HAT][0]),
+        AuditedSum("I_4", None, float(sums.I_4), G),
+        AuditedSum("V_hat", None, float(sums.V_hat), total),
     ]

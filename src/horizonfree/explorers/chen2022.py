@@ -31,15 +31,12 @@ from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.errors import OptionError
 from horizonfree.estimators import radius, weighted
-from horizonfree.estimators.projection import least_squares, pooled
-from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.projection import least_squares, pooled_least_squares
+from horizonfree.estimators.radius import Radii, model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Added, Delta, Deviations, PoolSteps
-from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.explorers.base import BiasAdded, ConfidenceBall, Delta, Deviations, Info, PlugIn, PoolSteps
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.pseudo_values import PAIRS_FIRST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import TIE, greedy, significant
@@ -49,7 +46,7 @@ LEAK = 0.01  # slope of the caps above H, in the search only: while all is cappe
 
 
 class Answer(eqx.Module):
-    """A policy and a reward, and their values."""
+    """The result of a search: a policy and a reward, and their values."""
 
     policy: Int[Array, "H S"]
     reward: Float[Array, "H S"]
@@ -58,7 +55,7 @@ class Answer(eqx.Module):
 
 
 class State(eqx.Module):
-    """The regressions [H 2 2] or [2 2] (series, moments), and the last answer of the oracle."""
+    """The regressions [H 2 2] or [2 2] (series, moments), and the last result of the search."""
 
     answer: Answer
     ridge: Ridge
@@ -89,7 +86,7 @@ class Chen2022(PlugIn):
         "'scaled': radii of no theorem, made of scale and bias_scale",
     ] = "scaled"
     scale: Deviations = 1.0
-    bias_scale: Added = 0.0
+    bias_scale: BiasAdded = 0.0
     pool_steps: PoolSteps = False
     delta: Delta = 0.05
     sweeps: Annotated[int, "how often policy and reward are improved in turn, in every episode"] = 5
@@ -102,14 +99,14 @@ class Chen2022(PlugIn):
     def init(self, model: MixtureModel) -> State:
         """No data: every Sigma = I / B^2."""
         H, S, _ = model.space.sizes
-        batch = (2, weighted.PAIR) if self.pool_steps else (H, 2, weighted.PAIR)
+        batch = (2, weighted.NUM_MOMENTS) if self.pool_steps else (H, 2, weighted.NUM_MOMENTS)
         none = jnp.zeros((H + 1, S))
         answer = Answer(jnp.zeros((H, S), jnp.int32), jnp.ones((H, S)), none, none)
         return State(answer, Ridge.init(model.bound**-2.0, model.dim, batch), jnp.int32(0))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k, then the search for (pi_k, r_k)."""
-        first = weighted.first(state.ridge)  # [H 2] or [2]
+        first = weighted.first_moments(state.ridge)  # [H 2] or [2]
         Sigma, b = first.Sigma.sum(-3), first.b.sum(-2)
         solve = partial(least_squares, model.valid)
         theta = solve(Sigma, b) if self.pool_steps else jax.vmap(solve)(Sigma, b)
@@ -121,7 +118,7 @@ class Chen2022(PlugIn):
         return State(answer, state.ridge, state.episode)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on V and Vhat along the episode."""
         V = jnp.stack([state.answer.V, state.answer.V_hat], axis=1)  # PLAIN, PSEUDO
@@ -133,27 +130,27 @@ class Chen2022(PlugIn):
             "smallest_sigma_sq": sigma_sq.min(),
             "largest_sigma_sq": sigma_sq.max(),
         }
-        ball = Ball(ridge, weighted.radii_of_pair(self.radii(model, episode + 1)))
+        ball = ConfidenceBall(ridge, weighted.pair_radii(self.radii(model, episode + 1)))
         return State(state.answer, ridge, episode), Info(numbers, (ball,))
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """Least squares of the first moments of both series and all steps, among the valid parameters."""
-        return pooled(model.valid, weighted.first(state.ridge))
+        return pooled_least_squares(model.valid, weighted.first_moments(state.ridge))
 
     def claim(self, model: MixtureModel, state: State) -> None:
         """None: a reconstruction proves nothing."""
         return None
 
     def radii(self, model: MixtureModel, k: Number) -> Radii:
-        """Radii of episode k."""
-        sizes = sizes_of(model)
+        """The radii at episode k."""
+        sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_variances(sizes, self.scale, self.bias_scale)
         return radius.radii_vtr_plus(k, sizes, self.delta / 4, pool_steps=self.pool_steps)
 
 
 def search(space: Space, estimate: Estimate, last: Answer, sweeps: int) -> Answer:
-    """Policy, then reward, again and again from the last answer; the best point met, at the caps of the paper."""
+    """Alternate between policy and reward, from the last answer; the best point, at the caps of the paper."""
 
     def score(reward: Array, policy: Array) -> Array:
         return space.at_start(pseudo_values(space, estimate, policy, reward, LEAK)[1][0])

@@ -25,15 +25,15 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf, Number
-from horizonfree.explorers.least_squares import pairs, rows, seen_steps
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.explorers.least_squares import observed_steps, pairs, rows
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.linear.model import LinearModel
 
 HALVINGS = 60
 
 
 class Memory(eqx.Module):
-    """Pairs and successors of the transitions of each episode, 1/vbar^2 (0: no transition), and V of the policy."""
+    """State-action pairs and successors of each episode, 1/vbar^2 (0: no transition), and V of the policy."""
 
     s: Int[Leaf, "*batch N H"]
     a: Int[Leaf, "*batch N H"]
@@ -42,19 +42,19 @@ class Memory(eqx.Module):
     V: Float[Leaf, "*batch H1 S"]
 
     @classmethod
-    def nothing(cls, model: LinearModel, episodes: int) -> "Memory":
-        """Room for so many episodes."""
+    def empty(cls, model: LinearModel, episodes: int) -> "Memory":
+        """Memory for this number of episodes."""
         H, S, _ = model.space.sizes
         none = jnp.zeros((episodes, H), jnp.int32)
         return cls(none, none, none, jnp.zeros((episodes, H)), jnp.zeros((H + 1, S)))
 
-    def keep(
+    def append(
         self, model: LinearModel, trajectory: Trajectory, place: Int[Array, ""], precision: Float[Array, " H"]
     ) -> "Memory":
-        """With one more episode, unless there is no room; traced."""
-        seen = jnp.where(seen_steps(model, trajectory), precision, 0.0)
+        """With one more episode; if the memory is full, unchanged; traced."""
+        seen = jnp.where(observed_steps(model, trajectory), precision, 0.0)
         new = trajectory.s[:-1], trajectory.a, trajectory.s[1:], seen
-        kept: Memory = eqx.tree_at(
+        memory: Memory = eqx.tree_at(
             lambda x: (x.s, x.a, x.s_next, x.precision),
             self,
             tuple(
@@ -62,7 +62,7 @@ class Memory(eqx.Module):
                 for x, y in zip((self.s, self.a, self.s_next, self.precision), new)
             ),
         )
-        return kept
+        return memory
 
 
 class Terms(NamedTuple):
@@ -75,14 +75,14 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel, K: Float[Array, ""], delta: Number) -> "Terms":
-        """With constants 1; traced."""
+        """The terms with all unknown constants equal to 1; traced."""
         H, d = model.space.horizon, model.dim
         L = d**2 * jnp.log(jnp.maximum(max(d, H), K)) + jnp.log(2 * H * K / delta)
         return cls(K, 6 * jnp.sqrt(L), 1 / K, L)
 
 
 class Past(NamedTuple):
-    """Of every step: features, 1/vbar^2 and successors of its transitions, and eigenvectors and values of Lam."""
+    """The transitions of every step: features, 1/vbar^2 and successors; eigenvalues and eigenvectors of Lam."""
 
     x: Float[Array, "H N d"]
     precision: Float[Array, "H N"]
@@ -92,7 +92,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, model: LinearModel, memory: Memory) -> "Past":
-        """Of what is kept; traced."""
+        """The transitions in memory; traced."""
         x = jnp.swapaxes(jnp.asarray(model.phi)[memory.s, memory.a], 0, 1)
         precision = jnp.asarray(memory.precision).T
         Lam = jnp.einsum("hn,hni,hnj->hij", precision, x, x) + jnp.eye(model.dim) / model.space.horizon**2
@@ -122,7 +122,7 @@ class Past(NamedTuple):
 def catoni(
     X: Float[Array, "*k n"], is_counted: Bool[Array, "*k n"], a: Float[Array, "*k"]
 ) -> Float[Array, "*k"]:
-    """Catoni's mean of those that are counted, 0 if none is; traced."""
+    """Catoni's mean of the counted entries, 0 if there are none; traced."""
 
     def halve(_: Array, between: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = between
@@ -167,7 +167,7 @@ def optimism(
 def precisions(
     model: LinearModel, memory: Memory, terms: Terms, trajectory: Trajectory
 ) -> Float[Array, " H"]:
-    """1/vbar^2 of the transitions of one more episode, by what was known before it; traced."""
+    """1/vbar^2 of the transitions of one more episode, from the memory before it; traced."""
     H, past = model.space.horizon, Past.of(model, memory)
     x = rows(model, trajectory)[:, None]
     k = (past.precision > 0).sum(-1) + 1.0

@@ -2,11 +2,11 @@
 
 Paper: A. Zanette, A. Lazaric, M. J. Kochenderfer, E. Brunskill 2020 (NeurIPS), arXiv 2008.07737, "Provably efficient
     reward-agnostic navigation with linear value iteration". Its abstract, its opening and a review were read: this file
-    fills the holes of what is known of it and must not be taken for the published algorithm.
+    fills the gaps and must not be taken for the published algorithm.
 Algorithm: phases p = 1..H of K/H episodes each. In phase p every episode draws xi ~ N(0, Lam_p^-1), lam = 1, and plays
     least-squares value iteration for the reward phi'xi at step p alone, without optimism:
         V_p = max_a phi'xi,   Q_t = phi'w_t for t < p,   w_t = Lam_t^-1 (cross_t V_{t+1});
-    greedy up to step p, even draws of actions after it. Plans: the same for the reward given, on all that was seen.
+    greedy up to step p, uniform actions after it. Plans: the same for a given reward, on all data.
 Symbols: `phase` in the rows is p. The scale of xi does not matter: nothing is clipped.
 Guarantee: the paper proves d^3 H^5/eps^2 episodes up to logarithms, if every direction of the features can be reached
     at every step. Of this reconstruction nothing is proved and nothing is claimed; certificates of its evidence hold as
@@ -28,34 +28,32 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
-from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Episodes, Explorer, ExplorerPlan, Info, check_budget
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
-    check_choice,
+    current_sums,
+    greedy_random_ties,
     pairs,
     plan,
-    settled,
-    sums_of,
-    until_step,
+    uniform_after,
+    value_iteration,
 )
-from horizonfree.explorers.options import Episodes
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 
 LAM = 1.0
 
 
 class State(eqx.Module):
-    """The policy, and what was kept of the episodes where the evidence has more, or has it of all steps together."""
+    """The policy, and sums of the transitions, unless those of the evidence (all transitions, all steps pooled)
+    serve."""
 
     policy: Float[Leaf, "*batch H S A"]
     sums: Sums | None
@@ -75,28 +73,27 @@ class Francis(Explorer):
 
     def phase(self, space: Space, episode: Int[Array, ""]) -> Int[Array, ""]:
         """p of an episode, counted from 0; traced."""
-        if self.budget is None:
-            raise OptionError("budget is missing: the number of episodes in all, which the phases share")
-        return jnp.minimum(episode // max(1, self.budget // space.horizon), space.horizon - 1)
+        K = check_budget(self.budget, "in all, which the phases share")
+        return jnp.minimum(episode // max(1, K // space.horizon), space.horizon - 1)
 
     def init(self, model: LinearModel) -> State:
-        """Nothing seen."""
+        """No data."""
         H = model.space.horizon
         is_kept = self.strict or self.steps == "own"
-        sums = Sums.nothing(model, H if self.steps == "own" else 1) if is_kept else None
+        sums = Sums.empty(model, H if self.steps == "own" else 1) if is_kept else None
         return State(jnp.full(model.space.sizes, 1 / model.space.num_actions), sums, jnp.int32(0))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """The best policy for a random linear reward at the step of the phase."""
         key_xi, key_lot = jax.random.split(key)
-        p, fit = self.phase(model.space, state.episode), Fit.of(sums_of(state.sums, evidence), LAM)
+        p, fit = self.phase(model.space, state.episode), Fit.of(current_sums(state.sums, evidence), LAM)
         z = jax.random.normal(key_xi, (model.dim,), jnp.float64)
         xi = z @ fit.W[p if self.steps == "own" else 0]  # W'z: its covariance is W'W
-        policy = settled(key_lot, aimed(model, fit, xi, p)[0])
-        return State(until_step(policy, p, model.space.num_actions), state.sums, state.episode)
+        policy = greedy_random_ties(key_lot, plan_at_step(model, fit, xi, p)[0])
+        return State(uniform_after(policy, p, model.space.num_actions), state.sums, state.episode)
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step, or of that of the phase."""
         p, sums = self.phase(model.space, state.episode), state.sums
@@ -106,20 +103,20 @@ class Francis(Explorer):
         return State(state.policy, sums, state.episode + 1), Info({"phase": p + 1})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration without a bonus."""
-        return plan(model, sums_of(state.sums, evidence), LAM, reward)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward)
 
     def claim(self, model: LinearModel, state: State) -> None:
         """None: nothing is proved of a reconstruction."""
         return None
 
 
-def aimed(
+def plan_at_step(
     model: LinearModel, fit: Fit, xi: Float[Array, " d"], p: Int[Array, ""]
 ) -> tuple[Float[Array, "H A S"], Float[Array, "H1 S"]]:
     """Q and V of the reward phi'xi at step p (from 0) alone; traced."""
     H, S, A = model.space.sizes
     reward = (pairs(model) @ xi).reshape(A, S)
-    return carry_back(model, fit, jnp.where((jnp.arange(H) == p)[:, None, None], reward, 0.0))
+    return value_iteration(model, fit, jnp.where((jnp.arange(H) == p)[:, None, None], reward, 0.0))

@@ -1,4 +1,4 @@
-"""Aim at the least visited pair: the baseline that a sceptic would write in an afternoon.
+"""Aim at the least visited state-action pair: a simple baseline.
 
 Paper: none.
 Algorithm: every episode aims at the reachable pair (s,a) with the fewest visits and aims so far, and follows the
@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.traced import expect, nearly_best, optimal_jax
 
-NEVER = 2**31 - 1  # more visits than any pair has
+MAX_VISITS = 2**31 - 1  # more visits than any pair has
 
 
 class State(eqx.Module):
@@ -39,21 +39,21 @@ class GoalCycling(Explorer):
     learns: ClassVar[type[Model]] = Model  # type: ignore[type-abstract]  # every class
 
     def init(self, model: Model) -> State:
-        """Nothing aimed at."""
+        """No aim yet."""
         H, S, A = model.space.sizes
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.zeros((S, A), jnp.int32))
 
     def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
-        """Aims count as visits, so that a pair that is hard to reach does not hold the attention for ever."""
+        """Aims count as visits, so that a pair that is hard to reach is not aimed at forever."""
         (H, S, A), visits = model.space.sizes, evidence.visits
-        tried = jnp.where(model.space.reachable[:, None], visits + state.aims, NEVER)
+        tried = jnp.where(model.space.reachable[:, None], visits + state.aims, MAX_VISITS)
         aim = jnp.zeros(S * A, bool).at[tried.argmin()].set(True).reshape(S, A)
         kernel = model.estimate(evidence)
 
         def step(W: Array, _: None) -> tuple[Array, tuple[Array, Array]]:
             Q = jnp.where(aim, 1.0, expect(kernel, W))
             W = Q.max(-1)
-            least = jnp.where(nearly_best(Q, -1), visits, NEVER)
+            least = jnp.where(nearly_best(Q, -1), visits, MAX_VISITS)
             return W, (least.argmin(-1).astype(jnp.int32), W)
 
         _, (policy, W) = jax.lax.scan(step, jnp.zeros(S), None, length=H, reverse=True)
@@ -65,10 +65,12 @@ class GoalCycling(Explorer):
         """Counts are in the evidence."""
         return state, Info({"chance": state.chance})
 
-    def plan(self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]) -> Planned:
+    def plan(
+        self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in the kernel that the evidence suggests."""
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: Model, state: State) -> None:
-        """None."""
+        """None: a baseline."""
         return None

@@ -35,15 +35,23 @@ from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, nested, radius
 from horizonfree.estimators.projection import least_squares
-from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.radius import model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.hf_answer import Answer, Found, State
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.base import (
+    Bias,
+    Budget,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Info,
+    Noise,
+    PlugIn,
+    check_budget,
+)
+from horizonfree.explorers.hf_state import Answer, SearchResult, State
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle import (
     Point,
@@ -56,7 +64,7 @@ from horizonfree.oracle import (
     upper_bound,
 )
 from horizonfree.oracle.enumerated import enumerated
-from horizonfree.oracle.variance_bound import misjudged
+from horizonfree.oracle.variance_bound import variance_bound
 
 TILDE, HAT = 0, 1
 CHOICES = {
@@ -93,8 +101,8 @@ class HFUCRLRFE(PlugIn):
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                said = " or ".join(map(repr, choices))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {said}")
+                expected = " or ".join(map(repr, choices))
+                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {expected}")
         if self.theta == "optimistic" and self.oracle != "exhaustive":
             raise OptionError(
                 f"theta='optimistic' needs an exact maximum over policies and rewards, but oracle is {self.oracle!r}; "
@@ -110,25 +118,25 @@ class HFUCRLRFE(PlugIn):
     def init(self, model: MixtureModel) -> State:
         """No data, no oracle yet: Sigma = lam I."""
         H, S, _ = model.space.sizes
-        ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (2, self.orders(model)))
+        ridge = Ridge.init(radius.parameters(model_sizes(model)).lam, model.dim, (2, self.orders(model)))
         point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        found = Found(point, zero, zero, f, one, one, self.beta(model, self.total()))
+        found = SearchResult(point, zero, zero, f, one, one, self.beta(model, self.total()))
         nothing = Answer(found, one, jnp.zeros(model.dim), ridge.Sigma_inv[:, 0], one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
-        interval = nested.whole(model) if self.theta == "optimistic" else None
+        interval = nested.initial_interval(model) if self.theta == "optimistic" else None
         return State(ridge, nothing, nothing, ridge.log_det, *counts, is_due, interval)
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
         ridge, beta = state.ridge, self.beta(model, self.total()).astype(float)  # strong, as in the state
         inv, interval = ridge.Sigma_inv[:, 0], state.interval
         if interval is None:
             theta = self.center(model, ridge)
         else:
-            interval = nested.meet(model.valid, interval, ridge, self.beta(model, state.episode + 1))
+            interval = nested.intersect(model.valid, interval, ridge, self.beta(model, state.episode + 1))
             theta = nested.best_end(model, interval, inv, beta)
         last = state.last.found
         if self.oracle == "ascent":
@@ -141,16 +149,21 @@ class HFUCRLRFE(PlugIn):
                 found = self.by_relaxation(prepared, beta, policy, bound, last)
             else:
                 found = self.by_enumeration(model, prepared, beta, last)
-        return state.answered(self.answer(model, state, theta, found, U), interval)
+        return state.with_answer(self.answer(model, state, theta, found, U), interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
-        """theta_k (departure 1)."""
+        """theta_k, least squares over the valid parameters (departure 1)."""
         return least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
 
     def answer(
-        self, model: MixtureModel, state: State, theta: Float[Array, " d"], found: Found, U: Float[Array, ""]
+        self,
+        model: MixtureModel,
+        state: State,
+        theta: Float[Array, " d"],
+        found: SearchResult,
+        U: Float[Array, ""],
     ) -> Answer:
-        """What was found in theta, and U at the start."""
+        """The answer to an oracle call in theta."""
         ridge = state.ridge
         ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
         return Answer(found, U, theta, ridge.Sigma_inv[:, 0], ball_ratio, state.episode)
@@ -162,8 +175,8 @@ class HFUCRLRFE(PlugIn):
         theta: Float[Array, " d"],
         inv: Float[Array, "2 d d"],
         beta: Float[Array, ""],
-        last: Found,
-    ) -> tuple[Found, Float[Array, ""]]:
+        last: SearchResult,
+    ) -> tuple[SearchResult, Float[Array, ""]]:
         """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
         start = last.radius if self.homotopy else beta
         how = {"chains": self.chains, "sweeps": self.sweeps}
@@ -171,13 +184,13 @@ class HFUCRLRFE(PlugIn):
         return last.after(x, beta), U
 
     def by_enumeration(
-        self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: Found
-    ) -> Found:
+        self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: SearchResult
+    ) -> SearchResult:
         """The maximum over all deterministic policies and single-step indicator rewards."""
         point, best = enumerated(model, prepared, beta)
         path = evaluate(prepared, point.policy, point.reward, beta)
         upper = prepared.space.at_start(upper_bound(prepared, beta)[0])
-        return Found(point, path.V, path.V_hat, last.f, best.value, upper, beta)
+        return SearchResult(point, path.V, path.V_hat, last.f, best.value, upper, beta)
 
     def by_relaxation(
         self,
@@ -185,17 +198,17 @@ class HFUCRLRFE(PlugIn):
         beta: Float[Array, ""],
         policy: Int[Array, "H S"],
         U: Float[Array, "H1 S"],
-        last: Found,
-    ) -> Found:
+        last: SearchResult,
+    ) -> SearchResult:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
         at_start = prepared.space.at_start
         point = Point(policy, last.point.step, last.point.target)
         f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
         upper = at_start(upper_bound(prepared, beta)[0])
-        return Found(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
+        return SearchResult(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the episode: both families, all orders (lines 8-16)."""
         last = state.last
@@ -216,10 +229,10 @@ class HFUCRLRFE(PlugIn):
             "log_det_tilde": ridge.log_det[TILDE, 0],
             "log_det_hat": ridge.log_det[HAT, 0],
         }
-        return new, Info(numbers, (Ball(ridge, self.beta(model, episode + 1)),))
+        return new, Info(numbers, (ConfidenceBall(ridge, self.beta(model, episode + 1)),))
 
     def targets(
-        self, model: MixtureModel, found: Found, trajectory: Trajectory
+        self, model: MixtureModel, found: SearchResult, trajectory: Trajectory
     ) -> tuple[Float[Array, "H 2 M d"], Float[Array, "H 2 M"]]:
         """phi and y of both families along the episode: V and Vhat, or f and Vhat after a relaxed search."""
         M = self.orders(model)
@@ -230,11 +243,11 @@ class HFUCRLRFE(PlugIn):
         hat = moments.episode_rows(model, found.V_hat[:, None], trajectory, M)
         return jnp.concatenate([tilde[0], hat[0]], axis=1), jnp.concatenate([tilde[1], hat[1]], axis=1)
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """theta_{k*}, the model of the smallest value so far; or the last one."""
-        return self.planned(state).theta
+        return self.planning_answer(state).theta
 
-    def planned(self, state: State) -> Answer:
+    def planning_answer(self, state: State) -> Answer:
         """The answer whose theta_k is planned with, k* by default."""
         return state.last if self.plan_with == "last" else state.best
 
@@ -243,7 +256,7 @@ class HFUCRLRFE(PlugIn):
 
         4 Vhat_k stands beside it; it would be the smallest bound if the oracle's maximum were exact.
         """
-        answer = self.planned(state)
+        answer = self.planning_answer(state)
         U = float(answer.relaxed)
         parts = {
             "V_hat": float(answer.found.value),
@@ -270,31 +283,29 @@ class HFUCRLRFE(PlugIn):
         """
         prepared = _prepare(*to_device((model, answer.theta, answer.inv[TILDE], answer.inv[HAT])))
         beta = float(self.beta(model, self.total()))
-        least = misjudged(prepared, beta)
+        least = variance_bound(prepared, beta)
         attained = 0.0 if self.oracle == "relaxed" else float(answer.found.value)
         return least if attained >= least else min(least, total_variance_bound(prepared, beta))
 
     def orders(self, model: MixtureModel) -> int:
-        """M."""
+        """M, the number of moment orders."""
         if self.moment_orders is not None:
             return self.moment_orders
         return radius.moment_orders(self.total(), model.space.horizon)
 
     def total(self) -> int:
-        """K."""
-        if self.budget is None:
-            raise OptionError("hf-ucrl-rfe++ needs budget, the number of episodes K that its radii refer to")
-        return self.budget
+        """K, the budget."""
+        return check_budget(self.budget, "K that the radii refer to")
 
     def parameters(self, model: MixtureModel) -> radius.Parameters:
         """alpha, gamma, lam: the theorem's, or the options'."""
-        alpha, gamma, lam = radius.parameters(sizes_of(model))
-        given = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
-        return radius.Parameters(*given, lam)
+        alpha, gamma, lam = radius.parameters(model_sizes(model))
+        values = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
+        return radius.Parameters(*values, lam)
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""
-        sizes = sizes_of(model)
+        sizes = model_sizes(model)
         if self.constants == "paper":
             weights = self.parameters(model)
             return radius.beta_hf(k, sizes, self.delta, M=self.orders(model), weights=weights)

@@ -1,4 +1,4 @@
-"""HF-UCRL-VTR+ and UCRL-VTR: the reward-aware ancestors, with the same moment estimator.
+"""HF-UCRL-VTR+ and UCRL-VTR: optimism for one known reward, with the same moment estimator.
 
 Paper: Zhou, Gu 2022 (NeurIPS), arXiv 2205.11507, for HF-UCRL-VTR+; Jia, Yang, Szepesvari, Wang 2020 (L4DC) and Ayoub
     et al. 2020 (ICML) for UCRL-VTR.
@@ -22,16 +22,24 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, radius
 from horizonfree.estimators.optimism import optimistic
-from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.radius import model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Bias, Budget, Constants, Delta, Noise, Reward
-from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.explorers.base import (
+    Bias,
+    Budget,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Info,
+    Noise,
+    PlugIn,
+    Reward,
+    check_budget,
+)
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 
 
@@ -57,16 +65,14 @@ class HFUCRLVTR(PlugIn):
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
-        if self.budget is None:
-            raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
     def init(self, model: MixtureModel) -> State:
         """No data: Sigma = lam I, theta = 0."""
         H, S, _ = model.space.sizes
-        ridge = Ridge.init(radius.parameters(sizes_of(model)).lam, model.dim, (self.orders(model),))
+        ridge = Ridge.init(radius.parameters(model_sizes(model)).lam, model.dim, (self.orders(model),))
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """Optimistic value iteration with the regression of order 0."""
         first = jax.tree.map(lambda x: x[0], state.ridge)
         beta, reward = self.beta(model, state.episode + 1), jnp.asarray(self.reward)
@@ -74,21 +80,21 @@ class HFUCRLVTR(PlugIn):
         return State(policy, V, state.ridge, state.episode)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the episode, values as targets."""
         M = self.orders(model)
         phi, y = moments.episode_rows(model, state.V, trajectory, M)
-        alpha, gamma, _ = radius.parameters(sizes_of(model))
+        alpha, gamma, _ = radius.parameters(model_sizes(model))
         gamma = gamma if self.is_weighted else 0.0  # one order and gamma = 0: every weight is 1
         beta = self.beta(model, state.episode + 1)
         ridge, _ = moments.regress(state.ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
         episode = state.episode + 1
         numbers = {"V": model.space.at_start(state.V[0]), "log_det": ridge.log_det[0]}
-        ball = Ball(ridge, self.beta(model, episode + 1))
+        ball = ConfidenceBall(ridge, self.beta(model, episode + 1))
         return State(state.policy, state.V, ridge, episode), Info(numbers, (ball,))
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """The regression of order 0; it need not be a kernel."""
         return state.ridge.theta[0]
 
@@ -98,11 +104,12 @@ class HFUCRLVTR(PlugIn):
 
     def orders(self, model: MixtureModel) -> int:
         """M, or 1 for UCRL-VTR."""
-        return radius.moment_orders(self.budget or 1, model.space.horizon) if self.is_weighted else 1
+        K = check_budget(self.budget, "K that the radii refer to")
+        return radius.moment_orders(K, model.space.horizon) if self.is_weighted else 1
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
-        """beta_k."""
-        sizes = sizes_of(model)
+        """The radius beta_k."""
+        sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_moments(sizes, self.scale, self.bias_scale)
         if self.is_weighted:

@@ -42,24 +42,32 @@ from horizonfree._arrays import Array
 from horizonfree._validation import check_count
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import BonusScale, Delta, Episodes, PoolSteps, check_bonus
-from horizonfree.explorers.per_step import Frequencies, by_lot, expect, moments, slots_first
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.explorers.base import (
+    BonusScale,
+    Delta,
+    Episodes,
+    Explorer,
+    ExplorerPlan,
+    Info,
+    PoolSteps,
+    check_bonus,
+    check_budget,
+)
+from horizonfree.explorers.per_step import Frequencies, expect, greedy_random_ties, moments, slots_first
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import greedy
 
 PLANNERS = ("value-iteration", "natural-policy-gradient")
-MOST_KEPT = 2**31  # entries of the policies that are kept
+MAX_STORED_ENTRIES = 2**31  # of the stored policies
 
 
 class State(eqx.Module):
-    """What EULER saw for its present goal, what the replayed episodes saw, and the policies to replay.
+    """Data of EULER for its present goal, data of the replayed episodes, and the policies to replay.
 
-    `draws` says which of EULER's episodes each replayed one takes its policy from; `kept` are the same in order.
+    `draws`: the episode of EULER whose policy each replayed episode takes; `kept`: the same numbers, sorted.
     """
 
     policy: Float[Leaf, "*batch H S A"]
@@ -99,34 +107,33 @@ class Jin2020(Explorer):
         """S H N0 episodes of EULER, and N: what the budget leaves to be replayed."""
         H, S, _ = space.sizes
         first = S * H * self.per_goal
-        if self.budget is None:
-            raise OptionError("budget is missing: the number of episodes in all, of which S H N0 go to goals")
-        if self.budget <= first:
+        budget = check_budget(self.budget, "in all, of which S H N0 go to goals")
+        if budget <= first:
             raise OptionError(
-                f"budget is {self.budget} episodes, but {self.per_goal} for each of {S} states and {H} steps are "
+                f"budget is {budget} episodes, but {self.per_goal} for each of {S} states and {H} steps are "
                 f"{first}: explore for more, or lower per_goal"
             )
-        if min(first, self.budget - first) * H * S > MOST_KEPT:
+        if min(first, budget - first) * H * S > MAX_STORED_ENTRIES:
             raise OptionError(
-                f"budget is {self.budget} episodes; so many policies of {H} steps are too many to keep"
+                f"budget is {budget} episodes; so many policies of {H} steps are too many to keep"
             )
-        return first, self.budget - first
+        return first, budget - first
 
     def init(self, model: TabularModel) -> State:
-        """Nothing seen, nothing drawn."""
+        """No data, no draws."""
         H, S, A = model.space.sizes
         first, N = self.episodes(model.space)
-        nothing = self.nothing(model)
+        nothing = self.empty(model)
         policies = jnp.zeros((min(first, N), H, S), jnp.int8 if A <= 127 else jnp.int32)
         even, drawn = jnp.full((H, S, A), 1 / A), jnp.zeros(N, jnp.int32)
         return State(even, jnp.ones(()), nothing, nothing, drawn, drawn, policies, jnp.int32(0))
 
-    def nothing(self, model: TabularModel) -> Frequencies:
+    def empty(self, model: TabularModel) -> Frequencies:
         """No visits."""
-        return Frequencies.nothing(model, 1 if self.pool_steps else model.space.horizon)
+        return Frequencies.empty(model, 1 if self.pool_steps else model.space.horizon)
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
-        """EULER for the goal of this episode, or one of its policies again."""
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
+        """EULER's policy for the goal of this episode, or one of its earlier policies."""
         first, N = self.episodes(model.space)
         key_draw, key_lot = jax.random.split(key)
 
@@ -145,25 +152,25 @@ class Jin2020(Explorer):
         return chosen
 
     def aim(self, key: Array, model: TabularModel, state: State, first: int) -> State:
-        """The policy of EULER for the goal of this episode; kept, if it was drawn."""
+        """EULER's policy for the goal of this episode; stored if it was drawn."""
         k, S = state.episode, model.space.num_states
         goal = k // self.per_goal
         is_new = k % self.per_goal == 0
-        seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), self.nothing(model), state.euler)
-        found = self.euler(key, model.space, seen, goal // S, goal % S)
+        seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), self.empty(model), state.euler)
+        bounds = self.euler(key, model.space, seen, goal // S, goal % S)
         slot = self.slot(state, k, first)
         place = (
             jnp.where(state.kept[slot] == k, slot, len(state.policies)) if first > len(state.kept) else slot
         )
-        policies = state.policies.at[place].set(found.policy.astype(state.policies.dtype), mode="drop")
-        policy = jax.nn.one_hot(found.policy, model.space.num_actions, dtype=jnp.float64)
-        reach = model.space.at_start(found.up[0])
+        policies = state.policies.at[place].set(bounds.policy.astype(state.policies.dtype), mode="drop")
+        policy = jax.nn.one_hot(bounds.policy, model.space.num_actions, dtype=jnp.float64)
+        reach = model.space.at_start(bounds.up[0])
         new = (policy, reach, seen, policies)
         aimed: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.euler, x.policies), state, new)
         return aimed
 
     def replay(self, model: TabularModel, state: State, first: int) -> State:
-        """The policy that was drawn for this episode, with an even draw at its goal."""
+        """The policy that was drawn for this episode, uniform at its goal."""
         S, A = model.space.sizes[1:]
         t = state.draws[(state.episode - first) % len(state.draws)]
         goal = t // self.per_goal
@@ -173,13 +180,13 @@ class Jin2020(Explorer):
         return again
 
     def slot(self, state: State, t: Int[Array, ""], first: int) -> Int[Array, ""]:
-        """Where the policy of EULER's episode t is kept, if it is: the first place where it was drawn."""
+        """The index at which the policy of EULER's episode t is stored: its first draw."""
         if first <= len(state.kept):
             return t
         return jnp.minimum(jnp.searchsorted(state.kept, t), len(state.kept) - 1).astype(jnp.int32)
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """EULER learns from its own episodes, the model from the replayed ones."""
         is_aimed = state.episode < self.episodes(model.space)[0]
@@ -208,9 +215,9 @@ class Jin2020(Explorer):
             r = jnp.broadcast_to(is_goal[:, None], (S, A)).astype(jnp.float64)
             high, low = backups(space, prob, visits.astype(jnp.float64), after, L, R, self.bonus_scale)
             Q, lower = jnp.minimum(cap, r + high), jnp.maximum(0.0, r + low)
-            if not self.faithful:  # at its goal and after it EULER knows all
+            if not self.faithful:  # from its goal on everything is known
                 Q, lower = (jnp.where(step < h, x, r) for x in (Q, lower))
-            a = by_lot(lot, Q)
+            a = greedy_random_ties(lot, Q)
             new = Q.max(-1), jnp.take_along_axis(lower, a[:, None], axis=-1)[:, 0]
             return new, (a, *new)
 
@@ -220,8 +227,8 @@ class Jin2020(Explorer):
         return Optimism(policy, up, lo)
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """By value iteration or natural policy gradient, in the frequencies of the replayed episodes."""
         if self.planner == "value-iteration":
             return state.seen.plan(model.space, reward)
@@ -232,10 +239,10 @@ class Jin2020(Explorer):
             model.space, state.seen, reward, jax.nn.one_hot(policy, reward.shape[-1], dtype=jnp.float64)
         )
         V = jnp.take_along_axis(Q, policy[..., None], axis=-1)[..., 0]
-        return Planned(policy, jnp.concatenate([V, jnp.zeros_like(V[:1])]))
+        return ExplorerPlan(policy, jnp.concatenate([V, jnp.zeros_like(V[:1])]))
 
     def claim(self, model: TabularModel, state: State) -> None:
-        """None in numbers: the paper's constant is not known."""
+        """None: the paper's constant is not known."""
         return None
 
 
@@ -298,8 +305,10 @@ def values(
     return jax.lax.scan(back, jnp.zeros(space.num_states), inputs, reverse=True)[1]
 
 
-def needed(sizes: tuple[int, int, int], eps: float, p: float, c: float = 1.0) -> tuple[float, float]:
-    """N0 and N of the theorem, for sizes (H, S, A) and rewards in [0, 1] per step; c is the constant nobody knows."""
+def sufficient_episodes(
+    sizes: tuple[int, int, int], eps: float, p: float, c: float = 1.0
+) -> tuple[float, float]:
+    """N0 and N of the theorem, for sizes (H, S, A) and rewards in [0, 1] per step; c is the unknown constant."""
     H, S, A = sizes
     significant = eps / (2 * S * H**2)
     N0 = c * S**2 * A * H**4 * math.log(S * A * H / (p * significant)) ** 3 / significant

@@ -1,4 +1,4 @@
-"""Least squares on features phi(s,a), backwards over the steps: what the explorers of linear MDPs share.
+"""Least-squares value iteration on features phi(s,a), shared by the explorers of linear MDPs.
 
 P(s'|s,a) = <phi(s,a), mu(s')>, so that [P V](s,a) = <phi(s,a), w> with w = sum_s' mu(s') V(s'). Of transitions with
 weights g (1 unless an algorithm says otherwise), of every step apart (T = H, steps="own", as the papers have it) or of
@@ -11,11 +11,11 @@ V_{H+1} = 0, with what each algorithm gains at a pair (its own reward and bonus 
 
     Q_h = clip( phi w_h + gain_h, low, cap ),   V_h = max_a Q_h.
 
-Tables of pairs have actions before states: maxima over actions are then of whole rows. Actions that tie are settled by
-lot: under a cap all of them do, and the lowest would be the only one ever tried.
+Tables of pairs have actions before states: maxima over actions are then of whole rows. Ties are broken at
+random: under a cap all actions tie, and the lowest would be the only one that is ever tried.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,25 +24,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import short_repr
 from horizonfree._x64 import Leaf, Number
-from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
-from horizonfree.explorers.interface import Planned
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.explorers.base import ExplorerPlan
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.planning.traced import greedy, nearly_best
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")
-FEW = 32  # features up to which their products are kept
-
-
-def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse what is none of the choices."""
-    if value not in choices:
-        raise OptionError(f"{name} is {short_repr(value)}; it must be {' or '.join(map(repr, choices))}")
+MAX_FEATURES_FOR_PRODUCTS = 32  # up to this number norms are computed from products of features
 
 
 class Sums(eqx.Module):
@@ -52,7 +44,7 @@ class Sums(eqx.Module):
     cross: Float[Leaf, "*batch T d S"]
 
     @classmethod
-    def nothing(cls, model: LinearModel, tables: int) -> "Sums":
+    def empty(cls, model: LinearModel, tables: int) -> "Sums":
         """No transitions; `tables` is H or 1."""
         S, _, d = model.phi.shape
         return cls(jnp.zeros((tables, d, d)), jnp.zeros((tables, d, S)))
@@ -60,7 +52,7 @@ class Sums(eqx.Module):
     def learn(
         self, model: LinearModel, trajectory: Trajectory, weight: Float[Array, " H"] | float = 1.0
     ) -> "Sums":
-        """After one more episode, its transitions so weighted; those that were not seen add nothing; traced."""
+        """With the weighted transitions of an episode; unobserved ones add nothing; traced."""
         x, s_next = rows(model, trajectory), trajectory.s[1:]
         wx = jnp.broadcast_to(jnp.asarray(weight, float), s_next.shape)[:, None] * x
         if len(self.gram) == 1:
@@ -70,30 +62,30 @@ class Sums(eqx.Module):
         return Sums(self.gram + wx[:, :, None] * x[:, None, :], self.cross.at[h, :, s_next].add(wx))
 
 
-def own_sums(model: LinearModel, steps: str) -> Sums | None:
-    """What an explorer has to keep itself before the first episode: nothing where the evidence has it."""
-    return Sums.nothing(model, model.space.horizon) if steps == "own" else None
+def init_own_sums(model: LinearModel, steps: str) -> Sums | None:
+    """The explorer's own sums before the first episode; None if those of the evidence serve."""
+    return Sums.empty(model, model.space.horizon) if steps == "own" else None
 
 
-def sums_of(own: Sums | None, evidence: Evidence) -> Sums:
-    """The explorer's own sums, or those of all steps, which the evidence has."""
+def current_sums(own: Sums | None, evidence: LinearEvidence) -> Sums:
+    """The explorer's own sums, or those of the evidence, of all steps together."""
     return Sums(evidence.gram[None], evidence.cross[None]) if own is None else own
 
 
-def learnt(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
-    """What the explorer keeps itself after one more episode; traced."""
+def update_own_sums(own: Sums | None, model: LinearModel, trajectory: Trajectory) -> Sums | None:
+    """The explorer's own sums after an episode; traced."""
     return None if own is None else own.learn(model, trajectory)
 
 
-def seen_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
-    """Which steps of an episode were seen; traced."""
+def observed_steps(model: LinearModel, trajectory: Trajectory) -> Bool[Array, " H"]:
+    """The steps of an episode that were observed; traced."""
     return (trajectory.j >= 0) & (trajectory.j < model.space.num_states)
 
 
 def rows(model: LinearModel, trajectory: Trajectory) -> Float[Array, "H d"]:
-    """phi of the pairs of an episode, zero where a step was not seen; traced."""
+    """phi of the pairs of an episode, zero where a step was not observed; traced."""
     x = model.phi[trajectory.s[:-1], trajectory.a]
-    return jnp.where(seen_steps(model, trajectory)[:, None], x, 0.0)
+    return jnp.where(observed_steps(model, trajectory)[:, None], x, 0.0)
 
 
 class Fit(NamedTuple):
@@ -113,26 +105,26 @@ class Fit(NamedTuple):
         """Lam^-1 (cross V) of every step, for values of each; traced."""
         return (jnp.swapaxes(self.W, 1, 2) @ (self.W @ (self.cross @ V[..., None])))[..., 0]
 
-    def predicted(self, model: LinearModel, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+    def predict(self, model: LinearModel, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
         """phi w: the estimate of the next value after every pair, for values of each step; traced."""
         H, S = V.shape
         return (self.w(V) @ pairs(model).T).reshape(H, -1, S)
 
     def missing(self, model: LinearModel) -> Float[Array, "T A S"]:
         """max{0, 1 - phi'Lam^-1 (cross 1)}: the mass that the ridge takes from every row of the estimate; traced."""
-        return jnp.maximum(0.0, 1 - self.predicted(model, jnp.ones(self.cross.shape[::2])))
+        return jnp.maximum(0.0, 1 - self.predict(model, jnp.ones(self.cross.shape[::2])))
 
 
 def pairs(model: LinearModel) -> Float[Array, "AS d"]:
-    """phi, actions before states."""
+    """phi of all state-action pairs, actions before states."""
     return jnp.swapaxes(jnp.asarray(model.phi), 0, 1).reshape(-1, model.phi.shape[-1])
 
 
 def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A S"]:
-    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as by W phi."""
+    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as with W phi."""
     T, d, _ = W.shape
     x = pairs(model).T
-    if d <= FEW:
+    if d <= MAX_FEATURES_FOR_PRODUCTS:
         i, j = np.triu_indices(d)
         products = np.where(i == j, 1.0, 2.0)[:, None] * x[i] * x[j]
         squares = (jnp.swapaxes(W, 1, 2) @ W)[:, i, j] @ products
@@ -141,14 +133,14 @@ def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A 
     return squares.reshape(T, *model.phi.shape[1::-1])
 
 
-class Backed(NamedTuple):
+class ValueIteration(NamedTuple):
     """Q of every step, and V_1..V_{H+1}."""
 
     Q: Float[Array, "H A S"]
     V: Float[Array, "H1 S"]
 
 
-def carry_back(
+def value_iteration(
     model: LinearModel,
     fit: Fit,
     gain: Float[Array, "_ A S"],
@@ -156,8 +148,9 @@ def carry_back(
     low: Number = -jnp.inf,
     cap: Number = jnp.inf,
     missing: Float[Array, "_ A S"] | None = None,
-) -> Backed:
-    """The recursion above; tables are of every step or of all. missing: mass that goes to the best state; traced."""
+) -> ValueIteration:
+    """The recursion above, with one table for each step or one for all. missing: mass that goes to the best state;
+    traced."""
     H, S, A = model.space.sizes
     phi = pairs(model)
     tables = {"W": fit.W, "cross": fit.cross, "gain": gain} | (
@@ -177,11 +170,11 @@ def carry_back(
 
     end = jnp.zeros(S)
     _, (Q, V) = jax.lax.scan(step, end, own, length=H, reverse=True)
-    return Backed(Q, jnp.concatenate([V, end[None]]))
+    return ValueIteration(Q, jnp.concatenate([V, end[None]]))
 
 
-def settled(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
-    """The greedy actions; of those that are best, or nearly, a lot of 16 bits picks one; traced."""
+def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
+    """The greedy actions; 16 random bits choose among those that are best up to rounding; traced."""
     H, A, S = Q.shape
     bits = jax.random.bits(
         key, (-(-H * S // 4),), jnp.uint64
@@ -189,23 +182,23 @@ def settled(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
     lots = jax.lax.bitcast_convert_type(bits, jnp.uint16).reshape(-1)[: H * S].reshape(H, S)
     is_best = nearly_best(Q, 1)
     rank = jnp.cumsum(is_best, axis=1, dtype=jnp.uint32)
-    wanted = ((lots.astype(jnp.uint32) * rank[:, -1]) >> 16) + 1
+    choice = ((lots.astype(jnp.uint32) * rank[:, -1]) >> 16) + 1
     actions = jnp.arange(A, dtype=jnp.int32)[:, None]
-    return jnp.where(is_best & (rank == wanted[:, None]), actions, 0).sum(1, dtype=jnp.int32)
+    return jnp.where(is_best & (rank == choice[:, None]), actions, 0).sum(1, dtype=jnp.int32)
 
 
-def until_step(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
-    """The policy up to a step, even draws of an action after it; traced."""
+def uniform_after(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
+    """The policy up to a step, uniform actions after it; traced."""
     after = (jnp.arange(len(policy)) > last)[:, None, None]
     return jnp.where(after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
 
 
 def plan(
     model: LinearModel, sums: Sums, lam: Number, reward: Float[Array, "H S A"], bonus: Number = 0.0
-) -> Planned:
+) -> ExplorerPlan:
     """Least-squares value iteration for a reward of total at most 1: values in [0, 1], bonus ||phi||; traced."""
     fit = Fit.of(sums, lam)
     gain = jnp.swapaxes(reward, 1, 2) + bonus * jnp.sqrt(norms_sq(model, fit.W))
-    Q, V = carry_back(model, fit, gain, low=0.0, cap=1.0)
+    Q, V = value_iteration(model, fit, gain, low=0.0, cap=1.0)
     policy = jax.vmap(greedy)(jnp.swapaxes(Q, 1, 2))[1]
-    return Planned(policy, V)
+    return ExplorerPlan(policy, V)

@@ -1,4 +1,4 @@
-"""Go where the features of a linear MDP were seen least: one dynamic programme per episode.
+"""Optimal design for linear MDPs: one dynamic program per episode.
 
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems", for a design whose points
     are policies, as Wagenmaker et al. 2022 and Qiao and Wang 2023 (arXiv 2210.00701) have for linear MDPs.
@@ -20,32 +20,32 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
-    check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
-    settled,
-    sums_of,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 
 LAM = 0.1
 
 
 class State(eqx.Module):
-    """The policy, T, and what was seen of every step, where steps are apart."""
+    """The policy, T, and sums of every step if steps="own"."""
 
     policy: Int[Leaf, "*batch H S"]
     promise: Float[Leaf, "*batch"]
@@ -64,27 +64,27 @@ class LinearDesign(Explorer):
     def init(self, model: LinearModel) -> State:
         """No design yet."""
         H, S, _ = model.space.sizes
-        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), own_sums(model, self.steps))
+        return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), init_own_sums(model, self.steps))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
-        """The best design for what is known now."""
-        fit = Fit.of(sums_of(state.sums, evidence), LAM)
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
+        """The best design for the present evidence."""
+        fit = Fit.of(current_sums(state.sums, evidence), LAM)
         missing = fit.missing(model)
-        Q, V = carry_back(model, fit, norms_sq(model, fit.W), missing=missing)
-        return State(settled(key, Q), model.space.at_start(V[0]), state.sums)
+        Q, V = value_iteration(model, fit, norms_sq(model, fit.W), missing=missing)
+        return State(greedy_random_ties(key, Q), model.space.at_start(V[0]), state.sums)
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Pooled, all that is learnt is in the evidence."""
-        sums = learnt(state.sums, model, trajectory)
+        """Update the own sums; pooled data are in the evidence."""
+        sums = update_own_sums(state.sums, model, trajectory)
         return State(state.policy, state.promise, sums), Info({"information": state.promise})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration without a bonus."""
-        return plan(model, sums_of(state.sums, evidence), LAM, reward)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward)
 
     def claim(self, model: LinearModel, state: State) -> None:
         """None of its own: the certificate of its evidence is the guarantee."""

@@ -1,4 +1,5 @@
-"""The only episode loop: choose, play, learn. Everything here is traced, and seeds map over it."""
+"""The only episode loop: choose a policy, play an episode, learn from it. Everything is traced, and seeds map over
+it."""
 
 from typing import Any
 
@@ -9,31 +10,34 @@ from jaxtyping import Bool, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Ball, Explorer
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.explorers.base import ConfidenceBall, Explorer
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
 
 Records = dict[str, Array]  # numbers of one episode, or of several
-LANES = 64  # episodes of one policy that are simulated side by side
+MAX_PARALLEL_EPISODES = 64  # episodes of one policy that are simulated side by side
 
 
 class Progress(eqx.Module):
-    """An exploration so far: what a block of episodes starts from and returns."""
+    """The state of an exploration between two episodes."""
 
     episode: Int[Leaf, "*batch"]
     state: Any
     evidence: Evidence
 
 
-def begin(explorer: Explorer, model: Model, nothing: Evidence) -> Progress:
-    """Before the first episode. No type is weak: what takes the states of later ones would be traced twice."""
+def init_progress(explorer: Explorer, model: Model, empty_evidence: Evidence) -> Progress:
+    """The progress before the first episode. Types are not weak, so that later calls are not traced again."""
     state = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), explorer.init(model))
-    return Progress(jnp.int32(0), state, nothing)
+    return Progress(jnp.int32(0), state, empty_evidence)
 
 
 def episode_keys(key: Array, progress: Progress) -> tuple[Array, Array]:
-    """Episode k draws from fold_in(key, k) alone, so a run does not depend on how it was cut into blocks."""
+    """Keys for the choice and the play of the next episode.
+
+    Episode k draws from fold_in(key, k) alone, so results do not depend on how a run is divided into blocks.
+    """
     key_choose, key_episode = jax.random.split(jax.random.fold_in(key, progress.episode))
     return key_choose, key_episode
 
@@ -43,40 +47,38 @@ def is_due(state: Any) -> Bool[Array, "*batch"] | None:
     return getattr(state, "is_due", None)
 
 
-def stands_for(state: Any) -> Int[Array, "*batch"] | None:
-    """For how many episodes, the next one included, no policy will be chosen; None where the state does not tell."""
+def episodes_until_due(state: Any) -> Int[Array, "*batch"] | None:
+    """For how many episodes, the next one included, the policy does not change; None if the state has no such
+    number."""
     return getattr(state, "left", None)
 
 
-def choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
-    """Decide on the policy of the next episode, which is then `progress.state.policy`."""
+def choose_policy(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
+    """Choose the policy of the next episode, which is then `progress.state.policy`."""
 
-    def decide(state: Any) -> Any:
+    def choose(state: Any) -> Any:
         return explorer.choose(key, model, state, progress.evidence)
 
     due = is_due(progress.state)
     if due is None:
-        state = decide(progress.state)
+        state = choose(progress.state)
     else:
-        state = jax.lax.cond(due, decide, lambda state: state, progress.state)
+        state = jax.lax.cond(due, choose, lambda state: state, progress.state)
     return Progress(progress.episode, state, progress.evidence)
 
 
-def absorb(
+def update_progress(
     explorer: Explorer, model: Model, truth: Any, progress: Progress, trajectory: Trajectory
 ) -> tuple[Progress, Records]:
-    """Learn from one episode, however it was gathered; truth: the true parameter, None where nobody knows it."""
+    """Learn from an episode, simulated or not; truth: the true parameter, None if it is unknown."""
     evidence = model.update(progress.evidence, trajectory)
     state, info = explorer.update(model, progress.state, evidence, trajectory)
-    numbers = info.numbers | ({} if truth is None else audit(info.balls, truth))
+    numbers = info.numbers | ({} if truth is None else ball_records(info.balls, truth))
     return Progress(progress.episode + 1, state, evidence), numbers
 
 
-def audit(balls: tuple[Ball, ...], truth: Array) -> Records:
-    """What only someone who knows the truth can say: how far it is from the centres of the balls, in radii.
-
-    Above 1 it is outside, and `balls_violated` counts those.
-    """
+def ball_records(balls: tuple[ConfidenceBall, ...], truth: Array) -> Records:
+    """The largest distance of the truth from the centres of the balls, in radii, and how many balls miss it."""
     if not balls:
         return {}
     ratios = jnp.concatenate([jnp.ravel(ball.ridge.distance(truth) / ball.radius) for ball in balls])
@@ -93,54 +95,50 @@ def simulate_block(
     count: Int[Array, ""],
     size: int,
 ) -> tuple[Progress, Records]:
-    """`count` <= size episodes of a simulated problem, and their records [size]; beyond count they are zero.
+    """`count` <= size episodes of a simulated problem, and their records [size], which are zero from `count` on.
 
-    While a policy stands its episodes are simulated side by side, at most LANES of them. They are learnt from one by
-    one: every number is the same as if they had been simulated so.
+    If the explorer's state has `left`, the episodes until the next choice are simulated side by side, at most
+    MAX_PARALLEL_EPISODES of them, and learned from one after the other: all numbers are the same.
     """
     first = progress.episode
 
-    @jax.jit  # traced once, for the shapes of its numbers and in the loop
-    def learnt(progress: Progress, trajectory: Trajectory) -> tuple[Progress, Records]:
-        return absorb(explorer, model, truth, progress, trajectory)
+    @jax.jit  # traced once, for the shapes of its records and in the loop
+    def update(progress: Progress, trajectory: Trajectory) -> tuple[Progress, Records]:
+        return update_progress(explorer, model, truth, progress, trajectory)
 
-    def simulated(progress: Progress, key_episode: Array) -> Trajectory:
+    def play(progress: Progress, key_episode: Array) -> Trajectory:
         return sampler.episode(key_episode, progress.state.policy, model.space)
 
-    def ahead(progress: Progress, lane: Array) -> Trajectory:
-        later = Progress(progress.episode + lane, progress.state, progress.evidence)
-        return simulated(progress, episode_keys(key, later)[1])
+    def play_later(progress: Progress, offset: Array) -> Trajectory:
+        later = Progress(progress.episode + offset, progress.state, progress.evidence)
+        return play(later, episode_keys(key, later)[1])
 
     def learn(progress: Progress, records: Records, trajectory: Trajectory) -> tuple[Progress, Records]:
         i = progress.episode - first
-        progress, numbers = learnt(progress, trajectory)
+        progress, numbers = update(progress, trajectory)
         return progress, jax.tree.map(lambda column, x: column.at[i].set(x), records, numbers)
 
     def body(carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
         progress, records = carry
         key_choose, key_episode = episode_keys(key, progress)
-        progress = choose(explorer, model, key_choose, progress)
-        left = stands_for(progress.state)
+        progress = choose_policy(explorer, model, key_choose, progress)
+        left = episodes_until_due(progress.state)
         if left is None:
-            return learn(progress, records, simulated(progress, key_episode))
-        lanes = min(LANES, size)
-        played = jax.vmap(lambda lane: ahead(progress, lane))(jnp.arange(lanes, dtype=jnp.int32))
-        number = jnp.clip(jnp.minimum(left, first + count - progress.episode), 1, lanes)
+            return learn(progress, records, play(progress, key_episode))
+        parallel = min(MAX_PARALLEL_EPISODES, size)
+        trajectories = jax.vmap(lambda i: play_later(progress, i))(jnp.arange(parallel, dtype=jnp.int32))
+        number = jnp.clip(jnp.minimum(left, first + count - progress.episode), 1, parallel)
 
-        def learn_lane(lane: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
-            return learn(*carry, jax.tree.map(lambda x: x[lane], played))
+        def learn_next(i: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
+            return learn(*carry, jax.tree.map(lambda x: x[i], trajectories))
 
-        after: tuple[Progress, Records] = jax.lax.fori_loop(0, number, learn_lane, (progress, records))
+        after: tuple[Progress, Records] = jax.lax.fori_loop(0, number, learn_next, (progress, records))
         return after
 
-    def episode() -> tuple[Progress, Records]:
-        after: tuple[Progress, Records] = learnt(progress, simulated(progress, key))
-        return after
-
-    def goes_on(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
+    def is_unfinished(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
         return carry[0].episode < first + count
 
-    _, numbers = jax.eval_shape(episode)
+    _, numbers = jax.eval_shape(lambda: update(progress, play(progress, key)))
     records = jax.tree.map(lambda x: jnp.zeros((size, *x.shape), x.dtype), numbers)
-    done: tuple[Progress, Records] = jax.lax.while_loop(goes_on, body, (progress, records))
-    return done
+    result: tuple[Progress, Records] = jax.lax.while_loop(is_unfinished, body, (progress, records))
+    return result

@@ -1,8 +1,8 @@
-"""A reconstruction of LSVI-RFE: uncertainty as a reward, in a regression that trusts quiet transitions more.
+"""A reconstruction of LSVI-RFE: uncertainty as a reward, in a regression weighted by variances.
 
 Paper: P. Hu, Y. Chen, L. Huang 2023 (ICLR), "Towards minimax optimal reward-free reinforcement learning in linear
-    MDPs". Only its abstract and opening were read: this file fills the holes of what is known of it and must not be
-    taken for the published algorithm.
+    MDPs". Only its abstract and opening were read: this file fills the gaps and must not be taken for the published
+    algorithm.
 Algorithm: as Wang et al. 2020 with weights. lam = 1, ||.|| the norm of Lam^-1, Lam and w of transitions with weight
     1/sigma^2, those with a bar of transitions that all count alike, b = min{1, ||phi||/2},
         Q_h = clip( phi'w_h + 2 b_h, 0, 1 ),    once as a reward and once as a bonus,
@@ -27,33 +27,33 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_choice
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
-    check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
-    settled,
-    sums_of,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 
 LAM = 1.0
 RADIUS = 0.5
 
 
 class State(eqx.Module):
-    """The policy and its value; sigma^2 that a transition would have; weighted sums, and plain ones of own steps."""
+    """The policy and its value; sigma^2 of each pair; weighted sums, and unweighted ones if steps="own"."""
 
     policy: Int[Leaf, "*batch H S"]
     value: Float[Leaf, "*batch"]
@@ -72,45 +72,47 @@ class LSVIRFE(Explorer):
         check_choice(self.steps, "steps", STEPS)
 
     def init(self, model: LinearModel) -> State:
-        """Nothing seen."""
+        """No data."""
         H, S, A = model.space.sizes
-        weighted = Sums.nothing(model, H if self.steps == "own" else 1)
-        sums, policy = own_sums(model, self.steps), jnp.zeros((H, S), jnp.int32)
+        weighted = Sums.empty(model, H if self.steps == "own" else 1)
+        sums, policy = init_own_sums(model, self.steps), jnp.zeros((H, S), jnp.int32)
         return State(policy, jnp.zeros(()), jnp.ones((H, A, S)), weighted, sums)
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
-        """Greedy in the uncertainty that is carried back, and how noisy each transition would be."""
-        fit, plain = Fit.of(state.weighted, LAM), Fit.of(sums_of(state.sums, evidence), LAM)
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
+        """Greedy in the uncertainty that is carried back, and the variances of the next transitions."""
+        fit, plain = Fit.of(state.weighted, LAM), Fit.of(current_sums(state.sums, evidence), LAM)
         norms = jnp.sqrt(norms_sq(model, fit.W))
-        Q, V = carry_back(model, fit, 2 * jnp.minimum(1.0, RADIUS * norms), low=0.0, cap=1.0)
+        Q, V = value_iteration(model, fit, 2 * jnp.minimum(1.0, RADIUS * norms), low=0.0, cap=1.0)
         doubt = jnp.minimum(1.0, 2 * RADIUS * norms)
         doubt = doubt + jnp.minimum(1.0, RADIUS * jnp.sqrt(norms_sq(model, plain.W)))
-        sigma_sq = jnp.clip(spread(model, fit, plain, V[1:]) + doubt, 1 / model.space.horizon, 1.0)
-        return State(settled(key, Q), model.space.at_start(V[0]), sigma_sq, state.weighted, state.sums)
+        sigma_sq = jnp.clip(value_variance(model, fit, plain, V[1:]) + doubt, 1 / model.space.horizon, 1.0)
+        return State(
+            greedy_random_ties(key, Q), model.space.at_start(V[0]), sigma_sq, state.weighted, state.sums
+        )
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """One more row of every step, weighted by how noisy it was thought to be."""
+        """One more row of every step, weighted by the estimated variance."""
         h = jnp.arange(model.space.horizon)
         weight = 1 / state.sigma_sq[h, trajectory.a, trajectory.s[:-1]]
         weighted = state.weighted.learn(model, trajectory, weight)
-        sums = learnt(state.sums, model, trajectory)
+        sums = update_own_sums(state.sums, model, trajectory)
         after = State(state.policy, state.value, state.sigma_sq, weighted, sums)
         return after, Info({"V": state.value, "weight": weight.mean()})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration on all transitions alike, without a bonus."""
-        return plan(model, sums_of(state.sums, evidence), LAM, reward)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward)
 
     def claim(self, model: LinearModel, state: State) -> None:
         """None: nothing is proved of a reconstruction."""
         return None
 
 
-def spread(model: LinearModel, fit: Fit, plain: Fit, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+def value_variance(model: LinearModel, fit: Fit, plain: Fit, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
     """m2 - m1^2, about the variance of the next value after every pair; traced."""
-    m1, m2 = (jnp.clip(x.predicted(model, v), 0.0, 1.0) for x, v in ((fit, V), (plain, V**2)))
+    m1, m2 = (jnp.clip(x.predict(model, v), 0.0, 1.0) for x, v in ((fit, V), (plain, V**2)))
     return m2 - m1**2

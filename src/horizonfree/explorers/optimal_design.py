@@ -1,4 +1,4 @@
-"""The policy that promises the most information: optimal design of experiments, one dynamic programme per episode.
+"""Optimal design of experiments for mixtures: one dynamic program per episode.
 
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems".
 Algorithm: pi_k = argmax over pi of E_{theta, pi} sum_h tr(F^-1 G(s_h, a_h)), theta the predictor of the evidence,
@@ -15,16 +15,15 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Info
-from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.explorers.base import Info, PlugIn
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.learner import design
 from horizonfree.models.mixture.model import MixtureModel
 
 
 class State(eqx.Module):
-    """The policy, and T: what it promises, in units of what is known."""
+    """The policy, and T, its expected information relative to the present one."""
 
     policy: Int[Array, "H S"]
     promise: Float[Array, ""]
@@ -37,17 +36,17 @@ class OptimalDesign(PlugIn):
         """No design yet."""
         return State(jnp.zeros((model.space.horizon, model.space.num_states), jnp.int32), jnp.zeros(()))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
-        """The best design for what is known now."""
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
+        """The best design for the present evidence."""
         return State(*design(model.space, model.valid, evidence.row_counts, evidence.theta))
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """All that is learnt is in the evidence."""
+        """The evidence has all data."""
         return state, Info({"information": state.promise})
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """The predictor of the evidence."""
         return evidence.theta
 

@@ -1,4 +1,4 @@
-"""Frequencies of an unknown table, of every step apart or of all steps together, and errors carried back through them.
+"""Empirical transition frequencies of a tabular MDP, per step or pooled, and errors propagated through them.
 
 p_hat(s'|s,a) = N(s,a,s')/n(s,a) is kept as a running mean: after c more visits, x(s') of which led to s',
 p_hat <- p_hat + (x - c p_hat)/n. An episode touches H rows. Where n = 0 every possible successor counts alike. A
@@ -7,13 +7,13 @@ the successor lists come before pairs: means over successors are then sums of wh
 
 Where any state may follow, lists of all S successors are long. `successors` says how many different ones a pair may
 show: lists of that length are then filled as transitions are seen, and everything else stays as it is. Transitions
-that find no place are `missed`: if there are any, p_hat is not what the theorems speak of.
+that do not fit are `missed`: if there are any, the theorems do not apply to p_hat.
 
 Errors, for bonuses b_h(s,a), a factor and caps of every step (each paper has its own):
 
     X_{H+1} = 0,    X_h(s,a) = min{ cap_h, b_h(s,a) + factor sum_s' p_hat_h(s'|s,a) max_a' X_{h+1}(s',a') }
 
-`ByErrors` explores greedily in them: what RF-UCRL and RF-Express share.
+`ErrorExplorer` is greedy in them; RF-UCRL and RF-Express share it.
 """
 
 import abc
@@ -28,27 +28,28 @@ from jaxtyping import Bool, Float, Int, UInt
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Leaf
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import (
+from horizonfree.explorers.base import (
     BonusScale,
     Clip,
     Delta,
+    Explorer,
+    ExplorerPlan,
+    Info,
     PoolSteps,
     Successors,
     check_bonus,
     check_successors,
 )
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.learner import is_possible
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import greedy, nearly_best
 
 
 class Frequencies(eqx.Module):
-    """n and p_hat, of each step or of all; `succ` are the lists as they were filled, None for those of the space."""
+    """n and p_hat, of each step or of all; `succ` are lists filled from data, None for those of the space."""
 
     visits: Int[Leaf, "*batch T S A"]
     prob: Float[Leaf, "*batch T n S A"]
@@ -56,7 +57,7 @@ class Frequencies(eqx.Module):
     missed: Int[Leaf, "*batch"] | None = None
 
     @classmethod
-    def nothing(cls, model: TabularModel, tables: int, successors: int | None = None) -> "Frequencies":
+    def empty(cls, model: TabularModel, tables: int, successors: int | None = None) -> "Frequencies":
         """No visits; `tables` is H or 1. Lists of successors that are known stay as they are."""
         space = model.space
         S, A, n = space.succ.shape
@@ -71,11 +72,11 @@ class Frequencies(eqx.Module):
     def learn(
         self, space: Space, trajectory: Trajectory, *, is_counted: Array | bool = True
     ) -> "Frequencies":
-        """After one more episode; steps that were not seen count for nothing."""
+        """With an episode; unobserved steps are not counted."""
         is_seen = is_possible(space, trajectory) & is_counted
         succ, missed, slots = self.succ, self.missed, trajectory.j
         if succ is not None and missed is not None:
-            succ, slots = placed(succ, trajectory, is_seen)
+            succ, slots = assign_slots(succ, trajectory, is_seen)
             missed = missed + (is_seen & (slots == len(succ))).sum(dtype=jnp.int32)
         t, s, a = self.places(trajectory)
         row = self.prob[t, :, s, a]
@@ -90,15 +91,15 @@ class Frequencies(eqx.Module):
         return Frequencies(visits, self.prob.at[t, :, s, a].set(row), succ, missed)
 
     def places(self, trajectory: Trajectory) -> tuple[Int[Array, " H"], Int[Array, " H"], Int[Array, " H"]]:
-        """Where the steps of an episode are counted: table, state and action."""
+        """Indices of the steps of an episode: table, state and action."""
         s, a = trajectory.s[:-1], trajectory.a
         return jnp.arange(len(a), dtype=jnp.int32) % len(self.visits), s, a
 
-    def blank(self, space: Space) -> Float[Array, "T S A"]:
-        """1 for the rows that are on no list: pairs without visits of which something is unknown."""
+    def unseen_rows(self, space: Space) -> Float[Array, "T S A"]:
+        """1 for pairs without visits whose successor is not known."""
         return ((self.visits == 0) & (space.support.sum(-1) > 1)).astype(jnp.float64)
 
-    def plan(self, space: Space, reward: Float[Array, "H S A"]) -> Planned:
+    def plan(self, space: Space, reward: Float[Array, "H S A"]) -> ExplorerPlan:
         """The best policy in p_hat, by value iteration; traced."""
 
         def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
@@ -107,9 +108,9 @@ class Frequencies(eqx.Module):
             return V, (a, V)
 
         end = jnp.zeros(space.num_states)
-        inputs = self.each_step(space, self.prob), self.each_step(space, self.blank(space)), reward
+        inputs = self.each_step(space, self.prob), self.each_step(space, self.unseen_rows(space)), reward
         _, (policy, V) = jax.lax.scan(step, end, inputs, reverse=True)
-        return Planned(policy, jnp.concatenate([V, end[None]]))
+        return ExplorerPlan(policy, jnp.concatenate([V, end[None]]))
 
     def each_step(self, space: Space, tables: Array) -> Array:
         """Tables [T, ...] as [H, ...]."""
@@ -126,24 +127,24 @@ def expect(
     prob: Float[Array, "n S A"],
     V: Float[Array, " S"],
     succ: Int[Array, "n S A"] | None = None,
-    blank: Float[Array, "S A"] | float = 0.0,
+    unseen_rows: Float[Array, "S A"] | float = 0.0,
 ) -> Float[Array, "S A"]:
     """sum_s' p_hat(s'|s,a) V(s'), on the lists of the space, or on lists that were filled; traced.
 
-    Rows that are `blank` on filled lists are even: there every state may follow that can follow at all.
+    `unseen_rows` of filled lists are uniform over the states that can follow any pair.
     """
     if succ is not None:
         anywhere = space.support.any((0, 1))
-        return (prob * V[succ]).sum(0) + blank * ((anywhere * V).sum() / anywhere.sum())
+        return (prob * V[succ]).sum(0) + unseen_rows * ((anywhere * V).sum() / anywhere.sum())
     if space.is_dense:
         return jnp.einsum("nsa,n->sa", prob, V)
     return (prob * V[slots_first(space.succ)]).sum(0)
 
 
-def placed(
+def assign_slots(
     succ: Int[Array, "n S A"], trajectory: Trajectory, is_seen: Bool[Array, " H"]
 ) -> tuple[Int[Array, "n S A"], Int[Array, " H"]]:
-    """The lists with the successors of an episode in them, and the slot of each; n where there was no place; traced."""
+    """The lists with the successors of an episode, and the slot of each, n if the list is full; traced."""
     n, S, _ = succ.shape
     steps = trajectory.s[:-1], trajectory.a, trajectory.s[1:], is_seen
 
@@ -158,16 +159,16 @@ def placed(
 
     is_there = succ[:, steps[0], steps[1]].T == steps[2][:, None]
     is_old = (is_there.any(-1) | ~is_seen).all()
-    found: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(place, x, steps), succ)
-    return found
+    result: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(place, x, steps), succ)
+    return result
 
 
-def why_void(frequencies: Frequencies) -> str | None:
-    """Why theorems do not speak of these frequencies, None if they do; on the host."""
+def missed_transitions(frequencies: Frequencies) -> str | None:
+    """Why theorems do not apply to these frequencies, None if they do; on the host."""
     if frequencies.missed is None or not int(frequencies.missed):
         return None
     return (
-        f"{int(frequencies.missed)} transitions found no place in the lists; explore with more `successors`"
+        f"{int(frequencies.missed)} transitions result no place in the lists; explore with more `successors`"
     )
 
 
@@ -179,7 +180,7 @@ class Errors(NamedTuple):
     first: Float[Array, ""]
 
 
-def carry_back(
+def propagate_errors(
     key: Array,
     space: Space,
     frequencies: Frequencies,
@@ -190,12 +191,12 @@ def carry_back(
 ) -> Errors:
     """The recursion above with bonuses scale_h b(s,a); traced.
 
-    Ties are settled by lot, as by the authors: at first everything is at its cap, and the lowest action would be the
-    only one that is ever tried.
+    Ties are broken at random, as by the authors: at first everything is at its cap, and the lowest action would be
+    the only one that is ever tried.
     """
     H, S, _ = space.sizes
     lots = jax.random.bits(key, (H, S), jnp.uint32)
-    tables = frequencies.prob, frequencies.blank(space), bonus
+    tables = frequencies.prob, frequencies.unseen_rows(space), bonus
     is_shared = len(frequencies.visits) == 1
 
     def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -206,16 +207,16 @@ def carry_back(
 
     own = () if is_shared else tables
     V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *own), reverse=True)
-    return Errors(X, by_lot(lots, X), space.at_start(V))
+    return Errors(X, greedy_random_ties(lots, X), space.at_start(V))
 
 
-def by_lot(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
-    """One of the actions that are best, or nearly: the lot, a number of 32 bits, picks it; traced."""
+def greedy_random_ties(lot: UInt[Array, "*batch"], X: Float[Array, "*batch A"]) -> Int[Array, "*batch"]:
+    """The greedy action; 32 random bits (`lot`) choose among those that are best up to rounding; traced."""
     is_best = nearly_best(X, -1)
     rank = jnp.cumsum(is_best, axis=-1, dtype=jnp.uint32)
-    wanted = lot[..., None] % rank[..., -1:] + 1
+    choice = lot[..., None] % rank[..., -1:] + 1
     actions = jnp.arange(X.shape[-1], dtype=jnp.int32)
-    return jnp.where(is_best & (rank == wanted), actions, 0).sum(-1, dtype=jnp.int32)
+    return jnp.where(is_best & (rank == choice), actions, 0).sum(-1, dtype=jnp.int32)
 
 
 def moments(
@@ -227,7 +228,7 @@ def moments(
 
 
 class State(eqx.Module):
-    """The policy, the error at the start when it was made, what was seen, and the bonuses of that."""
+    """The policy, the error at the start when it was chosen, the frequencies and their bonuses."""
 
     policy: Int[Leaf, "*batch H S"]
     error: Float[Leaf, "*batch"]
@@ -236,8 +237,8 @@ class State(eqx.Module):
     episode: Int[Leaf, "*batch"]
 
 
-class ByErrors(Explorer):
-    """Greedy in errors that are carried back; `number` is what the rows call the error at the start."""
+class ErrorExplorer(Explorer):
+    """Greedy in propagated errors; `number` is the name of the error at the start in the records."""
 
     clip: Clip = False
     bonus_scale: BonusScale = 1.0
@@ -257,30 +258,30 @@ class ByErrors(Explorer):
 
     @abc.abstractmethod
     def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
-        """Of pairs after n visits; traced."""
+        """The bonus of pairs after n visits; traced."""
 
     @abc.abstractmethod
-    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+    def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
         """The errors to explore by; traced."""
 
     @abc.abstractmethod
-    def misjudged(self, error: Any) -> Any:
-        """By how much a value at the start may be misjudged, rewards in [0, 1] per step."""
+    def value_error(self, error: Any) -> Any:
+        """A bound on the error of values at the start, for rewards in [0, 1] per step."""
 
     def init(self, model: TabularModel) -> State:
-        """No visits."""
+        """No data."""
         H, S, _ = model.space.sizes
-        seen = Frequencies.nothing(model, 1 if self.pool_steps else H, self.successors)
+        seen = Frequencies.empty(model, 1 if self.pool_steps else H, self.successors)
         policy, bonus = jnp.zeros((H, S), jnp.int32), self.bonus(model, seen.visits)
         return State(policy, jnp.asarray(self.largest(H)), seen, bonus, jnp.int32(0))
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
-        """Greedy in the errors."""
-        found = self.explored(key, model, state.seen, state.bonus)
-        return State(found.policy, found.first, state.seen, state.bonus, state.episode)
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
+        """The greedy policy of the errors."""
+        result = self.exploration_errors(key, model, state.seen, state.bonus)
+        return State(result.policy, result.first, state.seen, state.bonus, state.episode)
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Visits, frequencies, and the bonuses of the pairs that were visited."""
         seen = state.seen.learn(model.space, trajectory)
@@ -290,12 +291,13 @@ class ByErrors(Explorer):
         return after, Info({self.number: state.error})
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in p_hat."""
         return state.seen.plan(model.space, reward)
 
     def stopping_time(self, records: Mapping[str, np.ndarray], eps: float) -> int | None:
-        """After how many episodes the paper's rule stops, None if it did not; rewards are in [0, 1] per step."""
-        stops = np.flatnonzero(self.misjudged(np.asarray(records[self.number])) <= eps / 2)
+        """The number of episodes after which the paper's rule stops, None if it does not; rewards in [0, 1] per
+        step."""
+        stops = np.flatnonzero(self.value_error(np.asarray(records[self.number])) <= eps / 2)
         return int(stops[0]) if stops.size else None

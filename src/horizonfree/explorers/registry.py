@@ -1,4 +1,4 @@
-"""Every explorer by name: one line per algorithm. Its module is loaded when somebody asks for it."""
+"""Every explorer by name: one line per algorithm. Its module is imported when it is used."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,49 +13,50 @@ from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
-    from horizonfree.explorers.interface import Explorer
+    from horizonfree.explorers.base import Explorer
 
 
 class Entry(NamedTuple):
-    """An algorithm: where its class is, and the options that the name settles.
+    """An algorithm: its class, and the options that its name fixes.
 
-    `marks` are options without which tables would mislead: they are shown beside the name.
+    `marks` are options that tables show beside the name, because results would mislead without them.
+    `is_reconstruction`: written from memory or from the abstract of a paper, not from its printed algorithm.
     """
 
-    place: str  # module.class
-    settled: Mapping[str, Any] = MappingProxyType({})
-    said: str | None = None
+    path: str  # module.class
+    fixed: Mapping[str, Any] = MappingProxyType({})
+    summary: str | None = None
     is_reconstruction: bool = False
     marks: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> "type[Explorer]":
-        """Its class."""
-        module, name = self.place.split(".")
-        found: type[Explorer] = getattr(import_module(f"{__package__}.{module}"), name)
-        return found
+    def explorer_type(self) -> "type[Explorer]":
+        """Its class; imports JAX."""
+        module, name = self.path.split(".")
+        result: type[Explorer] = getattr(import_module(f"{__package__}.{module}"), name)
+        return result
 
     @property
     def about(self) -> str:
-        """One line on what it is: its own, or the first of its class."""
-        return self.said or (self.kind.__doc__ or "").strip().split("\n")[0]
+        """One line: the summary, or the first line of the class's docstring."""
+        return self.summary or (self.explorer_type.__doc__ or "").strip().split("\n")[0]
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that are left, with their defaults."""
-        fields = dataclasses.fields(self.kind)
-        return {field.name: field.default for field in fields if field.name not in self.settled}
+        """The options that are not fixed, with their defaults."""
+        fields = dataclasses.fields(self.explorer_type)
+        return {field.name: field.default for field in fields if field.name not in self.fixed}
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What each of these options means: the text beside its type."""
-        hints = get_type_hints(self.kind, include_extras=True)
+        """The meaning of each of these options: the text beside its type."""
+        hints = get_type_hints(self.explorer_type, include_extras=True)
         return {option: hints[option].__metadata__[0] for option in self.options}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplorerSpec:
-    """An explorer by name and options: what a stored run knows of it without JAX. `explorer` is the object itself."""
+    """An explorer by name and options, as a stored run has it without JAX; `explorer` is the object, if it is built."""
 
     name: str
     options: Mapping[str, Any]
@@ -63,7 +64,7 @@ class ExplorerSpec:
 
     @classmethod
     def of(cls, explorer: "Explorer") -> "ExplorerSpec":
-        """Of an explorer, perhaps of the caller's own class."""
+        """The specification of an explorer, which may have a class that is not in the registry."""
         return cls(*describe(explorer), explorer)
 
     def build(self) -> "Explorer":
@@ -76,7 +77,7 @@ EXPLORERS: dict[str, Entry] = {
     "francis": Entry("francis.Francis", is_reconstruction=True),
     "goal-cycling": Entry("goal_cycling.GoalCycling"),
     "hf-ucrl-rfe++": Entry("hf_ucrl_rfe.HFUCRLRFE"),
-    "hf-ucrl-vtr+": Entry("hf_ucrl_vtr.HFUCRLVTR", {"is_weighted": True}),
+    "hf-ucrl-vtr+": Entry("hf_ucrl_vtr.HFUCRLVTR", {"is_weighted": True}, is_reconstruction=True),
     "jin2020": Entry("jin2020.Jin2020"),
     "linear-design": Entry("linear_design.LinearDesign"),
     "lsvi-rfe": Entry("lsvi_rfe.LSVIRFE", is_reconstruction=True),
@@ -92,38 +93,59 @@ EXPLORERS: dict[str, Entry] = {
         "hf_ucrl_vtr.HFUCRLVTR",
         {"is_weighted": False},
         "UCRL-VTR (Jia et al. 2020, Ayoub et al. 2020): optimism for one given reward, unweighted regression.",
+        is_reconstruction=True,
     ),
     "ucrl-vtr+": Entry("ucrl_vtr_plus.UCRLVTRPlus"),
     "uniform": Entry("uniform.Uniform"),
-    "wang2020": Entry("wang2020.Wang2020"),
+    "wang2020": Entry("wang2020.Wang2020", is_reconstruction=True),
 }
 
-RENAMED = {"information": "optimal-design"}  # old name -> name; files may hold either
+RENAMED = {"information": "optimal-design"}  # old name -> name; files may have either
 
 
 def current_name(name: str) -> str:
-    """The name of an explorer that may be given by an old name, as stored runs and sweeps do."""
+    """The current name of an explorer; stored runs and sweeps may have an old one."""
     return RENAMED.get(name, name) if isinstance(name, str) else name
 
 
-def typed_name(name: str) -> str:
-    """The same for a name that a user wrote in code: an old one gives a DeprecationWarning."""
+def resolve_typed_name(name: str) -> str:
+    """The current name of an explorer in a user's code; an old name gives a DeprecationWarning."""
     current = current_name(name)
     if current != name:
         warn_renamed(f"explorer {name!r}", repr(current))
     return current
 
 
-def explorers() -> dict[str, dict[str, Any]]:
-    """Every explorer with what it is, its options with their defaults, and what they mean."""
+def explorers(*, all: bool = False) -> dict[str, dict[str, Any]]:
+    """Explorers by name: what they are, their options with the defaults, and the meanings of the options.
+
+    all: also reconstructions, which were not written from the printed algorithm of a paper; nothing is proved of them.
+
+    >>> import horizonfree as hf
+    >>> hf.explorers()["goal-cycling"]["about"]
+    'Baseline: aim at the least visited pair (s,a), one after the other.'
+
+    The classes themselves are in the package: `from horizonfree.explorers import HFUCRLRFE`.
+    """
     return {
-        name: {"about": entry.about, "options": entry.options, "meanings": entry.meanings}
+        name: {
+            "about": entry.about,
+            "is_reconstruction": entry.is_reconstruction,
+            "options": entry.options,
+            "meanings": entry.meanings,
+        }
         for name, entry in EXPLORERS.items()
+        if all or not entry.is_reconstruction
     }
 
 
-def find(name: str) -> Entry:
-    """The entry of a name, old ones included, or an error with the closest name that exists."""
+def explorer_classes() -> dict[str, Entry]:
+    """An entry for the name of each class; `horizonfree.explorers` has the classes as attributes."""
+    return {entry.path.split(".")[1]: entry for entry in EXPLORERS.values()}
+
+
+def find_entry(name: str) -> Entry:
+    """The entry of a name, which may be an old one."""
     name = current_name(name)
     if not isinstance(name, str) or name not in EXPLORERS:
         raise UnknownNameError(
@@ -133,12 +155,18 @@ def find(name: str) -> Entry:
 
 
 def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The current name of an explorer and its marks, as tables and pages show them."""
-    return current_name(name) + marks(name, options)
+    """The current name of an explorer and its marks, for tables and pages."""
+    return current_name(name) + display_marks(name, options)
 
 
-def marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """What tables show behind a name: that it is a reconstruction, and options without which they would mislead."""
+def setting_label(name: str, entry: Mapping[str, Any]) -> str:
+    """The label of a setting of a sweep: an algorithm (`entry["name"]`) with options, under a name."""
+    algorithm = label(entry["name"], entry)
+    return algorithm if name == entry["name"] else f"{name}: {algorithm}"
+
+
+def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The text behind a name in tables: that it is a reconstruction, and the values of its marked options."""
     entry = EXPLORERS.get(current_name(name))
     if entry is None:
         return ""
@@ -148,17 +176,17 @@ def marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
 
 
 def describe(explorer: "Explorer") -> tuple[str, dict[str, Any]]:
-    """The name of an explorer and all its options; make_explorer(name, **options) builds it again."""
-    place = f"{type(explorer).__module__}.{type(explorer).__qualname__}".removeprefix(f"{__package__}.")
+    """The name of an explorer and all its options; make_explorer(name, **options) is the inverse."""
+    path = f"{type(explorer).__module__}.{type(explorer).__qualname__}".removeprefix(f"{__package__}.")
     for name, entry in EXPLORERS.items():
-        if place == entry.place and all(getattr(explorer, x) == y for x, y in entry.settled.items()):
+        if path == entry.path and all(getattr(explorer, x) == y for x, y in entry.fixed.items()):
             return name, {option: getattr(explorer, option) for option in entry.options}
     return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that the explorer does not have, with the closest that it has."""
-    known = find(name).options
+    """Raise if the explorer does not have one of the options."""
+    known = find_entry(name).options
     for option in options:
         if option not in known:
             advice = suggestion(option, known) if known else "it has none"
@@ -166,25 +194,25 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def make_explorer(name: str, /, **options: Any) -> "Explorer":
-    """An explorer by name; refuses unknown names and options with the closest that exist."""
-    entry = find(name)
+    """An explorer by name and options."""
+    entry = find_entry(name)
     check_options(name, options)
-    hints = get_type_hints(entry.kind)
-    typed = {option: _typed(option, value, hints[option]) for option, value in options.items()}
+    hints = get_type_hints(entry.explorer_type)
+    values = {option: _check_option_type(option, value, hints[option]) for option, value in options.items()}
     try:
-        return entry.kind(**entry.settled, **typed)
+        return entry.explorer_type(**entry.fixed, **values)
     except TypeError as error:
         raise OptionError(f"explorer {name!r}: {error}") from None
 
 
-def _typed(option: str, value: Any, hint: Any) -> Any:
-    """The value as the type that the option is declared with; a whole number will do for any number."""
-    kinds = get_args(hint) or (hint,)
+def _check_option_type(option: str, value: Any, hint: Any) -> Any:
+    """The value as the declared type of the option; an integer is accepted for a float."""
+    types = get_args(hint) or (hint,)
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) in kinds or isinstance(value, np.ndarray):
+    if type(value) in types or isinstance(value, np.ndarray):
         return value
-    if type(value) is int and float in kinds:
+    if type(value) is int and float in types:
         return float(value)
-    wanted = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in kinds)
-    raise OptionError(f"{option} is {short_repr(value)}; it must be of type {wanted}")
+    expected = " or ".join("nothing" if kind is type(None) else kind.__name__ for kind in types)
+    raise OptionError(f"{option} is {short_repr(value)}; it must be of type {expected}")

@@ -1,4 +1,4 @@
-"""RF-UCRL: go where the values of some policy and reward may be misjudged most.
+"""RF-UCRL: greedy in an upper bound on the error of value estimates.
 
 Paper: E. Kaufmann, P. Menard, O. D. Domingues, A. Jonsson, E. Leurent, M. Valko 2021 (ALT), arXiv 2006.06294,
     "Adaptive reward-free exploration".
@@ -18,7 +18,7 @@ Departures:
        all actions tie for thousands of episodes. It is always there in `claim`.
     2. bonus_scale multiplies the bonus while exploring, as in the authors' code; never in `claim`. Pairs without visits
        count as n = 1 in the bonus, as there; at bonus_scale >= 1 the minimum is then at its cap, as printed.
-    3. Ties are settled by lot, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
+    3. Ties are broken at random, as in the authors' code. The loop is printed with <= for > and E_h for E_1.
     4. p_hat without visits is even over the possible successors, printed as 1/S; it matters without clipping only.
 """
 
@@ -32,45 +32,54 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, x64
-from horizonfree.explorers.per_step import ByErrors, Errors, Frequencies, State, carry_back, why_void
+from horizonfree.explorers.per_step import (
+    ErrorExplorer,
+    Errors,
+    Frequencies,
+    State,
+    missed_transitions,
+    propagate_errors,
+)
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.models.tabular.model import TabularModel
 
 
-class RFUCRL(ByErrors):
-    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: where values may be misjudged most."""
+class RFUCRL(ErrorExplorer):
+    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: greedy in a bound on the error of values."""
 
     number: ClassVar[str] = "E"
 
     def largest(self, H: int) -> float:
-        """H-1."""
+        """The error before the first episode, H-1."""
         return H - 1.0
 
     def bonus(self, model: TabularModel, n: Int[Array, "*n"]) -> Float[Array, "*n"]:
-        """sqrt(2 beta(n)/n); traced."""
+        """The bonus sqrt(2 beta(n)/n); traced."""
         n = jnp.asarray(n, jnp.float64)
         return jnp.sqrt(2 * self.beta(model, n) / jnp.maximum(n, 1))
 
-    def explored(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
-        """E; traced."""
-        largest = left(model.space.horizon)
+    def exploration_errors(self, key: Array, model: TabularModel, seen: Frequencies, bonus: Array) -> Errors:
+        """E, without the minimum unless `clip`; traced."""
+        largest = max_remaining_reward(model.space.horizon)
         return self.errors(key, model, seen, bonus, largest, self.bonus_scale, self.clip)
 
-    def misjudged(self, error: Any) -> Any:
-        """E itself."""
+    def value_error(self, error: Any) -> Any:
+        """E bounds the error."""
         return error
 
     def claim(self, model: TabularModel, state: State) -> Certificate:
-        """2U, with the paper's constants whatever explored."""
+        """2U, with the paper's constants, however the data were gathered."""
         E, U = self.bounds(model, state.seen)
         k = int(state.episode)
-        return claim(2 * U, {"E": E, "U": U}, "2U", Terms(self.delta, "paper", k), k, why_void(state.seen))
+        return claim(
+            2 * U, {"E": E, "U": U}, "2U", Terms(self.delta, "paper", k), k, missed_transitions(state.seen)
+        )
 
     @x64
     def bounds(self, model: TabularModel, seen: Frequencies) -> tuple[float, float]:
         """E_1 and U_1 at the start as the theorem has them; on the host."""
         H = model.space.horizon
-        both = (left(H), jnp.minimum(left(H), 1.0))
+        both = (max_remaining_reward(H), jnp.minimum(max_remaining_reward(H), 1.0))
         model, seen = to_device((model, seen))
         E, U = (float(_first(self, model, seen, largest)) for largest in both)
         return E, U
@@ -87,7 +96,7 @@ class RFUCRL(ByErrors):
     ) -> Errors:
         """E, where the rewards after each step sum to at most `largest`; traced."""
         caps = largest if clip else jnp.full_like(largest, jnp.inf)
-        return carry_back(key, model.space, seen, bonus, bonus_scale * largest, caps)
+        return propagate_errors(key, model.space, seen, bonus, bonus_scale * largest, caps)
 
     def beta(self, model: TabularModel, n: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """The threshold for n KL(p_hat, p); traced."""
@@ -97,7 +106,7 @@ class RFUCRL(ByErrors):
         return jnp.log(2 * pairs / self.delta) + spread
 
 
-def left(H: int) -> Float[Array, " H"]:
+def max_remaining_reward(H: int) -> Float[Array, " H"]:
     """H-h, the largest total after each step."""
     return jnp.arange(H - 1.0, -1.0, -1.0)
 

@@ -1,4 +1,4 @@
-"""RFLIN: for every step, cover the features that policies can bring about there, hard ones last.
+"""RFLIN: for every step, cover the features that policies can reach there, hard ones last.
 
 Paper: A. Wagenmaker, Y. Chen, M. Simchowitz, S. S. Du, K. Jamieson 2022 (ICML), "Reward-free RL is no harder than
     reward-aware RL in linear Markov decision processes"; FORCE, its regret minimiser, is in force.py.
@@ -10,18 +10,18 @@ Symbols: m epochs of each step; `step`, `epoch` in the rows are h and i, `uncove
     the regret minimiser's bound on the reward of the episode.
 Guarantee: with the constants of the paper (theory/linear.py), FORCE, and H sum K_i episodes, plans lose at
     most eps for all rewards that are linear in phi and in [0, 1] at every step, with probability 1 - delta. `claim`
-    says it with constants="paper", and how many episodes that is: far more than anybody has.
+    says it with constants="paper", and how many episodes that is: far more than is practical.
 Departures:
     1. regmin="lsvi-ucb" (default): bonus ||phi||/2 before step h, values at most 1, instead of FORCE. Tables name it.
     2. constants="practical" (default): m = 4 epochs whose lengths, in the ratio 8:4:2:1, share the budget exactly, and
        gamma_i^2 = 4^i d (1 - 2^-m)/K_h, K_h = K/H: the third term of the paper's K_i solved for gamma, without its
        logarithm and constants. The first epoch is the longest; the third covers everything.
-    3. X is kept as a set of pairs (s,a). Actions after step h are drawn evenly. After the budget it stays in the last
+    3. X is kept as a set of pairs (s,a). Actions after step h are uniform. After the budget it stays in the last
        epoch; before it is spent, late steps have not been aimed at.
     4. Regressions, of the regret minimiser too, use all that was seen of a step, steps="pooled" (default) of all steps.
        The paper keeps data of every step apart, which is what makes its radius sqrt(d) instead of d. FORCE starts
        afresh in every epoch, with K = K_i, and its Q is at least 0.
-    5. Plans have no bonus, unless constants="paper", and are clipped to [0, 1]. Ties are settled by lot.
+    5. Plans have no bonus, unless constants="paper", and are clipped to [0, 1]. Ties are broken at random.
     6. constants="paper": what the paper leaves open is 1; the appendix prints the number of epochs upside down.
 """
 
@@ -33,34 +33,40 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_choice, check_probability
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers import force
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import (
+    Delta,
+    Episodes,
+    Explorer,
+    ExplorerPlan,
+    Info,
+    check_bonus,
+    check_budget,
+)
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
-    check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
     rows,
-    settled,
-    sums_of,
-    until_step,
+    uniform_after,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.explorers.options import Delta, Episodes, check_bonus
 from horizonfree.guarantees.certificate import Certificate, confidence_of, rounded_up
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.theory import linear as theory
 
 LAM = 1.0
@@ -68,11 +74,11 @@ EPOCHS = 4
 RADIUS = 0.5  # of lsvi-ucb
 REGMIN = ("lsvi-ucb", "force")
 CONSTANTS = ("practical", "paper")
-MOST_KEPT = 10**8  # transitions that FORCE keeps
+MAX_STORED_TRANSITIONS = 10**8  # of FORCE
 
 
 class State(eqx.Module):
-    """The policy and its bound; what was seen; phi phi' of the epoch; the pairs in X; what FORCE keeps."""
+    """The policy and its bound; sums; phi phi' of the epoch; the pairs in X; the memory of FORCE."""
 
     policy: Float[Leaf, "*batch H S A"]
     reach: Float[Leaf, "*batch"]
@@ -108,46 +114,45 @@ class RFLIN(Explorer):
     def schedule(self, model: LinearModel) -> "Epochs":
         """The epochs of all steps."""
         H, d = model.space.horizon, model.dim
-        if self.budget is None:
-            raise OptionError(
-                "budget is missing: the number of episodes in all, which steps and epochs share"
-            )
+        budget = check_budget(self.budget, "in all, which steps and epochs share")
         if self.constants == "paper":
-            printed = self.printed(model)
+            printed = self.paper_schedule(model)
             return Epochs(np.tile(printed.lengths, (H, 1)), np.array(printed.gamma_sq))
-        return practical(self.budget, H, d)
+        return practical_epochs(budget, H, d)
 
-    def printed(self, model: LinearModel) -> theory.Schedule:
-        """The paper's own radius and epochs."""
+    def paper_schedule(self, model: LinearModel) -> theory.Schedule:
+        """The paper's radius and epochs."""
         return theory.rflin_schedule(float(self.eps), float(self.delta), model.dim, model.space.horizon)
 
     def init(self, model: LinearModel) -> State:
         """All pairs are to be covered at the first step."""
         _, S, A = model.space.sizes
-        room, memory = min(int(min(self.schedule(model).lengths.max(), 2.0**62)), self.budget or 0), None
+        capacity, memory = min(int(min(self.schedule(model).lengths.max(), 2.0**62)), self.budget or 0), None
         if self.regmin == "force":
-            if room * model.space.horizon > MOST_KEPT:
+            if capacity * model.space.horizon > MAX_STORED_TRANSITIONS:
                 raise OptionError(
                     f"budget is {self.budget} episodes; FORCE keeps all transitions of an epoch, and these are too many"
                 )
-            memory = force.Memory.nothing(model, room)
+            memory = force.Memory.empty(model, capacity)
         policy, gram = jnp.full(model.space.sizes, 1 / A), jnp.zeros((model.dim, model.dim))
-        is_left, sums = jnp.ones((A, S), bool), own_sums(model, self.steps)
+        is_left, sums = jnp.ones((A, S), bool), init_own_sums(model, self.steps)
         return State(policy, jnp.zeros(()), sums, gram, is_left, memory, jnp.int32(0))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """The regret minimiser's policy for what is not covered at the step of the epoch."""
         now = self.schedule(model).at(state.episode)
-        reward = jnp.where(state.is_left, jnp.minimum(1.0, covering(model, state.gram) / now.gamma_sq), 0.0)
+        reward = jnp.where(
+            state.is_left, jnp.minimum(1.0, uncertainty(model, state.gram) / now.gamma_sq), 0.0
+        )
         memory = state.memory
         if memory is None:
-            fit = Fit.of(sums_of(state.sums, evidence), LAM)
+            fit = Fit.of(current_sums(state.sums, evidence), LAM)
             Q, V = lsvi_ucb(model, fit, reward, now.step, RADIUS * self.bonus_scale)
         else:
             terms = force.Terms.of(model, now.length, self.delta)
             Q, V = force.optimism(model, memory, terms, reward, now.step, self.bonus_scale)
             memory = eqx.tree_at(lambda x: x.V, memory, V)
-        policy = until_step(settled(key, Q), now.step, model.space.num_actions)
+        policy = uniform_after(greedy_random_ties(key, Q), now.step, model.space.num_actions)
         new = policy, model.space.at_start(V[0]), memory
         chosen: State = eqx.tree_at(
             lambda x: (x.policy, x.reach, x.memory), state, new, is_leaf=lambda x: x is None
@@ -155,7 +160,7 @@ class RFLIN(Explorer):
         return chosen
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step; at the end of an epoch what is covered leaves X."""
         epochs = self.schedule(model)
@@ -163,54 +168,60 @@ class RFLIN(Explorer):
         is_over = (now.step != after.step) | (now.epoch != after.epoch)
         x = rows(model, trajectory)[now.step]
         gram = state.gram + x[:, None] * x
-        is_left = state.is_left & (covering(model, gram) > now.gamma_sq)
+        is_left = state.is_left & (uncertainty(model, gram) > now.gamma_sq)
         is_left = jnp.where(is_over, is_left | (now.step != after.step), state.is_left)
-        memory = self.remembered(model, state, trajectory, now, is_over)
-        sums = learnt(state.sums, model, trajectory)
+        memory = self.update_memory(model, state, trajectory, now, is_over)
+        sums = update_own_sums(state.sums, model, trajectory)
         gram = jnp.where(is_over, 0.0, gram)
         new = State(state.policy, state.reach, sums, gram, is_left, memory, state.episode + 1)
         uncovered = state.is_left.sum(dtype=jnp.int32)
         places = {"step": now.step + 1, "epoch": now.epoch + 1}
         return new, Info({"reach": state.reach, **places, "uncovered": uncovered})
 
-    def remembered(
-        self, model: LinearModel, state: State, trajectory: Trajectory, now: "Now", is_over: Bool[Array, ""]
+    def update_memory(
+        self,
+        model: LinearModel,
+        state: State,
+        trajectory: Trajectory,
+        now: "EpochPosition",
+        is_over: Bool[Array, ""],
     ) -> force.Memory | None:
-        """What FORCE keeps after the episode: nothing where an epoch is over."""
+        """The memory of FORCE after the episode; empty at the end of an epoch."""
         if state.memory is None:
             return None
         terms = force.Terms.of(model, now.length, self.delta)
         precision = force.precisions(model, state.memory, terms, trajectory)
         place = (state.episode - now.start).astype(jnp.int32)
-        kept = state.memory.keep(model, trajectory, place, precision)
-        left: force.Memory = eqx.tree_at(lambda x: x.precision, kept, jnp.where(is_over, 0.0, kept.precision))
-        return left
+        memory = state.memory.append(model, trajectory, place, precision)
+        precision = jnp.where(is_over, 0.0, memory.precision)
+        result: force.Memory = eqx.tree_at(lambda x: x.precision, memory, precision)
+        return result
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """Least-squares value iteration, with the paper's bonus or none."""
-        bonus = self.printed(model).beta if self.constants == "paper" else 0.0
-        return plan(model, sums_of(state.sums, evidence), LAM, reward, bonus)
+        bonus = self.paper_schedule(model).beta if self.constants == "paper" else 0.0
+        return plan(model, current_sums(state.sums, evidence), LAM, reward, bonus)
 
     def claim(self, model: LinearModel, state: State) -> Certificate | None:
         """eps after H sum K_i episodes, if the constants that the paper leaves open were 1."""
         if self.constants != "paper":
             return None
-        needed = theory.rflin_episodes(self.printed(model), model.space.horizon)
+        needed = theory.rflin_episodes(self.paper_schedule(model), model.space.horizon)
         is_enough = int(state.episode) >= needed and self.regmin == "force" and self.steps == "own"
-        said = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
-        words = (
+        text = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
+        statement = (
             f"suboptimality at most {rounded_up(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
             if is_enough
-            else f"vacuous: {said}"
+            else f"vacuous: {text}"
         )
         method = "paper (constants that it leaves open are 1)"
-        return Certificate(self.eps if is_enough else 1.0, self.delta, method, words, {"needed": needed})
+        return Certificate(self.eps if is_enough else 1.0, self.delta, method, statement, {"needed": needed})
 
 
-class Now(eqx.Module):
-    """Where an episode stands: step and epoch, both from 0, gamma^2, and first episode and length of the epoch."""
+class EpochPosition(eqx.Module):
+    """Step and epoch of an episode, both from 0, gamma^2, and first episode and length of the epoch."""
 
     step: Int[Array, ""]
     epoch: Int[Array, ""]
@@ -225,26 +236,28 @@ class Epochs(eqx.Module):
     lengths: Float[np.ndarray, "H m"]
     gamma_sq: Float[np.ndarray, " m"]
 
-    def at(self, episode: Int[Array, ""]) -> Now:
-        """Where an episode stands; after all epochs it is in the last; traced."""
+    def at(self, episode: Int[Array, ""]) -> EpochPosition:
+        """The position of an episode; after all epochs it is in the last; traced."""
         H, m = self.lengths.shape
         ends = np.cumsum(self.lengths.ravel())
         e = jnp.minimum((episode >= ends).sum(dtype=jnp.int32), H * m - 1)
         length = jnp.asarray(self.lengths.ravel())[e]
         start = jnp.asarray(ends)[e] - length
-        return Now(e // m, e % m, jnp.asarray(self.gamma_sq)[e % m], start, jnp.maximum(length, 1.0))
+        return EpochPosition(
+            e // m, e % m, jnp.asarray(self.gamma_sq)[e % m], start, jnp.maximum(length, 1.0)
+        )
 
 
-def practical(budget: int, H: int, d: int) -> Epochs:
+def practical_epochs(budget: int, H: int, d: int) -> Epochs:
     """Epochs that share a budget, in the ratio 8:4:2:1 for each step."""
     weights = 2.0 ** -np.arange(1, EPOCHS + 1)
-    each = shared_out(budget, np.ones(H))
-    lengths = np.stack([shared_out(int(K), weights) for K in each])
+    each = apportion(budget, np.ones(H))
+    lengths = np.stack([apportion(int(K), weights) for K in each])
     return Epochs(lengths, 4.0 ** np.arange(1, EPOCHS + 1) * d * weights.sum() * H / budget)
 
 
-def shared_out(total: int, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Whole numbers in these proportions that sum to the total: rounded down, the largest remainders up."""
+def apportion(total: int, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Integers in these proportions that sum to the total (largest remainders)."""
     exact = total * weights / weights.sum()
     down: np.ndarray = np.floor(exact)
     order = np.argsort(down - exact, kind="stable")
@@ -252,7 +265,7 @@ def shared_out(total: int, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray
     return down
 
 
-def covering(model: LinearModel, gram: Float[Array, "d d"]) -> Float[Array, "A S"]:
+def uncertainty(model: LinearModel, gram: Float[Array, "d d"]) -> Float[Array, "A S"]:
     """||phi||^2 in (I + gram)^-1; traced."""
     W, _ = inverse_root(jnp.asarray(gram) + jnp.eye(model.dim))
     return norms_sq(model, W[None])[0]
@@ -269,4 +282,4 @@ def lsvi_ucb(
     t = jnp.arange(model.space.horizon)[:, None, None]
     bonus = radius * jnp.sqrt(norms_sq(model, fit.W))
     gain = jnp.where(t < h, bonus, jnp.where(t == h, reward, 0.0))
-    return carry_back(model, fit, gain, low=0.0, cap=1.0)
+    return value_iteration(model, fit, gain, low=0.0, cap=1.0)

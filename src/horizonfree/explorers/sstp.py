@@ -1,15 +1,15 @@
 """A reconstruction of SSTP: visit every pair about as often as it can be reached, in stages.
 
 Paper: Z. Zhang, S. S. Du, X. Ji 2021 (ICML), arXiv 2010.05901, "Near optimal reward-free reinforcement learning"
-    (staged sampling, truncated planning). Its text was not read: this file fills the holes of what is known of it and
-    must not be taken for the published algorithm. The bonus is that of MVP, Z. Zhang, X. Ji, S. S. Du 2021 (COLT),
+    (staged sampling, truncated planning). Its text was not read: this file fills the gaps and must not be taken for
+    the published algorithm. The bonus is that of MVP, Z. Zhang, X. Ji, S. S. Du 2021 (COLT),
     arXiv 2009.13503, which was read.
 Algorithm: stages k = 1..K, K = ceil(log2(1/eps)) + 1, of equally many episodes. Goals of stage k are the unknown pairs
     with N(s,a) < base 2^-k visits, Y. The policy maximises, with optimism, the probability to take a goal at all:
         Q_h(s,a) = 1 on Y,   else min{ 1, p_hat V_{h+1} + c1 sqrt(Var_p_hat(V_{h+1}) iota/n) + c3 iota/n },
     c1 = 460/9, c3 = 544/9, iota = ln(2/delta); it is made anew when a count has doubled or Y has changed. A stage ends
     with its episodes, or when Y is empty. Plans: value iteration in p_hat; nothing is counted after a pair that has
-    fewer visits than the last stage wants.
+    fewer visits than the last stage requires.
 Symbols: visits and frequencies N, n, p_hat of all steps together, as the paper's kernel is shared by the steps: there
     is nothing to pool. `reach` in the rows is the optimistic probability to take a goal, `goals` how many there are.
 Guarantee: the paper proves S^2 A/eps^2 episodes up to logarithms, of H too, for rewards of total at most 1. Of this
@@ -33,14 +33,20 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._validation import check_count, check_probability
 from horizonfree._x64 import Leaf
-from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import BonusScale, Delta, Episodes, check_bonus
-from horizonfree.explorers.per_step import by_lot, moments, slots_first
-from horizonfree.mdp.space import Kernel
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.explorers.base import (
+    BonusScale,
+    Delta,
+    Episodes,
+    Explorer,
+    ExplorerPlan,
+    Info,
+    check_bonus,
+    check_budget,
+)
+from horizonfree.explorers.per_step import greedy_random_ties, moments, slots_first
+from horizonfree.mdp.space import Kernel, Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import optimal_jax
 
@@ -48,9 +54,9 @@ C1, C3 = 460 / 9, 544 / 9  # of MVP
 
 
 class State(eqx.Module):
-    """The policy, its promise, the stage and its episodes so far, and visits when the policy was made.
+    """The policy, its `reach`, the stage and its episodes so far, and the visits when the policy was chosen.
 
-    `finished` is the stage in which a pair ceased to be a goal, 0 where it has not.
+    `finished`: the stage in which a pair ceased to be a goal, 0 if it has not.
     """
 
     policy: Int[Leaf, "*batch H S"]
@@ -81,15 +87,13 @@ class SSTP(Explorer):
 
     @property
     def stages(self) -> int:
-        """K."""
+        """K, the number of stages."""
         return math.ceil(math.log2(1 / self.eps)) + 1
 
     @property
     def episodes(self) -> int:
-        """Of a stage."""
-        if self.budget is None:
-            raise OptionError("budget is missing: the number of episodes in all, which the stages share")
-        return max(1, self.budget // self.stages)
+        """The episodes of a stage."""
+        return max(1, check_budget(self.budget, "in all, which the stages share") // self.stages)
 
     def init(self, model: TabularModel) -> State:
         """The first stage."""
@@ -98,19 +102,19 @@ class SSTP(Explorer):
         policy = jnp.zeros((H, S), jnp.int32)
         return State(policy, jnp.ones(()), jnp.int32(1), jnp.int32(0), none, none, jnp.asarray(True))
 
-    def wanted(self, stage: Int[Array, ""]) -> Float[Array, ""]:
-        """base 2^-k."""
+    def required_visits(self, stage: Int[Array, ""]) -> Float[Array, ""]:
+        """The visits that stage k requires of a pair, base 2^-k."""
         return self.base * 0.5 ** stage.astype(jnp.float64)
 
     def goals(
         self, model: TabularModel, stage: Int[Array, ""], visits: Int[Array, "S A"]
     ) -> Bool[Array, "S A"]:
-        """Y."""
+        """Y, the pairs with fewer visits."""
         s, a = model.pairs.T
-        is_goal = visits[s, a] < self.wanted(stage)
+        is_goal = visits[s, a] < self.required_visits(stage)
         return jnp.zeros(model.space.sizes[1:], bool).at[s, a].set(is_goal)
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
         """The policy that reaches a goal with the largest optimistic probability."""
         H, S, _ = model.space.sizes
         is_goal = self.goals(model, state.stage, evidence.visits)
@@ -124,7 +128,7 @@ class SSTP(Explorer):
             mean, variance = moments(prob, V[slots_first(model.space.succ)])
             b = self.bonus_scale * (C1 * jnp.sqrt(variance * iota / n) + C3 * iota / n)
             Q = jnp.where(is_goal, 1.0, jnp.minimum(1.0, mean + jnp.where(known, 0.0, b)))
-            return Q.max(-1), by_lot(lot, Q)
+            return Q.max(-1), greedy_random_ties(lot, Q)
 
         s, a = model.pairs.T
         known = jnp.ones(model.space.sizes[1:], bool).at[s, a].set(False)
@@ -135,9 +139,9 @@ class SSTP(Explorer):
         return chosen
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Pairs with enough visits are finished; on to the next stage when it is time."""
+        """Pairs with enough visits are finished; a stage ends with its episodes, or without goals."""
         before = self.goals(model, state.stage, state.planned)
         goals = self.goals(model, state.stage, evidence.visits)
         is_wanted = jnp.zeros_like(goals).at[tuple(model.pairs.T)].set(True)
@@ -152,17 +156,17 @@ class SSTP(Explorer):
         new = State(state.policy, state.reach, stage, spent, state.planned, finished, is_due)
         return new, Info({"reach": state.reach, "goals": before.sum(dtype=jnp.int32)})
 
-    def covered(self, model: TabularModel, evidence: Evidence) -> Kernel:
-        """p_hat; pairs with fewer visits than the last stage wants lead nowhere; traced."""
+    def covered(self, model: TabularModel, evidence: TabularEvidence) -> Kernel:
+        """p_hat, zero in pairs with fewer visits than the last stage requires; traced."""
         kernel = model.estimate(evidence)
         is_missing = self.goals(model, jnp.int32(self.stages), evidence.visits)
         return model.space.kernel(jnp.where(is_missing[..., None], 0.0, kernel.prob))
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
-        """The best policy where enough is known."""
-        return Planned(*optimal_jax(self.covered(model, evidence), reward))
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
+        """The optimal policy in this kernel."""
+        return ExplorerPlan(*optimal_jax(self.covered(model, evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:
         """None: nothing is proved of a reconstruction."""

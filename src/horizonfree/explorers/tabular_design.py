@@ -1,4 +1,4 @@
-"""Go where the balls of an unknown table are largest: one dynamic programme now and then.
+"""Optimal design for tabular MDPs: one dynamic program now and then.
 
 Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems"; the bonus is that of
     Menard et al. 2021, "Fast active learning for pure exploration in reinforcement learning" (RF-Express), without
@@ -6,7 +6,7 @@ Paper: none of its own; Kiefer and Wolfowitz 1960, "The equivalence of two extre
 Algorithm: pi_k = argmax over pi of E_{p_hat, pi} sum_{h<H} bonus(s_h, a_h), p_hat the frequencies,
     bonus = (1.1 (m - 1) + log(X/delta)) / n after n visits that showed m successors, which is about eps, the radius of
     the pair's ball (models/tabular/radius.py); 4 log(X/delta) for a pair without visits, after which nothing is
-    counted. Known pairs have no bonus. It is made anew after every 1 + k/50 episodes.
+    counted. Known pairs have no bonus. After episode k it is used for 1 + k/50 episodes.
 Symbols: X unknown pairs.
 Guarantee: that of the certificate of its evidence. kappa = max over pi of E sum eps is what the certificate for every
     reward is made of, and the design that minimises its largest value has kappa = (n eps) X / K (Kiefer and Wolfowitz).
@@ -20,21 +20,20 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.explorers.options import Delta
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.explorers.base import Delta, Explorer, ExplorerPlan, Info
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.traced import TIE, optimal_jax
 
 PER_SUCCESSOR = 1.1  # of n eps, for every successor but the first
 UNSEEN_PAIR = 4.0  # of log(X/delta), as if n = 1/4
-PATIENCE = 50  # a policy is kept for k/50 episodes after episode k
+EPISODES_PER_POLICY = 50  # after episode k a policy is used for 1 + k/50 episodes
 
 
 class State(eqx.Module):
-    """The policy, what it promises, and for how many more episodes it stands."""
+    """The policy, its expected sum of bonuses, and the number of episodes until the next choice."""
 
     policy: Int[Array, "H S"]
     promise: Float[Array, ""]
@@ -42,7 +41,7 @@ class State(eqx.Module):
 
     @property
     def is_due(self) -> Bool[Array, "*batch"]:
-        """Whether the next episode needs a new one."""
+        """Whether the next episode needs a new policy."""
         return jnp.less_equal(self.left, 0)
 
 
@@ -57,20 +56,20 @@ class TabularDesign(Explorer):
         H, S, _ = model.space.sizes
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), jnp.int32(0))
 
-    def choose(self, key: Array, model: TabularModel, state: State, evidence: Evidence) -> State:
-        """The best policy for the bonuses of now, and how long it is kept."""
+    def choose(self, key: Array, model: TabularModel, state: State, evidence: TabularEvidence) -> State:
+        """The optimal policy for the present bonuses."""
         bonus = self.bonus(model, evidence)
         H = model.space.horizon
         reward = jnp.where(jnp.arange(H)[:, None, None] < H - 1, bonus, 0.0)
         n, support = evidence.visits[..., None], model.space.support
         known = support & (support.sum(-1, keepdims=True) == 1)
-        # where nothing was seen or known it leads nowhere
+        # zero for pairs without visits, unless their successor is known
         kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), known))
         policy, V = optimal_jax(kernel, reward, TIE)
-        return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // PATIENCE)
+        return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // EPISODES_PER_POLICY)
 
-    def bonus(self, model: TabularModel, evidence: Evidence) -> Float[Array, "S A"]:
-        """About the radius of every pair's ball; traced."""
+    def bonus(self, model: TabularModel, evidence: TabularEvidence) -> Float[Array, "S A"]:
+        """Approximately the radius of every pair's confidence ball; traced."""
         s, a = model.pairs.T
         N = evidence.counts[s, a]
         n, seen = N.sum(-1), (N > 0).sum(-1)
@@ -79,16 +78,16 @@ class TabularDesign(Explorer):
         return jnp.zeros(model.space.sizes[1:]).at[s, a].set(bonus)
 
     def update(
-        self, model: TabularModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """All that is learnt is in the evidence."""
+        """The evidence has all data."""
         return State(state.policy, state.promise, state.left - 1), Info({"promise": state.promise})
 
     def plan(
-        self, model: TabularModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
+        self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in the frequencies."""
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:
         """None of its own: the certificate of its evidence is the guarantee."""

@@ -20,24 +20,31 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.errors import OptionError
 from horizonfree.estimators import radius
-from horizonfree.estimators.exploration_reward import box_rows, doubt, exploration_reward, widest
+from horizonfree.estimators.exploration_reward import box_rows, exploration_reward, max_box_norm, step_error
 from horizonfree.estimators.optimism import optimistic
-from horizonfree.estimators.projection import pooled
-from horizonfree.estimators.radius import sizes_of
+from horizonfree.estimators.projection import pooled_least_squares
+from horizonfree.estimators.radius import model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.base import (
+    BiasAdded,
+    Budget,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Deviations,
+    Info,
+    PlugIn,
+    check_budget,
+)
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 
 
 class State(eqx.Module):
-    """The regression; the policy, its optimistic value and the maximisers it was made with; the smallest U so far."""
+    """The regression; the policy, its optimistic value and maximisers; the smallest U so far."""
 
     policy: Int[Array, "H S"]
     value: Float[Array, ""]
@@ -52,14 +59,12 @@ class UCRLRFE(PlugIn):
 
     constants: Constants = "scaled"
     scale: Deviations = 1.0
-    bias_scale: Added = 0.0
+    bias_scale: BiasAdded = 0.0
     delta: Delta = 0.05
     budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
-        if self.constants == "paper" and self.budget is None:
-            raise OptionError("budget is missing: the number of episodes K that the radius refers to")
 
     def init(self, model: MixtureModel) -> State:
         """No data: Sigma = I / B^2."""
@@ -68,28 +73,28 @@ class UCRLRFE(PlugIn):
         cap, f = jnp.asarray(float(H)), jnp.zeros(model.space.succ.shape)
         return State(jnp.zeros((H, S), jnp.int32), cap, f, jnp.asarray(1.0), ridge, jnp.int32(0))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
-        """PLAN(theta_k, Sigma_k, r^k, beta)."""
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
+        """The policy PLAN(theta_k, Sigma_k, r^k, beta)."""
         beta, ridge = self.beta(model), state.ridge
-        box = widest(model, ridge)
+        box = max_box_norm(model, ridge)
         policy, V = optimistic(model, ridge, beta, exploration_reward(model, box, beta), model.space.horizon)
-        _, U = optimistic(model, ridge, beta, doubt(model, box, beta), 1.0)
+        _, U = optimistic(model, ridge, beta, step_error(model, box, beta), 1.0)
         value, relaxed = model.space.at_start(V[0]), jnp.minimum(model.space.at_start(U[0]), state.relaxed)
         return State(policy, value, box.f.astype(float), relaxed, ridge, state.episode)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the maximisers along the episode."""
         phi_u, y = box_rows(model, state.f, trajectory)
         ridge = state.ridge.extend(phi_u, y, jnp.ones_like(y))
         numbers = {"V": state.value, "relaxed": state.relaxed, "log_det": ridge.log_det}
         new = State(state.policy, state.value, state.f, state.relaxed, ridge, state.episode + 1)
-        return new, Info(numbers, (Ball(ridge, self.beta(model)),))
+        return new, Info(numbers, (ConfidenceBall(ridge, self.beta(model)),))
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """The valid parameter nearest to theta_{K+1} in the Sigma norm."""
-        return pooled(model.valid, state.ridge)
+        return pooled_least_squares(model.valid, state.ridge)
 
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
@@ -99,7 +104,9 @@ class UCRLRFE(PlugIn):
 
     def beta(self, model: MixtureModel) -> Float[Array, ""]:
         """The radius, the same in every episode."""
-        sizes = sizes_of(model)
+        sizes = model_sizes(model)
         if self.constants == "paper":
-            return radius.beta_rfe(self.budget or 1, sizes, self.delta)
+            return radius.beta_rfe(
+                check_budget(self.budget, "K that the radius refers to"), sizes, self.delta
+            )
         return radius.scaled_rfe(sizes, self.scale, self.bias_scale)

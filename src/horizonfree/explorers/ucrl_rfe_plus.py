@@ -16,19 +16,26 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.errors import OptionError
 from horizonfree.estimators import radius, weighted
-from horizonfree.estimators.exploration_reward import box_rows, doubt, exploration_reward, widest
+from horizonfree.estimators.exploration_reward import box_rows, exploration_reward, max_box_norm, step_error
 from horizonfree.estimators.optimism import optimistic
-from horizonfree.estimators.projection import pooled
-from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.projection import pooled_least_squares
+from horizonfree.estimators.radius import Radii, model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Added, Budget, Constants, Delta, Deviations
-from horizonfree.explorers.plug_in import PlugIn
+from horizonfree.explorers.base import (
+    BiasAdded,
+    Budget,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Deviations,
+    Info,
+    PlugIn,
+    check_budget,
+)
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 
 
@@ -49,35 +56,33 @@ class UCRLRFEPlus(PlugIn):
 
     constants: Constants = "scaled"
     scale: Deviations = 1.0
-    bias_scale: Added = 0.0
+    bias_scale: BiasAdded = 0.0
     delta: Delta = 0.05
     budget: Budget = None
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
-        if self.constants == "paper" and self.budget is None:
-            raise OptionError("budget is missing: the number of episodes K that the radii refer to")
 
     def init(self, model: MixtureModel) -> State:
         """No data: every Sigma = I / B^2."""
         (H, S, _), d, lam = model.space.sizes, model.dim, model.bound**-2.0
         policy, V, f = jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), jnp.zeros(model.space.succ.shape)
-        own = Ridge.init(lam, d, (weighted.PAIR,))
+        own = Ridge.init(lam, d, (weighted.NUM_MOMENTS,))
         return State(policy, V, f, jnp.asarray(1.0), Ridge.init(lam, d), own, jnp.int32(0))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """PLAN(theta_hat_k, Sigma_hat_k, r^k, beta_hat), r^k from the unweighted Sigma_k and the planning radius."""
         radii, beta = self.radii(model)
-        box, hat = widest(model, state.ridge), weighted.first(state.own)
+        box, hat = max_box_norm(model, state.ridge), weighted.first_moments(state.own)
         policy, V = optimistic(
             model, hat, radii.hat, exploration_reward(model, box, beta), model.space.horizon
         )
-        _, U = optimistic(model, hat, radii.hat, doubt(model, box, beta), 1.0)
+        _, U = optimistic(model, hat, radii.hat, step_error(model, box, beta), 1.0)
         relaxed = jnp.minimum(model.space.at_start(U[0]), state.relaxed)
         return State(policy, V, box.f.astype(float), relaxed, state.ridge, state.own, state.episode)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the maximisers, unweighted, and on V^k and its square, weighted."""
         phi_u, y = box_rows(model, state.f, trajectory)
@@ -92,12 +97,12 @@ class UCRLRFEPlus(PlugIn):
             "largest_nu": nu.max(),
         }
         new = State(state.policy, state.V, state.f, state.relaxed, ridge, own, state.episode + 1)
-        balls = (Ball(ridge, beta), Ball(own, weighted.radii_of_pair(radii)))
+        balls = (ConfidenceBall(ridge, beta), ConfidenceBall(own, weighted.pair_radii(radii)))
         return new, Info(numbers, balls)
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """The valid parameter nearest to theta_{K+1} in the Sigma norm."""
-        return pooled(model.valid, state.ridge)
+        return pooled_least_squares(model.valid, state.ridge)
 
     def claim(self, model: MixtureModel, state: State) -> Certificate:
         """2 U: rigorous with the paper's constants."""
@@ -107,8 +112,10 @@ class UCRLRFEPlus(PlugIn):
 
     def radii(self, model: MixtureModel) -> tuple[Radii, Float[Array, ""]]:
         """Three radii to explore with, and beta to plan with; the same in every episode."""
-        sizes = sizes_of(model)
+        sizes = model_sizes(model)
         if self.constants == "paper":
-            return radius.radii_rfe_plus(self.budget or 1, sizes, self.delta)
+            return radius.radii_rfe_plus(
+                check_budget(self.budget, "K that the radii refer to"), sizes, self.delta
+            )
         scaled = sizes, self.scale, self.bias_scale
         return radius.scaled_variances(*scaled), radius.scaled_rfe(*scaled)

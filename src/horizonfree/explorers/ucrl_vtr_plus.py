@@ -22,14 +22,22 @@ from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.estimators import radius, weighted
 from horizonfree.estimators.optimism import optimistic
-from horizonfree.estimators.projection import pooled
-from horizonfree.estimators.radius import Radii, sizes_of
+from horizonfree.estimators.projection import pooled_least_squares
+from horizonfree.estimators.radius import Radii, model_sizes
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.interface import Ball, Info
-from horizonfree.explorers.options import Added, Constants, Delta, Deviations, PoolSteps, Reward
-from horizonfree.explorers.plug_in import PlugIn
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.explorers.base import (
+    BiasAdded,
+    ConfidenceBall,
+    Constants,
+    Delta,
+    Deviations,
+    Info,
+    PlugIn,
+    PoolSteps,
+    Reward,
+)
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 
 
@@ -48,7 +56,7 @@ class UCRLVTRPlus(PlugIn):
     reward: Reward
     constants: Constants = "scaled"
     scale: Deviations = 1.0
-    bias_scale: Added = 0.0
+    bias_scale: BiasAdded = 0.0
     pool_steps: PoolSteps = False
     delta: Delta = 0.05
 
@@ -58,21 +66,21 @@ class UCRLVTRPlus(PlugIn):
     def init(self, model: MixtureModel) -> State:
         """No data: every Sigma = I / B^2."""
         H, S, _ = model.space.sizes
-        batch = (weighted.PAIR,) if self.pool_steps else (H, weighted.PAIR)
+        batch = (weighted.NUM_MOMENTS,) if self.pool_steps else (H, weighted.NUM_MOMENTS)
         ridge = Ridge.init(model.bound**-2.0, model.dim, batch)
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros((H + 1, S)), ridge, jnp.int32(0))
 
-    def choose(self, key: Array, model: MixtureModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """Optimistic value iteration for H times the reward."""
         beta, reward = (
             self.radii(model, state.episode + 1).hat,
             model.space.horizon * jnp.asarray(self.reward),
         )
-        policy, V = optimistic(model, weighted.first(state.ridge), beta, reward, model.space.horizon)
+        policy, V = optimistic(model, weighted.first_moments(state.ridge), beta, reward, model.space.horizon)
         return State(policy, V, state.ridge, state.episode)
 
     def update(
-        self, model: MixtureModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Regress on the values along the episode."""
         ridge, sigma_sq = weighted.regress(
@@ -84,20 +92,20 @@ class UCRLVTRPlus(PlugIn):
             "smallest_sigma_sq": sigma_sq.min(),
             "largest_sigma_sq": sigma_sq.max(),
         }
-        ball = Ball(ridge, weighted.radii_of_pair(self.radii(model, episode + 1)))
+        ball = ConfidenceBall(ridge, weighted.pair_radii(self.radii(model, episode + 1)))
         return State(state.policy, state.V, ridge, episode), Info(numbers, (ball,))
 
-    def theta_hat(self, model: MixtureModel, state: State, evidence: Evidence) -> Float[Array, " d"]:
+    def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
         """Least squares of the first moments of all steps, among the valid parameters."""
-        return pooled(model.valid, weighted.first(state.ridge))
+        return pooled_least_squares(model.valid, weighted.first_moments(state.ridge))
 
     def claim(self, model: MixtureModel, state: State) -> None:
         """None: its guarantee is on regret."""
         return None
 
     def radii(self, model: MixtureModel, k: Number) -> Radii:
-        """Radii of episode k."""
-        sizes = sizes_of(model)
+        """The radii at episode k."""
+        sizes = model_sizes(model)
         if self.constants == "scaled":
             return radius.scaled_variances(sizes, self.scale, self.bias_scale)
         return radius.radii_vtr_plus(k, sizes, self.delta, pool_steps=self.pool_steps)

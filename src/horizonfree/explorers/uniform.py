@@ -1,4 +1,4 @@
-"""Uniformly random actions: the baseline that every explorer must beat.
+"""Uniformly random actions: a baseline.
 
 Paper: none.
 Algorithm: every action with probability 1/A in every state and step.
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.explorers.interface import Explorer, Info, Planned
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.traced import optimal_jax
 
 
@@ -27,28 +27,30 @@ class State(eqx.Module):
 
 
 class Uniform(Explorer):
-    """Random actions."""
+    """Baseline: uniformly random actions."""
 
     learns: ClassVar[type[Model]] = Model  # type: ignore[type-abstract]  # every class
 
     def init(self, model: Model) -> State:
-        """1/A everywhere."""
+        """The uniform policy."""
         return State(jnp.full(model.space.sizes, 1.0 / model.space.num_actions))
 
     def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
-        """Always the same."""
+        """The uniform policy."""
         return state
 
     def update(
         self, model: Model, state: State, evidence: Evidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """Nothing to learn."""
+        """The state does not change."""
         return state, Info({})
 
-    def plan(self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]) -> Planned:
+    def plan(
+        self, model: Model, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
         """The best policy in the kernel that the evidence suggests."""
-        return Planned(*optimal_jax(model.estimate(evidence), reward))
+        return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: Model, state: State) -> None:
-        """None."""
+        """None: a baseline."""
         return None

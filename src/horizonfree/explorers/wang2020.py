@@ -5,7 +5,7 @@ Paper: R. Wang, S. S. Du, L. F. Yang, R. Salakhutdinov 2020 (NeurIPS), arXiv 200
     of the paper. Check Algorithm 1 before calling it exact.
 Algorithm: 1 and 2 as remembered. Rewards in [0, 1] at every step, lam = 1, ||.|| the norm of Lam_h^-1,
         u_h = min{ beta ||phi||, H },   Q_h = min{ phi'w_h + u_h/H + u_h, H },   w_h = Lam_h^-1 sum phi V_{h+1}(s'),
-    u/H being the reward and u the bonus; the policy is greedy. Plans: the same with the reward given in place of u/H.
+    u/H being the reward and u the bonus; the policy is greedy. Plans: the same with a given reward in place of u/H.
 Symbols: beta = c_b d H sqrt(log(dH/(delta eps))), c_b = 1. `V` in the rows is V_1 at the start before the episode, for
     rewards in [0, 1] at every step.
 Guarantee: after K = c_K d^3 H^6 log(dH/(delta eps))/eps^2 episodes plans lose at most eps, for all rewards in [0, 1] at
@@ -29,30 +29,28 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_choice, check_probability
 from horizonfree._x64 import Leaf, Number
 from horizonfree.errors import OptionError
-from horizonfree.explorers.interface import Explorer, Info, Planned
+from horizonfree.explorers.base import Delta, Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
     Fit,
     Steps,
     Sums,
-    carry_back,
-    check_choice,
-    learnt,
+    current_sums,
+    greedy_random_ties,
+    init_own_sums,
     norms_sq,
-    own_sums,
     plan,
-    settled,
-    sums_of,
+    update_own_sums,
+    value_iteration,
 )
-from horizonfree.explorers.options import Delta
 from horizonfree.guarantees.certificate import Certificate, round_up, rounded_up
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Model
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.mdp.space import Trajectory
+from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
+from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.theory import linear as theory
 
 LAM = 1.0
@@ -95,45 +93,45 @@ class Wang2020(Explorer):
 
     @property
     def is_paper(self) -> bool:
-        """Whether everything is as printed."""
+        """Whether constants="paper"."""
         return self.constants == "paper"
 
     def radius(self, model: LinearModel) -> Number:
-        """beta; traced."""
+        """The radius beta; traced."""
         if not self.is_paper:
             return self.beta
         H, d = model.space.horizon, model.phi.shape[-1]
         return d * H * jnp.sqrt(jnp.log(d * H / (self.delta * self.eps)))
 
     def init(self, model: LinearModel) -> State:
-        """Nothing seen."""
+        """No data."""
         H, S, _ = model.space.sizes
-        sums = own_sums(model, "own" if self.is_paper else self.steps)
+        sums = init_own_sums(model, "own" if self.is_paper else self.steps)
         return State(jnp.zeros((H, S), jnp.int32), jnp.zeros(()), sums, jnp.int32(0))
 
-    def choose(self, key: Array, model: LinearModel, state: State, evidence: Evidence) -> State:
+    def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """Greedy in the uncertainty that is carried back."""
-        H, fit = model.space.horizon, Fit.of(sums_of(state.sums, evidence), LAM)
+        H, fit = model.space.horizon, Fit.of(current_sums(state.sums, evidence), LAM)
         u, cap = self.radius(model) * jnp.sqrt(norms_sq(model, fit.W)), jnp.inf
         if self.cap or self.is_paper:
             u, cap = jnp.minimum(u, H), float(H)
-        Q, V = carry_back(model, fit, u / H + u, low=0.0, cap=cap)
-        policy = settled(key, Q)
+        Q, V = value_iteration(model, fit, u / H + u, low=0.0, cap=cap)
+        policy = greedy_random_ties(key, Q)
         return State(policy, model.space.at_start(V[0]), state.sums, state.episode)
 
     def update(
-        self, model: LinearModel, state: State, evidence: Evidence, trajectory: Trajectory
+        self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step."""
-        sums = learnt(state.sums, model, trajectory)
+        sums = update_own_sums(state.sums, model, trajectory)
         return State(state.policy, state.value, sums, state.episode + 1), Info({"V": state.value})
 
     def plan(
-        self, model: LinearModel, state: State, evidence: Evidence, reward: Float[Array, "H S A"]
-    ) -> Planned:
-        """Least-squares value iteration, with the bonus that the options say."""
+        self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
+    ) -> ExplorerPlan:
+        """Least-squares value iteration with the bonus of the options."""
         bonus = self.radius(model) if self.is_paper else self.plan_bonus
-        return plan(model, sums_of(state.sums, evidence), LAM, reward, bonus)
+        return plan(model, current_sums(state.sums, evidence), LAM, reward, bonus)
 
     def claim(self, model: LinearModel, state: State) -> Certificate | None:
         """The eps that K episodes are enough for, if the constants that the paper leaves open were 1."""
@@ -142,8 +140,10 @@ class Wang2020(Explorer):
         sizes, k = (model.phi.shape[-1], model.space.horizon), int(state.episode)
         needed = theory.wang_episodes(self.eps, self.delta, *sizes)
         eps = theory.wang_accuracy(k, self.delta, *sizes)
-        said = (
+        text = (
             f"a gap of {self.eps:g} would need about {needed:.2g} episodes, if the constants left open were 1"
         )
-        words = f"vacuous: {said}" if round_up(eps) >= 1 else f"no guarantee: {rounded_up(eps)} now; {said}"
-        return Certificate(eps, self.delta, METHOD, words, {"needed": needed})
+        statement = (
+            f"vacuous: {text}" if round_up(eps) >= 1 else f"no guarantee: {rounded_up(eps)} now; {text}"
+        )
+        return Certificate(eps, self.delta, METHOD, statement, {"needed": needed})

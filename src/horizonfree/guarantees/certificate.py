@@ -1,4 +1,7 @@
-"""A certificate and its words. Numbers that people read are rounded up, so that what is said stays true."""
+"""A certificate and its words. Numbers that people read are rounded up, so that what is said stays true.
+
+What the numbers of a certificate mean, in a few words each; docs/certificates.md defines them.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +9,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._deprecated import renamed_words
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 
 FINEST = 1e-6  # the smallest unit of an interval that is shown
@@ -14,23 +18,65 @@ ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up
 SMALLEST = 1e-300  # a unit that can be divided by
 LARGEST = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
 TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
+TARGETS = tuple(
+    x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0)
+)  # gaps that people ask for: 0.5, 0.2, ...
+AHEAD = 0.75  # the next of them is below this share of the gap
+OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
+MEANINGS = {
+    "gap": "suboptimality bound of the plans, for every reward r_h(s, a) of total at most 1",
+    "delta": "the probability that this is wrong, at most",
+    "slack": "how much less likely than the best fit, in logarithms, a parameter may make the data",
+    "start": "the bet counts the episodes after this one",
+    "episodes": "episodes explored",
+    "free": "directions in which the parameter is unknown",
+    "seen": "of these, the ones of which the episodes of the bet say something",
+    "kappa": "how far (KL) trajectories can diverge from those of the estimate, under any policy",
+    "hit": "the probability to come where too little is known, under any policy",
+    "attained": "of kappa, what some parameter that the data allow attains",
+    "hinge": "the gap by how much less likely than under the estimate a parameter can make trajectories, on average",
+    "zeta": "how far, in total variation, transition laws are allowed to be from those of one parameter",
+    "zeta_low": "no single parameter is closer than this to all transition laws",
+    "floor": "the gap that this allowance alone costs: no number of episodes gives a smaller one",
+    "slack_robust": "the slack, with what laws that are so far from the class may add",
+    "against": "evidence of richer classes against this one: the logarithm of their mean e-value, to base 10",
+    "rewards": "how many rewards were planned for",
+    "worst": "which of them has the largest gap, counted from 0",
+    "median": "the median of their gaps",
+    "pairs": "pairs (s,a) whose transitions are unknown",
+    "known": "of these, the ones of which something is known",
+    "least": "visits of the least visited of them",
+    "features": "features of a pair (s,a), whose measures are unknown",
+    "width": "how far, in total variation, the least known row of the estimate may be from the truth",
+    "beta": "how many times its statistical width a row may be off, for all functions of the next state at once",
+    "V_hat": "the explorer's own uncertainty, when it was smallest",
+    "four_V_hat": "the gap, if the explorer's search were exact",
+    "relaxed": "a bound above the explorer's own uncertainty, without a search",
+    "total_variance": "by how much a value may be misjudged, by the law of total variance",
+    "ball_ratio": "how far the estimate is from the centres of its confidence balls, in radii",
+    "episode": "the episode whose estimate is planned with",
+    "E": "by how much a value may be misjudged, for rewards in [0, 1] at every step",
+    "U": "by how much a value may be misjudged, for rewards of total at most 1",
+    "W": "RF-Express's own uncertainty w: a value is misjudged by at most 3e sqrt(w) + w",
+    "needed": "episodes that the paper's own guarantee needs, with its constants",
+    "V": "optimistic value of the explorer's last policy for its own reward",
+}
 
 
 @dataclass(frozen=True, repr=False)
 class Certificate(ReprMixin):
     """A suboptimality bound that holds with probability 1 - delta, for all numbers of episodes at once.
 
-    `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `words` is the
-    statement, in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
+    `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `statement`
+    is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
     granted. `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
-    `claim` knows the run that it was computed from.
     """
 
     eps: float
     delta: float
     method: str
-    words: str
+    statement: str
     parts: Mapping[str, float]
     is_rejected: bool = False
     forecast: str = ""
@@ -47,10 +93,10 @@ class Certificate(ReprMixin):
             )
         self.claim.save(self, path)
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """What is proved, and what it is made of."""
         lines = [
-            ("proved", self.words),
+            ("proved", self.statement),
             *([("holds for", self.holds_for)] if self.holds_for else []),
             *([("assumes", self.assumes)] if self.assumes else []),
             ("eps", f"{self.eps:.6g}, with delta {self.delta:g}"),
@@ -60,7 +106,16 @@ class Certificate(ReprMixin):
         lines += (
             [("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items()))] if self.parts else []
         )
-        return Summary("Certificate", lines)
+        return ReprTable("Certificate", lines)
+
+    def summary(self) -> str:
+        """The statement, a sentence such as "suboptimality at most 0.067 (95% confidence, any stopping time)"."""
+        return self.statement
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    words = renamed_words("Certificate", summary)
 
     @property
     def is_vacuous(self) -> bool:
@@ -121,12 +176,6 @@ def confidence_of(delta: float) -> str:
     return f"{below.normalize():f}% confidence"
 
 
-TARGETS = tuple(
-    x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0)
-)  # gaps that people ask for: 0.5, 0.2, ...
-AHEAD = 0.75  # the next of them is below this share of the gap
-
-
 def target_below(eps: float) -> float | None:
     """The next gap that people ask for, clearly below this one."""
     return next((target for target in TARGETS if target < AHEAD * eps), None)
@@ -148,9 +197,6 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
         return f"{target:g} cannot be foreseen yet"
     unit = 10 ** max(0, len(str(int(episodes))) - 2)
     return f"{target:g} needs about {math.ceil(episodes / unit) * unit:,} more episodes"
-
-
-OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 
 
 class Terms(NamedTuple):

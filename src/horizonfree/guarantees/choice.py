@@ -26,11 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree.guarantees.trajectories import (
+from horizonfree.guarantees.divergence import (
     Divergence,
     RowDivergence,
-    further_hit,
-    further_sum,
     gap,
     largest_sums,
 )
@@ -63,14 +61,15 @@ def largest_loss(
     after = Doubt(o, o, o, o)
     for _ in range(space.horizon - 1):
         mean = Doubt(*(step.kernel.expect(x) for x in after))
-        kappa = further_sum(step, step.cost, worst.stop, mean.kappa)
-        hit = np.minimum(further_hit(step, worst.stop, mean.hit), 1.0)
-        D = np.minimum(h2 + mean.D + spread(after.D) / 2, 1.0)
-        agree = np.minimum(mean.G + spread(after.G), 1.0)
-        now = Doubt(kappa, hit, D, agree)
+        now = Doubt(
+            kappa=np.where(worst.stop, 0.0, step.cost + mean.kappa / (1 - step.leak)),
+            hit=np.minimum(np.where(worst.stop, 1.0, step.leak + mean.hit), 1.0),
+            D=np.minimum(h2 + mean.D + spread(after.D) / 2, 1.0),
+            G=np.minimum(mean.G + spread(after.G), 1.0),
+        )
         most = Doubt(*(x.max(-1) for x in now))
-        G = np.minimum(_anyway(most), np.maximum(_apart(now, choices), most.G))
-        after = Doubt(most.kappa, most.hit, most.D, G)
+        of_all, of_two = _eps_of_policies(now, choices)
+        after = most._replace(G=np.minimum(of_all, np.maximum(of_two, most.G)))
     return float(space.at_start(after.G))
 
 
@@ -86,20 +85,18 @@ def least_loss(
         return 0.0
     kappa = largest_sums(space, step, step.cost, worst.stop)
     D, o = largest_totals(step.kernel, h2, space.horizon - 1, cap=1.0), np.zeros_like(kappa)
-    now = Doubt(kappa, o, D, o)
-    most = Doubt(*(x.max(-1) for x in now))
-    return float(space.at_start(np.minimum(_anyway(most), _apart(now, choices))))
+    of_all, of_two = _eps_of_policies(Doubt(kappa, o, D, o), choices)
+    return float(space.at_start(np.minimum(of_all, of_two)))
 
 
-def _anyway(most: Doubt) -> Float[np.ndarray, " S"]:
-    """eps of all policies, from the largest distances of any."""
-    return _eps(*((x, x) for x in (most.kappa, most.hit, most.D)))
-
-
-def _apart(now: Doubt, choices: Bool[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
-    """The largest eps over two actions that do not do the same; 0 where all do."""
-    two = (_two_largest(x, choices) for x in (now.kappa, now.hit, now.D))
-    return np.where(choices.sum(-1) > 1, _eps(*two), 0.0)
+def _eps_of_policies(
+    now: Doubt, choices: Bool[np.ndarray, "S A"]
+) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
+    """eps of all policies, and the largest eps over two actions that do not do the same (0 where all do)."""
+    distances = now[:3]  # kappa, hit, D
+    of_all = _eps(*((x.max(-1), x.max(-1)) for x in distances))
+    of_two = _eps(*(_two_largest(x, choices) for x in distances))
+    return of_all, np.where(choices.sum(-1) > 1, of_two, 0.0)
 
 
 def _eps(kappa: Two, hit: Two, D: Two) -> Float[np.ndarray, " S"]:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import leaf
 from horizonfree._validation import check_int
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.mdp.lift import Lift
@@ -83,20 +82,20 @@ class EventLift(Lift):
         initial = np.zeros(2 * S)
         initial[:S] = space.starts() if space.initial is None else np.asarray(space.initial)
         lifted = Space(
-            succ=leaf(_after(np.asarray(space.succ), origin, is_open).astype(np.int32)),
-            support=leaf(np.asarray(space.support)[origin]),
-            reachable=leaf(np.asarray(space.reachable)[origin]),
-            initial=leaf(initial),
+            succ=_after(np.asarray(space.succ), origin, is_open).astype(np.int32),
+            support=np.asarray(space.support)[origin],
+            reachable=np.asarray(space.reachable)[origin],
+            initial=initial,
             horizon=space.horizon,
             start=None,
             is_dense=False,
-            acts=None if space.acts is None else leaf(np.asarray(space.acts)[origin]),
+            acts=None if space.acts is None else np.asarray(space.acts)[origin],
         )
         return cls(lifted, origin, np.arange(S), is_open)
 
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
-        return leaf(_after(np.asarray(succ), self.origin, self.is_open))
+        return _after(np.asarray(succ), self.origin, self.is_open)
 
 
 def _after(succ: np.ndarray, origin: np.ndarray, is_open: np.ndarray) -> np.ndarray:

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import leaf
 from horizonfree._validation import check_finite_rewards, check_floats
 from horizonfree.errors import OptionError, RewardError, ShapeError
-from horizonfree.mdp.allowed import taken
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Kernel, Space
 
 EXACT = 1e-12  # of the range of payments: what g + f may be off by, which is rounding
@@ -30,7 +29,7 @@ MOST = 2**22  # entries of lists of successors of lifted states
 
 
 @dataclass(frozen=True, eq=False)
-class Lift:
+class Lift(abc.ABC):
     """Lifted states: the space of them, the state of each, and the first one of every state."""
 
     space: Space
@@ -43,7 +42,7 @@ class Lift:
 
     def of(self, x: Any) -> Any:
         """What is said of states, for lifted ones."""
-        return leaf(np.asarray(x)[self.origin])
+        return np.asarray(x)[self.origin]
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """The same probabilities of lifted states."""
@@ -59,7 +58,7 @@ class PaymentLift(Lift):
 
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
-        return leaf(_listed(self.land, np.asarray(succ))[self.origin])
+        return _listed(self.land, np.asarray(succ))[self.origin]
 
 
 def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
@@ -159,14 +158,14 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     initial[first] = space.starts() if space.initial is None else np.asarray(space.initial)
     return PaymentLift(
         Space(
-            succ=leaf(_listed(land, np.asarray(space.succ))[origin].astype(np.int32)),
-            support=leaf(np.asarray(space.support)[origin]),
-            reachable=leaf(np.asarray(space.reachable)[origin]),
-            initial=leaf(initial),
+            succ=_listed(land, np.asarray(space.succ))[origin].astype(np.int32),
+            support=np.asarray(space.support)[origin],
+            reachable=np.asarray(space.reachable)[origin],
+            initial=initial,
             horizon=space.horizon,
             start=None,
             is_dense=False,
-            acts=None if space.acts is None else leaf(np.asarray(space.acts)[origin]),
+            acts=None if space.acts is None else np.asarray(space.acts)[origin],
         ),
         origin,
         first,

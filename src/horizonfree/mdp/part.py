@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._arrays import leaf
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Space
 
@@ -35,15 +34,15 @@ def restricted_space(space: Space, states: Int[np.ndarray, " m"]) -> Space:
     is_acting = np.asarray(space.reachable)[states]
     own = np.arange(len(states), dtype=np.int32)[:, None, None]
     return Space(
-        succ=leaf(np.where((after >= 0) & is_acting[:, None, None], after, own)),
-        support=leaf(np.asarray(space.support)[states]),
-        reachable=leaf(is_acting),
-        initial=None if space.initial is None else leaf(np.asarray(space.initial)[states]),
+        succ=np.where((after >= 0) & is_acting[:, None, None], after, own),
+        support=np.asarray(space.support)[states],
+        reachable=is_acting,
+        initial=None if space.initial is None else np.asarray(space.initial)[states],
         horizon=space.horizon,
         start=None if space.start is None else int(index[space.start]),
         is_dense=False,
-        state_ids=leaf((states if space.state_ids is None else space.state_ids[states]).astype(np.int32)),
-        acts=None if space.acts is None else leaf(np.asarray(space.acts)[states]),
+        state_ids=(states if space.state_ids is None else space.state_ids[states]).astype(np.int32),
+        acts=None if space.acts is None else np.asarray(space.acts)[states],
     )
 
 

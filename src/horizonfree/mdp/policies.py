@@ -1,11 +1,21 @@
-"""Policies as people give them: actions [H, S] or their probabilities [H, S, A], or one step of these for all."""
+"""Policies as people give them: actions [H, S] or their probabilities [H, S, A], or one step of these for all.
+
+Actions that exist in some states only.
+
+A forbidden action is a second name of an allowed one, the first of its state: `acts[s, a]` is what is done where a is
+named in s. Its row of the kernel, and what it is paid, are those of acts[s, a]. So every policy does what an allowed
+one does, allowed ones are what they were, and the best of all is the best of those that are allowed: what is certified
+of the one holds for the other (docs/problems.md). Plans name allowed actions, and nothing else is ever done.
+"""
 
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 
-from horizonfree._validation import check_real
-from horizonfree.errors import ShapeError
+from horizonfree._validation import check_real, short_repr
+from horizonfree.errors import OptionError, ShapeError
+from horizonfree.mdp.space import Space
 
 
 def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
@@ -40,3 +50,80 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
         f"policy has shape {table.shape} and type {table.dtype}; it must be integers [{H}, {S}] or "
         f"probabilities [{H}, {S}, {A}], or one step of these for all"
     )
+
+
+def acts_of(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | None:
+    """What is done for each name, of a table [S, A] or a function (s, a) -> bool; None where all is allowed."""
+    if allowed is None:
+        return None
+    table = _asked(allowed, S, A) if callable(allowed) else np.asarray(allowed)
+    if table.shape != (S, A) or not (table.dtype == bool or np.isin(table, (0, 1)).all()):
+        raise ShapeError(
+            f"actions_allowed has shape {table.shape} and type {table.dtype}; it must be [S, A] = {(S, A)}, True where "
+            "an action is allowed, or a function (s, a) -> True or False"
+        )
+    is_allowed = table.astype(bool)
+    without = np.flatnonzero(~is_allowed.any(axis=1))
+    if without.size:
+        raise OptionError(
+            f"actions_allowed forbids every action of state {without[0]}; leave it one at least"
+        )
+    if is_allowed.all():
+        return None
+    acts: np.ndarray = np.where(is_allowed, np.arange(A), is_allowed.argmax(axis=1)[:, None])
+    return acts.astype(np.int32)
+
+
+def _asked(allowed: Any, S: int, A: int) -> np.ndarray:
+    table = np.empty((S, A), bool)
+    for s, a in np.ndindex(S, A):
+        try:
+            found = allowed(s, a)
+        except Exception as error:  # whatever somebody's function does
+            raise OptionError(
+                f"actions_allowed(s={s}, a={a}) fails: {type(error).__name__}: {error}; it takes s and a"
+            ) from error
+        if not isinstance(found, bool | np.bool_):
+            raise OptionError(
+                f"actions_allowed(s={s}, a={a}) is {short_repr(found)}; it must be True or False"
+            )
+        table[s, a] = found
+    return table
+
+
+def taken(acts: Any, x: np.ndarray, axis: int = 0) -> np.ndarray:
+    """An array over pairs, from the axis of the states on, in which forbidden actions have what is done for them."""
+    if acts is None:
+        return x
+    pairs: tuple[Any, ...] = np.arange(len(acts))[:, None], np.asarray(acts)
+    found: np.ndarray = x[(slice(None),) * axis + pairs]
+    return found
+
+
+def is_allowed(space: Space) -> Bool[np.ndarray, "S A"]:
+    """Which actions are allowed."""
+    S, A = space.sizes[1:]
+    return np.ones((S, A), bool) if space.acts is None else np.asarray(space.acts) == np.arange(A)
+
+
+def named_allowed(space: Space, policy: Int[np.ndarray, "H S"]) -> Int[np.ndarray, "H S"]:
+    """A policy of actions by their allowed names."""
+    if space.acts is None:
+        return policy
+    found: np.ndarray = np.asarray(space.acts)[np.arange(policy.shape[1]), policy]
+    return found.astype(policy.dtype)
+
+
+def check_allowed(space: Space, policy: np.ndarray) -> None:
+    """Refuse a policy, [H, S] or [H, S, A], that takes a forbidden action."""
+    if space.acts is None:
+        return
+    A = space.num_actions
+    takes = np.arange(A) == policy[..., None] if policy.ndim == 2 else policy > 0
+    bad = np.argwhere(takes & ~is_allowed(space))
+    if bad.size:
+        h, s, a = bad[0]
+        choice = ", ".join(map(str, np.flatnonzero(is_allowed(space)[s])))
+        raise ShapeError(
+            f"policy[h={h}, s={s}] takes action {a}, which state {s} does not allow; it allows {choice}"
+        )

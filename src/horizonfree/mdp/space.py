@@ -5,6 +5,8 @@ the last of them and is not in the support. A kernel that reaches most states is
 succ[s, a] = 0..S-1.
 
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
+
+Episodes as they are learnt from.
 """
 
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
@@ -12,13 +14,16 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, node, static
+from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import check_floats, check_int
 from horizonfree.errors import KernelError, ShapeError
 
-_Array = TypeVar("_Array")  # JAX's or NumPy's
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 LONGEST = 10**6  # steps of an episode
+IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
+
+
+_Array = TypeVar("_Array")  # JAX's or NumPy's
 
 
 @node
@@ -59,7 +64,8 @@ class Space:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """(H, S, A), the shape of a reward."""
-        return self.horizon, self.num_states, self.num_actions
+        S, A, _ = self.succ.shape
+        return self.horizon, S, A
 
     def kernel(self, prob: Float[Leaf, "S A n"]) -> "Kernel":
         """Transition probabilities on these successor lists."""
@@ -108,7 +114,7 @@ class Kernel:
 
     def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
         """[P V](s,a) = sum_s' P(s'|s,a) V(s'), of NumPy's arrays or traced ones (faster: planning/traced.py)."""
-        check_values(V, self.num_states)
+        check_values(V, len(self.succ))
         return self.prob @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
 
     def dense(self) -> Float[np.ndarray, "S A S"]:
@@ -133,9 +139,9 @@ def make_space(
     horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
     initial, first = _start(start, S)
     reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
-    lists = leaf(succ.astype(np.int32)), leaf(support), leaf(reachable)
-    begins = None if initial is None else leaf(initial)
-    return Space(*lists, begins, horizon, first, is_dense, None, None if acts is None else leaf(acts))
+    lists = succ.astype(np.int32), support, reachable
+    begins = None if initial is None else initial
+    return Space(*lists, begins, horizon, first, is_dense, None, None if acts is None else acts)
 
 
 def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
@@ -160,7 +166,7 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
             f"of {space.horizon} steps from the problem's start can; nothing is known of it"
         )
     drawn = np.arange(S) == first if initial is None else np.asarray(initial)
-    lists = space.succ, space.support, leaf(reachable), leaf(drawn.astype(np.float64))
+    lists = space.succ, space.support, reachable, drawn.astype(np.float64)
     return Space(*lists, horizon, None, space.is_dense, space.state_ids, space.acts)
 
 
@@ -313,14 +319,16 @@ def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
     return np.arange(S) == start if initial is None else np.asarray(initial) > 0
 
 
-def values(V: Any, S: int, xp: Any) -> Any:
-    """Value functions as an array; refuses a number of states that is not S."""
-    V = xp.asarray(V)
-    check_values(V, S)
-    return V
-
-
 def check_values(V: Any, S: int) -> None:
     """Refuse value functions of a number of states that is not S."""
     if V.ndim == 0 or V.shape[-1] != S:
         raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
+
+
+@node
+class Trajectory:
+    """One episode, or a batch of them: states s_1..s_{H+1}, actions, and which successor slot was taken."""
+
+    s: Int[Leaf, "*batch H1"]
+    a: Int[Leaf, "*batch H"]
+    j: Int[Leaf, "*batch H"]

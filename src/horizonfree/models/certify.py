@@ -25,13 +25,13 @@ from horizonfree.guarantees.certificate import (
     round_up,
     target_below,
 )
-from horizonfree.mdp.allowed import named_allowed
-from horizonfree.mdp.families import StateRewards
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.rewards import Reward
+from horizonfree.mdp.policies import named_allowed
+from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
-from horizonfree.models.interface import Bounds, Confidence, Evidence, Model
+from horizonfree.models.base import Bounds, Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
 HALF = 0.5  # the gap that `Confidence.missing` speaks of
@@ -65,11 +65,13 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
         )
     if confidence.is_refuted:
         rejected = _rejected(model, confidence)
-        more = "" if confidence.condition() else model.remedy(evidence, float(confidence.delta))
-        return replace(rejected, words=rejected.words + more)
+        more = (
+            "" if confidence.condition() else diagnostics_of(model).remedy(evidence, float(confidence.delta))
+        )
+        return replace(rejected, statement=rejected.statement + more)
     eps, parts, name = float(confidence.eps), confidence.parts(), "uniform"
     if method != "uniform":
-        sharper, numbers = model.sharper(evidence, confidence, method)
+        sharper, numbers = confidence.sharper(method)
         if sharper < min(1.0, eps):
             eps, parts, name = sharper, parts | numbers, method
     eps = at_most_one(eps)
@@ -297,7 +299,7 @@ def _certificate(
         parts,
         forecast=forecast,
         holds_for=f"{policies}, from {start}, {steps}",
-        assumes=model.assumption,
+        assumes=model.describe().assumption,
     )
 
 
@@ -311,5 +313,5 @@ def _rejected(model: Model, confidence: Confidence) -> Certificate:
         words,
         confidence.parts(),
         is_rejected=True,
-        assumes=model.assumption,
+        assumes=model.describe().assumption,
     )

@@ -1,7 +1,7 @@
-"""Functions of the library for compiled JAX programs on CPUs: registered with XLA, called inside its programs.
+"""Handlers of the library for compiled JAX programs on CPUs, registered with XLA.
 
-A handler reads the buffers of a call in order (ffi.h). The arguments of a handler, and what it computes, are said where
-it is called; its definition in JAX stands there, too, and is what other platforms run.
+A handler reads the buffers of a call in order (ffi.h). Its arguments and results are documented where it is called,
+next to its definition in JAX, which other platforms run.
 """
 
 from functools import cache
@@ -19,17 +19,17 @@ HANDLERS = ("horizonfree_oracle", "horizonfree_design")
 
 @cache
 def is_available() -> bool:
-    """Whether the library is there; its handlers are registered then."""
-    found = load()
-    if found is None:
+    """Whether the library can be loaded; if so, its handlers are registered."""
+    loaded = load()
+    if loaded is None:
         return False
     for name in HANDLERS:
-        ffi.register_ffi_target(name, ffi.pycapsule(getattr(found[0], name)), platform="cpu")
+        ffi.register_ffi_target(name, ffi.pycapsule(getattr(loaded[0], name)), platform="cpu")
     return True
 
 
 def call(handler: str, results: Any, *arguments: Array, **sizes: int) -> Any:
-    """The results, of these types and shapes; traced, and under vmap one after the other."""
+    """Call a handler; `results` are types and shapes. Traced; under vmap one call after the other."""
     if not is_available():
         raise RuntimeError(f"{handler} needs the native library")
     function = ffi.ffi_call(handler, results, vmap_method="sequential")

@@ -1,4 +1,4 @@
-"""The shared library that hatch_build.py compiles from the C files of this folder, where it finds a compiler.
+"""The shared library that hatch_build.py compiles from the C files of this folder, if there is a compiler.
 
 There is one build for every processor and, on x86, one for processors with AVX2 and FMA; the better one that runs here
 is loaded. Functions for NumPy are called through ctypes, functions for compiled JAX programs through ffi.py.
@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-BUILDS = ("baseline", "x86-64-v3")  # by what horizonfree_cpu_level says of a processor
+BUILDS = ("baseline", "x86-64-v3")  # indexed by horizonfree_cpu_level
 
 
 @cache
 def load() -> tuple[ctypes.CDLL, str] | None:
-    """The library and which build it is; None, with a warning, where there is none."""
+    """The library and the name of its build; None, with one warning, if there is none."""
     try:
         baseline = ctypes.CDLL(str(path_of("baseline")))
         build = BUILDS[baseline.horizonfree_cpu_level()]
@@ -33,18 +33,18 @@ def load() -> tuple[ctypes.CDLL, str] | None:
 
 
 def path_of(build: str) -> Path:
-    """Where the hook puts a build."""
+    """The path of a build."""
     return FOLDER / f"native-{build}.so"
 
 
 def is_built() -> bool:
-    """Whether there was a compiler; nothing is loaded."""
+    """Whether the library was compiled; nothing is loaded."""
     return path_of("baseline").exists()
 
 
 def build_name() -> str | None:
-    """Which build is used here; None without the library."""
+    """The name of the build that is used; None without the library."""
     if not is_built():
         return None
-    found = load()
-    return None if found is None else found[1]
+    loaded = load()
+    return None if loaded is None else loaded[1]

@@ -1,6 +1,6 @@
 /* A call of the oracle of HF-UCRL-RFE++ on a CPU: starts, climbs, a second search if needed, and both bounds.
 
-   ascent.py and bounds.py of oracle define what is computed, native.py calls it. At steps and states where no
+   oracle/ascent.py and oracle/bounds.py define it, oracle/search.py calls it. At steps and states where no
    episode can be, the policy stays what it was, and V and Vhat are 0. */
 
 #include "ffi.h"
@@ -37,7 +37,7 @@ static double relaxed(const Search *x, double beta, int32_t *policy) {
 static Tile box_optimism(const Search *x, double beta, int64_t at, const Tile *w) {
     const int64_t m = x->m, n = x->n;
     const Tile *F = x->F_tile[1] + at * m * n, *p = x->p_tile + at * n;
-    Tile y[MOST] = {{0}}, mean = {0}, best = {0};
+    Tile y[MAX_SUCCESSORS] = {{0}}, mean = {0}, best = {0};
     for (int code = 1; code < 1 << n; code++) {
         const int j = __builtin_ctz((unsigned)code); /* differs between the Gray codes of code - 1 and code */
         const Tile step = (code ^ code >> 1) >> j & 1 ? w[j] : -w[j];
@@ -59,7 +59,7 @@ static double upper_bound(const Search *x, double beta) {
     memset(after, 0, (size_t)x->P * sizeof *after);
     for (int64_t h = x->H - 2; h >= 0; h--) {
         for (int64_t tile = 0; tile < tiles(x->reach[h]); tile++) {
-            Tile top = {0}, w[MOST];
+            Tile top = {0}, w[MAX_SUCCESSORS];
             for (int64_t a = 0; a < x->A; a++) {
                 const int64_t at = a * x->T + tile;
                 const Tile stage = at_most(beta * x->box_tile[at], 1.0);
@@ -93,7 +93,7 @@ static void start(Key key, const Search *x, double radius, int64_t i, Point *poi
     for (int64_t s = 0; s < x->N; s++) point->target[s] = uniform(of_set, (uint64_t)x->state[s]) < 0.5;
 }
 
-/* All chains from `warm`, which becomes the best that they find. `points`: room for each chain and two more. */
+/* All chains from `warm`, which becomes the best that they find. `points`: memory for each chain and two more. */
 static void search_from(Key key, const Search *x, double radius, int64_t chains, int64_t sweeps, Point *warm,
                         Point *points) {
     double best = NO_VALUE;
@@ -108,7 +108,7 @@ static void search_from(Key key, const Search *x, double radius, int64_t chains,
     copy(x, warm, points + winner);
 }
 
-/* What a call writes, in the caller's numbers of states. */
+/* The results of a call, in the caller's numbering of states. */
 typedef struct {
     int32_t *policy, *step, *sweeps; /* [H S], [], [] */
     uint8_t *target;                 /* [S] */
@@ -116,20 +116,20 @@ typedef struct {
     double *numbers;                 /* value, raw, upper, radius, search_value, U */
 } Results;
 
-static void answer(const Arguments *of, const Search *x, Key key, Point *points, const Results *found) {
-    const int64_t chains = of->chains;
-    const double beta = of->beta;
-    double radius = smaller(of->radius, beta), search_value, raw, value;
+static void answer(const Arguments *args, const Search *x, Key key, Point *points, const Results *results) {
+    const int64_t chains = args->chains;
+    const double beta = args->beta;
+    double radius = smaller(args->radius, beta), search_value, raw, value;
     Point *warm = points + chains + 2;
-    warm->step = *found->step;
+    warm->step = *results->step;
     for (int64_t s = 0; s < x->N; s++) {
-        warm->target[s] = found->target[x->state[s]];
-        for (int64_t h = 0; h < x->H; h++) warm->policy[h * x->P + s] = found->policy[h * x->S + x->state[s]];
+        warm->target[s] = results->target[x->state[s]];
+        for (int64_t h = 0; h < x->H; h++) warm->policy[h * x->P + s] = results->policy[h * x->S + x->state[s]];
     }
-    *found->sweeps = 0;
+    *results->sweeps = 0;
     for (;;) {
-        search_from(key, x, radius, chains, of->sweeps, warm, points);
-        *found->sweeps += (int32_t)(chains * of->sweeps);
+        search_from(key, x, radius, chains, args->sweeps, warm, points);
+        *results->sweeps += (int32_t)(chains * args->sweeps);
         search_value = back(x, radius, 0.0, 0, warm->policy, warm->step, warm->target);
         raw = back(x, beta, 0.0, 0, warm->policy, warm->step, warm->target);
         value = at_start(x, x->raw, 1);
@@ -137,25 +137,25 @@ static void answer(const Arguments *of, const Search *x, Key key, Point *points,
         key = split(key, 0);
         radius = beta;
     }
-    *found->step = (int32_t)warm->step;
-    for (int hat = 0; hat < 2; hat++) memset(found->V[hat], 0, (size_t)((x->H + 1) * x->S) * sizeof(double));
+    *results->step = (int32_t)warm->step;
+    for (int hat = 0; hat < 2; hat++) memset(results->V[hat], 0, (size_t)((x->H + 1) * x->S) * sizeof(double));
     for (int64_t s = 0; s < x->N; s++) {
         const int64_t number = x->state[s];
-        found->target[number] = warm->target[s];
+        results->target[number] = warm->target[s];
         for (int64_t h = 0; h < x->H; h++) {
-            found->policy[h * x->S + number] = warm->policy[h * x->P + s];
-            for (int hat = 0; hat < 2; hat++) found->V[hat][h * x->S + number] = x->V[hat][h * x->P + s];
+            results->policy[h * x->S + number] = warm->policy[h * x->P + s];
+            for (int hat = 0; hat < 2; hat++) results->V[hat][h * x->S + number] = x->V[hat][h * x->P + s];
         }
     }
     const double numbers[] = {value, raw, upper_bound(x, beta), radius, search_value, relaxed(x, beta, warm->policy)};
-    memcpy(found->numbers, numbers, sizeof numbers);
+    memcpy(results->numbers, numbers, sizeof numbers);
 }
 
 /* The oracle. Returns 0, or 1 if there is not enough memory. policy, step and target hold the start of the search. */
-static int search(const Arguments *of, Key key, const Results *found) {
-    const int64_t S = of->S, A = of->A, n = of->n, chains = of->chains;
-    Search x = {.H = of->H, .S = S, .A = A, .n = n, 
-                .m = of->d < n ? of->d : n, .B = blocks(n), .is_triangle = n < of->d};
+static int search(const Arguments *args, Key key, const Results *results) {
+    const int64_t S = args->S, A = args->A, n = args->n, chains = args->chains;
+    Search x = {.H = args->H, .S = S, .A = A, .n = n, 
+                .m = args->d < n ? args->d : n, .B = blocks(n), .is_triangle = n < args->d};
     int64_t size = 1;
     while (size <= S * A) size *= 2;
 
@@ -163,30 +163,30 @@ static int search(const Arguments *of, Key key, const Results *found) {
     int64_t *number = NULL, *table = NULL, *example = NULL;
     for (int pass = 0; pass < 2; pass++) {
         first.used = 0;
-        x.state = taken(&first, S, sizeof(int64_t));
-        x.reach = taken(&first, x.H, sizeof(int64_t));
-        x.kind = taken(&first, (S + TILE) * A, sizeof(int32_t));
-        number = taken(&first, S, sizeof(int64_t));
-        table = taken(&first, size, sizeof(int64_t));
-        example = taken(&first, S * A, sizeof(int64_t));
+        x.state = allocate(&first, S, sizeof(int64_t));
+        x.reach = allocate(&first, x.H, sizeof(int64_t));
+        x.kind = allocate(&first, (S + TILE) * A, sizeof(int32_t));
+        number = allocate(&first, S, sizeof(int64_t));
+        table = allocate(&first, size, sizeof(int64_t));
+        example = allocate(&first, S * A, sizeof(int64_t));
         if (pass == 0 && !(first.base = aligned_alloc(64, first.used))) return 1;
     }
-    x.N = find_states(of, x.state, number, x.reach);
+    x.N = find_states(args, x.state, number, x.reach);
     x.T = tiles(x.N);
     x.P = x.N / TILE * TILE + TILE;
-    x.G = find_kinds(of, x.state, x.N, table, size, example, x.kind);
+    x.G = find_kinds(args, x.state, x.N, table, size, example, x.kind);
 
     Point *points = NULL;
     double *X = NULL;
     for (int pass = 0; pass < 2; pass++) {
         second.used = 0;
-        place(&x, &second);
-        X = taken(&second, of->d * n, sizeof(double));
-        x.initial = taken(&second, x.N, sizeof(double));
-        points = taken(&second, chains + 3, sizeof(Point));
+        lay_out(&x, &second);
+        X = allocate(&second, args->d * n, sizeof(double));
+        x.initial = allocate(&second, x.N, sizeof(double));
+        points = allocate(&second, chains + 3, sizeof(Point));
         for (int64_t i = 0; i < chains + 3; i++) {
-            int32_t *policy = taken(&second, x.H * x.P, sizeof(int32_t));
-            uint8_t *target = taken(&second, x.N, 1);
+            int32_t *policy = allocate(&second, x.H * x.P, sizeof(int32_t));
+            uint8_t *target = allocate(&second, x.N, 1);
             if (points) points[i] = (Point){policy, target, 0, 0.0};
         }
         if (pass == 0 && !(second.base = aligned_alloc(64, second.used))) {
@@ -195,27 +195,27 @@ static int search(const Arguments *of, Key key, const Results *found) {
         }
         if (pass == 0) memset(second.base, 0, second.used);
     }
-    for (int64_t s = 0; s < x.N; s++) x.initial[s] = of->initial[x.state[s]];
-    for (int64_t g = 0; g < x.G; g++) factor(of, &x, g, example[g], X);
-    fill_tiles(of, &x, number);
-    answer(of, &x, key, points, found);
+    for (int64_t s = 0; s < x.N; s++) x.initial[s] = args->initial[x.state[s]];
+    for (int64_t g = 0; g < x.G; g++) factor(args, &x, g, example[g], X);
+    fill_tiles(args, &x, number);
+    answer(args, &x, key, points, results);
     free(second.base);
     free(first.base);
     return 0;
 }
 
-/* The call of oracle/native.py. */
+/* The call of oracle/search.py. */
 XLA_FFI_Error *horizonfree_oracle(XLA_FFI_CallFrame *frame) {
     if (is_version_query(frame)) return NULL;
     enum { SUCC, SUPPORT, INITIAL, PHI, THETA, HALF_TILDE, HALF_HAT, KEY, RADII, POLICY, STEP, TARGET, COUNT };
-    if (frame->args.size != COUNT || frame->rets.size != 7 || ffi_argument(frame, PHI)->dims[2] > MOST)
+    if (frame->args.size != COUNT || frame->rets.size != 7 || ffi_argument(frame, PHI)->dims[2] > MAX_SUCCESSORS)
         return ffi_error(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "horizonfree_oracle: other arguments expected");
     const void *in[COUNT];
     for (int i = 0; i < COUNT; i++) in[i] = ffi_argument(frame, i)->data;
     const int64_t *sizes = ffi_argument(frame, PHI)->dims; /* S, A, n, d */
     const double *radii = in[RADII];
     const uint32_t *key = in[KEY];
-    const Arguments of = {
+    const Arguments args = {
         .H = ffi_argument(frame, POLICY)->dims[0],
         .S = sizes[0],
         .A = sizes[1],
@@ -232,7 +232,7 @@ XLA_FFI_Error *horizonfree_oracle(XLA_FFI_CallFrame *frame) {
         .beta = radii[0],
         .radius = radii[1],
     };
-    const Results found = {
+    const Results results = {
         .policy = ffi_result(frame, 0),
         .step = ffi_result(frame, 1),
         .target = ffi_result(frame, 2),
@@ -240,10 +240,10 @@ XLA_FFI_Error *horizonfree_oracle(XLA_FFI_CallFrame *frame) {
         .numbers = ffi_result(frame, 5),
         .sweeps = ffi_result(frame, 6),
     };
-    memcpy(found.policy, in[POLICY], (size_t)(of.H * of.S) * sizeof(int32_t));
-    memcpy(found.step, in[STEP], sizeof(int32_t));
-    memcpy(found.target, in[TARGET], (size_t)of.S);
-    if (search(&of, (Key){key[0], key[1]}, &found))
+    memcpy(results.policy, in[POLICY], (size_t)(args.H * args.S) * sizeof(int32_t));
+    memcpy(results.step, in[STEP], sizeof(int32_t));
+    memcpy(results.target, in[TARGET], (size_t)args.S);
+    if (search(&args, (Key){key[0], key[1]}, &results))
         return ffi_error(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "not enough memory to search for a policy");
     return NULL;
 }

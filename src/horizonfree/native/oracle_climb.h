@@ -1,6 +1,6 @@
-/* One chain of the ascent; oracle/ascent.py says what it does.
+/* One chain of the ascent; oracle/ascent.py defines it.
 
-   Why it is faster: step h looks only at the states that it can reach; nothing is computed from the step of the reward
+   It is faster because step h looks only at the states that it can reach; nothing is computed from the step of the reward
    on, where V_{h+1} = Vhat_{h+1} = 0; moves that leave the policy alone look at one action; derivatives are taken only of
    moves that are kept; random numbers are drawn only for kicks that happen; where the best reward is the present one, a
    move of the reward alone changes nothing, and one of the policy alone is the move of both, which has failed. */
@@ -44,7 +44,7 @@ static void best_reward(const Search *x, Point *point) {
     point->step = step;
 }
 
-/* The random change of ascent._kick, where it can matter. */
+/* The random change of ascent._kick, at states that can be reached. */
 static void kick(Key key, const Search *x, Point *point) {
     const Key kinds = split(key, 0), states = split(key, 1), entries = split(key, 2);
     const double of_set = uniform(kinds, 0), of_step = uniform(kinds, 1);

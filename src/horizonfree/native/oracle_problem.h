@@ -1,4 +1,4 @@
-/* What the search of HF-UCRL-RFE++ works on. Letters as in oracle/objective.py.
+/* The arrays of the search of HF-UCRL-RFE++. Letters as in oracle/objective.py.
 
    States are renumbered by their distance from the start: step h can be in the first reach[h] of them only. Arrays over
    steps and states are flat, with P > N entries per step, P a multiple of TILE; entry N of a step is always 0 and stands
@@ -11,9 +11,9 @@
 #include "vectors.h"
 
 #define TIE 1e-10 /* of planning/backward.py */
-#define MOST 8    /* successors of a pair (s,a): ENUMERATE of oracle/box.py; F has no more rows */
+#define MAX_SUCCESSORS 8    /* successors of a pair (s,a): MAX_VECTORIZED_SUCCESSORS of oracle/box.py; F has no more rows */
 
-/* The arguments of a call, in the caller's numbers of states. */
+/* The arguments of a call, in the caller's numbering of states. */
 typedef struct {
     int64_t H, S, A, n, d, chains, sweeps;
     const int32_t *succ;    /* [S A n] */
@@ -25,7 +25,7 @@ typedef struct {
     double beta, radius;
 } Arguments;
 
-/* A search: tables, and what a sweep writes. */
+/* A search: tables, and the arrays that a sweep writes. */
 typedef struct {
     int64_t H, S, A, n, m, N, T, P, G, B;
     int is_triangle; /* nothing is below the diagonals of F */
@@ -48,19 +48,19 @@ typedef struct {
 } Search;
 
 /* The states that episodes can be in, by distance, and how many each step can reach. Returns their number. */
-static int64_t find_states(const Arguments *of, int64_t *state, int64_t *number, int64_t *reach) {
+static int64_t find_states(const Arguments *args, int64_t *state, int64_t *number, int64_t *reach) {
     int64_t N = 0, done = 0;
-    for (int64_t s = 0; s < of->S; s++) {
+    for (int64_t s = 0; s < args->S; s++) {
         number[s] = -1;
-        if (of->initial[s] > 0) number[s] = N, state[N++] = s;
+        if (args->initial[s] > 0) number[s] = N, state[N++] = s;
     }
-    for (int64_t h = 0; h < of->H; h++) {
+    for (int64_t h = 0; h < args->H; h++) {
         const int64_t last = reach[h] = N;
-        for (; done < last && h < of->H - 1; done++) {
-            const int64_t first = state[done] * of->A * of->n;
-            for (int64_t i = first; i < first + of->A * of->n; i++) {
-                const int64_t after = of->succ[i];
-                if (of->support[i] && number[after] < 0) number[after] = N, state[N++] = after;
+        for (; done < last && h < args->H - 1; done++) {
+            const int64_t first = state[done] * args->A * args->n;
+            for (int64_t i = first; i < first + args->A * args->n; i++) {
+                const int64_t after = args->succ[i];
+                if (args->support[i] && number[after] < 0) number[after] = N, state[N++] = after;
             }
         }
     }
@@ -79,16 +79,16 @@ static uint64_t hash_of(const double *x, int64_t size) {
 }
 
 /* The kind of every pair of N states and A actions, and a pair of each kind. table: [size], a power of two > N A. */
-static int64_t find_kinds(const Arguments *of, const int64_t *state, int64_t N, int64_t *table, int64_t size,
+static int64_t find_kinds(const Arguments *args, const int64_t *state, int64_t N, int64_t *table, int64_t size,
                           int64_t *example, int32_t *kind) {
-    const int64_t length = of->n * of->d;
+    const int64_t length = args->n * args->d;
     int64_t G = 0;
     for (int64_t i = 0; i < size; i++) table[i] = -1;
-    for (int64_t i = 0; i < N * of->A; i++) {
-        const int64_t pair = state[i / of->A] * of->A + i % of->A;
-        const double *x = of->phi + pair * length;
+    for (int64_t i = 0; i < N * args->A; i++) {
+        const int64_t pair = state[i / args->A] * args->A + i % args->A;
+        const double *x = args->phi + pair * length;
         int64_t at = (int64_t)(hash_of(x, length) & (uint64_t)(size - 1));
-        while (table[at] >= 0 && memcmp(of->phi + example[table[at]] * length, x, (size_t)length * sizeof *x) != 0)
+        while (table[at] >= 0 && memcmp(args->phi + example[table[at]] * length, x, (size_t)length * sizeof *x) != 0)
             at = (at + 1) & (size - 1);
         if (table[at] < 0) table[at] = G, example[G++] = pair;
         kind[i] = (int32_t)table[at];
@@ -119,7 +119,7 @@ static void triangle(double *X, int64_t d, int64_t n, double *R) {
 
 /* max |F f| over f in {0,1}^n, and the slope F'F f / |F f| at the first f that is nearly best; see box.py. */
 static double box_max(const double *F, int64_t m, int64_t n, double *slope) {
-    double sums[1 << MOST][MOST], squares[1 << MOST] = {0}, top = 0.0;
+    double sums[1 << MAX_SUCCESSORS][MAX_SUCCESSORS], squares[1 << MAX_SUCCESSORS] = {0}, top = 0.0;
     int best = 0;
     memset(sums[0], 0, sizeof sums[0]);
     for (int code = 1; code < 1 << n; code++) {
@@ -141,12 +141,12 @@ static double box_max(const double *F, int64_t m, int64_t n, double *slope) {
 }
 
 /* objective.factors of kind g; X: [d n]. */
-static void factor(const Arguments *of, const Search *x, int64_t g, int64_t pair, double *X) {
-    const int64_t n = of->n, d = of->d, m = x->m, padded = x->B * ROWS;
-    const double *phi = of->phi + pair * n * d;
+static void factor(const Arguments *args, const Search *x, int64_t g, int64_t pair, double *X) {
+    const int64_t n = args->n, d = args->d, m = x->m, padded = x->B * ROWS;
+    const double *phi = args->phi + pair * n * d;
     double *p = (double *)(x->p + g * x->B);
     for (int64_t j = 0; j < n; j++)
-        for (int64_t k = 0; k < d; k++) p[j] += phi[j * d + k] * of->theta[k];
+        for (int64_t k = 0; k < d; k++) p[j] += phi[j * d + k] * args->theta[k];
     for (int hat = 0; hat < 2; hat++) {
         double *F = x->F[hat] + g * m * n;
         double *rows = (double *)(x->rows[hat] + g * padded * x->B);
@@ -154,7 +154,7 @@ static void factor(const Arguments *of, const Search *x, int64_t g, int64_t pair
         for (int64_t k = 0; k < d; k++)
             for (int64_t j = 0; j < n; j++) {
                 X[k * n + j] = 0.0;
-                for (int64_t l = k; l < d; l++) X[k * n + j] += phi[j * d + l] * of->half[hat][l * d + k];
+                for (int64_t l = k; l < d; l++) X[k * n + j] += phi[j * d + l] * args->half[hat][l * d + k];
             }
         if (x->is_triangle)
             triangle(X, d, n, F);
@@ -167,13 +167,13 @@ static void factor(const Arguments *of, const Search *x, int64_t g, int64_t pair
 }
 
 /* The factors of the kinds, by tiles of states; successors. */
-static void fill_tiles(const Arguments *of, const Search *x, const int64_t *number) {
+static void fill_tiles(const Arguments *args, const Search *x, const int64_t *number) {
     const int64_t A = x->A, T = x->T, n = x->n, m = x->m;
     for (int64_t s = 0; s < T * TILE; s++)
         for (int64_t a = 0; a < A; a++) {
             /* the last tile is filled up with repetitions of the first state */
             const int64_t from = s < x->N ? s : 0, g = x->kind[from * A + a], at = a * T + s / TILE, k = s % TILE;
-            const int32_t *succ = of->succ + (x->state[from] * A + a) * n;
+            const int32_t *succ = args->succ + (x->state[from] * A + a) * n;
             x->kind[s * A + a] = (int32_t)g;
             x->box_tile[at][k] = x->box[g];
             for (int64_t j = 0; j < n; j++) {
@@ -185,33 +185,33 @@ static void fill_tiles(const Arguments *of, const Search *x, const int64_t *numb
         }
 }
 
-/* Where everything lies in the arena. */
-static void place(Search *x, Arena *arena) {
+/* Lays out all arrays in the arena. */
+static void lay_out(Search *x, Arena *arena) {
     const int64_t A = x->A, T = x->T, n = x->n, m = x->m, G = x->G, after = (x->H + 1) * x->P;
-    x->succ = taken(arena, A * T * n * TILE, sizeof(int32_t));
-    x->p = taken(arena, G * x->B, sizeof(Row));
-    x->box = taken(arena, G, sizeof(double));
-    x->box_slope = taken(arena, G * x->B, sizeof(Row));
-    x->p_tile = taken(arena, A * T * n, sizeof(Tile));
-    x->box_tile = taken(arena, A * T, sizeof(Tile));
+    x->succ = allocate(arena, A * T * n * TILE, sizeof(int32_t));
+    x->p = allocate(arena, G * x->B, sizeof(Row));
+    x->box = allocate(arena, G, sizeof(double));
+    x->box_slope = allocate(arena, G * x->B, sizeof(Row));
+    x->p_tile = allocate(arena, A * T * n, sizeof(Tile));
+    x->box_tile = allocate(arena, A * T, sizeof(Tile));
     for (int hat = 0; hat < 2; hat++) {
-        x->F[hat] = taken(arena, G * m * n, sizeof(double));
-        x->rows[hat] = taken(arena, G * x->B * ROWS * x->B, sizeof(Row));
-        x->columns[hat] = taken(arena, G * x->B * ROWS * x->B, sizeof(Row));
-        x->F_tile[hat] = taken(arena, A * T * m * n, sizeof(Tile));
-        x->V[hat] = taken(arena, after, sizeof(double));
-        x->w[hat] = taken(arena, after, sizeof(double));
+        x->F[hat] = allocate(arena, G * m * n, sizeof(double));
+        x->rows[hat] = allocate(arena, G * x->B * ROWS * x->B, sizeof(Row));
+        x->columns[hat] = allocate(arena, G * x->B * ROWS * x->B, sizeof(Row));
+        x->F_tile[hat] = allocate(arena, A * T * m * n, sizeof(Tile));
+        x->V[hat] = allocate(arena, after, sizeof(double));
+        x->w[hat] = allocate(arena, after, sizeof(double));
     }
-    x->raw = taken(arena, after, sizeof(double));
-    x->gain = taken(arena, x->H, sizeof(double));
-    x->Q = taken(arena, A, sizeof(Tile));
-    x->R = taken(arena, A, sizeof(Tile));
-    x->score = taken(arena, A, sizeof(Tile));
+    x->raw = allocate(arena, after, sizeof(double));
+    x->gain = allocate(arena, x->H, sizeof(double));
+    x->Q = allocate(arena, A, sizeof(Tile));
+    x->R = allocate(arena, A, sizeof(Tile));
+    x->score = allocate(arena, A, sizeof(Tile));
 }
 
 /* The mean over the start of x, or of min(x, 1). */
-static double at_start(const Search *of, const double *x, int is_capped) {
+static double at_start(const Search *search, const double *x, int is_capped) {
     double total = 0.0;
-    for (int64_t s = 0; s < of->reach[0]; s++) total += of->initial[s] * (is_capped ? smaller(x[s], 1.0) : x[s]);
+    for (int64_t s = 0; s < search->reach[0]; s++) total += search->initial[s] * (is_capped ? smaller(x[s], 1.0) : x[s]);
     return total;
 }

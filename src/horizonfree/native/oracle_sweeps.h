@@ -36,7 +36,7 @@ INLINE void step_back(const Search *x, int64_t at, const double *V, const double
                       const int64_t m, const int64_t n, const int is_triangle) {
     const int32_t *succ = x->succ + at * n * TILE;
     const Tile *p = x->p_tile + at * n;
-    Tile v[MOST], z[MOST], mean = {0}, mean_hat = {0};
+    Tile v[MAX_SUCCESSORS], z[MAX_SUCCESSORS], mean = {0}, mean_hat = {0};
     for (int64_t j = 0; j < n; j++) {
         v[j] = gather(V, succ + j * TILE);
         z[j] = gather(V_hat, succ + j * TILE);
@@ -49,14 +49,11 @@ INLINE void step_back(const Search *x, int64_t at, const double *V, const double
     *R = at_least(u + (2 * beta * hat + mean_hat), 0.0);
 }
 
-/* Of all actions in a tile of states. Most grids have four successors, so that size is known to the compiler. */
+/* All actions in a tile of states. */
 static void all_actions(const Search *x, int64_t tile, const double *V, const double *V_hat, double beta) {
     for (int64_t a = 0; a < x->A; a++) {
         const int64_t at = a * x->T + tile;
-        if (x->n == 4 && x->is_triangle)
-            step_back(x, at, V, V_hat, beta, x->Q + a, x->R + a, 4, 4, 1);
-        else
-            step_back(x, at, V, V_hat, beta, x->Q + a, x->R + a, x->m, x->n, x->is_triangle);
+        step_back(x, at, V, V_hat, beta, x->Q + a, x->R + a, x->m, x->n, x->is_triangle);
     }
 }
 
@@ -141,8 +138,8 @@ INLINE void follow(const Search *x, int64_t h, double beta, double leak, const i
         const int64_t at = h * P + s, a = policy[at], kind = x->kind[s * x->A + a];
         const int32_t *succ = successors(x, s, a);
         const double *p = (double *)(x->p + kind * B);
-        double v[MOST] = {0}, z[MOST] = {0}, mean = 0.0, mean_hat = 0.0;
-        Row y[MOST / ROWS];
+        double v[MAX_SUCCESSORS] = {0}, z[MAX_SUCCESSORS] = {0}, mean = 0.0, mean_hat = 0.0;
+        Row y[MAX_SUCCESSORS / ROWS];
         for (int64_t j = 0; j < n; j++) {
             v[j] = V[succ[j * TILE]];
             z[j] = V_hat[succ[j * TILE]];
@@ -196,8 +193,8 @@ INLINE void spread(const Search *x, int64_t h, double beta, const int32_t *polic
         if (by == 0 && by_hat == 0) continue;
         if (h > 0 && x->raw[at] >= 1) by_hat *= LEAK; /* the value itself is not capped */
         const int32_t *succ = successors(x, s, a);
-        double v[MOST] = {0}, z[MOST] = {0};
-        Row y[MOST / ROWS], slope[MOST / ROWS], slope_hat[MOST / ROWS] = {{0}};
+        double v[MAX_SUCCESSORS] = {0}, z[MAX_SUCCESSORS] = {0};
+        Row y[MAX_SUCCESSORS / ROWS], slope[MAX_SUCCESSORS / ROWS], slope_hat[MAX_SUCCESSORS / ROWS] = {{0}};
         Pair norms = {0};
         if (!is_zero) {
             for (int64_t j = 0; j < n; j++) v[j] = V[succ[j * TILE]], z[j] = V_hat[succ[j * TILE]];

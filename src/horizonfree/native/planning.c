@@ -32,15 +32,15 @@ typedef struct {
 } Problem;
 
 /* Tests bits, since compiler options may remove a test of numbers. */
-static int64_t is_odd(const double *x, int64_t size)
+static int64_t has_nonfinite(const double *x, int64_t size)
 {
-    uint64_t odd = 0;
+    uint64_t nonfinite = 0;
     for (int64_t i = 0; i < size; i++) {
         uint64_t bits;
         memcpy(&bits, x + i, sizeof bits);
-        odd |= (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+        nonfinite |= (bits & 0x7ff0000000000000u) == 0x7ff0000000000000u;
     }
-    return (int64_t)odd;
+    return (int64_t)nonfinite;
 }
 
 /* Whether the rewards of a step are read for the first time. */
@@ -77,22 +77,22 @@ CONSTANT_SIZE int64_t sparse_rows(const Problem *x, int64_t h, int64_t from, int
         now[s] = best;
         policy[s] = first_tied(q, A, best, x->slack);
     }
-    return is_odd(now + from, to - from) | (is_new(x, h) && is_odd(r + from * A, (to - from) * A));
+    return has_nonfinite(now + from, to - from) | (is_new(x, h) && has_nonfinite(r + from * A, (to - from) * A));
 }
 
 /* Steps first <= h < end of the states from <= s < to; q is scratch memory for A numbers. */
 int64_t horizonfree_plan_sparse(const Problem *x, int64_t first, int64_t end, int64_t from, int64_t to, double *q)
 {
-    int64_t odd = 0;
+    int64_t nonfinite = 0;
     for (int64_t h = end - 1; h >= first; h--)
         switch (x->n) { /* loops of constant length are faster */
-        case 1: odd |= sparse_rows(x, h, from, to, q, 1); break;
-        case 2: odd |= sparse_rows(x, h, from, to, q, 2); break;
-        case 3: odd |= sparse_rows(x, h, from, to, q, 3); break;
-        case 4: odd |= sparse_rows(x, h, from, to, q, 4); break;
-        default: odd |= sparse_rows(x, h, from, to, q, x->n);
+        case 1: nonfinite |= sparse_rows(x, h, from, to, q, 1); break;
+        case 2: nonfinite |= sparse_rows(x, h, from, to, q, 2); break;
+        case 3: nonfinite |= sparse_rows(x, h, from, to, q, 3); break;
+        case 4: nonfinite |= sparse_rows(x, h, from, to, q, 4); break;
+        default: nonfinite |= sparse_rows(x, h, from, to, q, x->n);
         }
-    return odd;
+    return nonfinite;
 }
 
 /* One reward, dense rows. An action whose value cannot be best is not computed: for a row p of S numbers and values v
@@ -166,7 +166,7 @@ int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratc
     const int64_t S = x->S, A = x->A;
     double *q = scratch, *spread = q + A, *bounds = spread + S * A, *change = bounds + S * A;
     const double slack = spreads(x->prob, S * A, S, spread);
-    int64_t odd = 0;
+    int64_t nonfinite = 0;
     memset(bounds, 0, S * A * sizeof *bounds);
     memset(change, 0, S * sizeof *change);
     for (int64_t h = horizon - 1; h >= 0; h--) {
@@ -194,9 +194,9 @@ int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratc
             policy[s] = first_tied(q, A, best, x->slack); /* bounds of what was not computed are too small */
             change[s] = best - after[s];
         }
-        odd |= is_odd(now, S) | (is_new(x, h) && is_odd(r, S * A));
+        nonfinite |= has_nonfinite(now, S) | (is_new(x, h) && has_nonfinite(r, S * A));
     }
-    return odd;
+    return nonfinite;
 }
 
 /* LANES rewards, which follow each other in `reward`, `V` and `policy`; here their values at a state lie side by side. */
@@ -247,7 +247,7 @@ static inline void choose(const double *q, int64_t A, double slack, double *best
 int64_t horizonfree_plan_block(const Problem *x, int64_t horizon, double *values, double *q)
 {
     const int64_t S = x->S, A = x->A, n = x->n;
-    int64_t odd = 0;
+    int64_t nonfinite = 0;
     double *after = values, *now = values + S * LANES;
     int32_t choice[TILE * LANES];
     memset(after, 0, S * LANES * sizeof *after);
@@ -258,7 +258,7 @@ int64_t horizonfree_plan_block(const Problem *x, int64_t horizon, double *values
             for (int64_t b = 0; b < LANES; b++) {
                 const double *r = x->reward + ((b * x->reward_rows + h % x->reward_rows) * S + from) * A;
                 for (int64_t i = 0; i < rows; i++) q[i * LANES + b] = r[i];
-                odd |= is_new(x, h) && is_odd(r, rows);
+                nonfinite |= is_new(x, h) && has_nonfinite(r, rows);
             }
             if (!x->succ) add_dense(p, n, (vec *)after, (vec *)q, rows);
             else
@@ -275,10 +275,10 @@ int64_t horizonfree_plan_block(const Problem *x, int64_t horizon, double *values
                 }
             }
         }
-        odd |= is_odd(now, S * LANES);
+        nonfinite |= has_nonfinite(now, S * LANES);
         double *swap = after;
         after = now;
         now = swap;
     }
-    return odd;
+    return nonfinite;
 }

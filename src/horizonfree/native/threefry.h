@@ -1,7 +1,7 @@
 /* The random numbers of JAX: threefry2x32, partitionable, as `_x64.scope` sets it.
 
-   Number i of an array depends on the key and on i alone, so the search draws the few numbers that it needs. Drawn
-   beforehand, the numbers of all sweeps would take longer than the search itself (docs/oracle.md). */
+   Number i of an array depends on the key and on i alone, so the search draws only the numbers that it uses. To
+   draw the numbers of all sweeps in JAX takes longer than the search itself (docs/oracle.md). */
 
 #pragma once
 #include <stdint.h>

@@ -1,12 +1,10 @@
-/* Numbers side by side in a register, as many as it holds, with the vector types of GCC and Clang. */
+/* Vectors of as many numbers as a register holds (AVX2 or SSE2), with the vector types of GCC and Clang. */
 
 #pragma once
 #include <math.h>
 #include <stdint.h>
 
-#if defined(__AVX512F__)
-#define TILE 8
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 #define TILE 4
 #else
 #define TILE 2
@@ -27,9 +25,9 @@ INLINE int64_t tiles(int64_t n) { return (n + TILE - 1) / TILE; }
 INLINE double larger(double x, double y) { return x > y ? x : y; }
 INLINE double smaller(double x, double y) { return x < y ? x : y; }
 INLINE Lanes lane_numbers(void) {
-    Lanes found;
-    for (int k = 0; k < TILE; k++) found[k] = k;
-    return found;
+    Lanes numbers;
+    for (int k = 0; k < TILE; k++) numbers[k] = k;
+    return numbers;
 }
 
 INLINE Tile where(Lanes is_x, Tile x, Tile y) { return (Tile)((is_x & (Lanes)x) | (~is_x & (Lanes)y)); }

@@ -1,15 +1,15 @@
-"""The oracle by ascent: coupled sweeps over policy and reward, kept only when the value rises.
+"""The oracle by ascent: coupled sweeps over policy and reward, accepted only if the value rises.
 
 While no cap binds and the backup is monotone, the value is convex in r and in (V_h, Vhat_h), so the tangent at
 the current point is a minorant; one sweep maximises it over single-step indicators and over actions. Caps break
-this, hence keep or revert:
+this, hence each move is accepted or rejected:
 
     move 0: reward and policy;   on failure move 1: policy only;   then move 2: reward only;
-    three failures in a row: a local maximum, so kick the best point found and go on.
+    three failures in a row: a local maximum, so the best point is changed at random and the search continues.
 
 The search uses leaky caps (objective.cap) and a radius beta_search <= beta: while every value is capped at 1 all
 policies tie, and a smaller radius tells them apart. A point whose capped value at beta is 1 is an exact maximiser;
-if the point found is below 1 at beta although beta_search < beta, the search is repeated at beta.
+if the best point is below 1 at beta although beta_search < beta, the search is repeated at beta.
 """
 
 from typing import TypeVar
@@ -27,8 +27,8 @@ from horizonfree.oracle.result import OracleResult, Point, conclude
 from horizonfree.planning.traced import nearly_best
 
 LEAK = 0.01  # slope of the caps above 1, in the search only
-RISE = 1e-9  # a move is kept if the value rises by more than this share
-MOVES = 3
+MIN_RELATIVE_RISE = 1e-9  # of the value, for a move to be accepted
+NUM_MOVES = 3
 
 _T = TypeVar("_T")
 _State = tuple[Array, Array, Array, Point, Array]
@@ -102,15 +102,16 @@ def _climb(key: Array, prepared: Prepared, radius: Number, start: Point, sweeps:
     """A fixed number of sweeps from one start; the first evaluates it."""
     none = jnp.zeros(start.policy.shape)
     lowest = jnp.asarray(-jnp.inf)
-    search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(MOVES))
+    search = _Search(start, lowest, Weights(none, none), start, lowest, jnp.int32(NUM_MOVES))
     keys = jax.random.split(key, sweeps)
-    found: _Search = jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
-    return found
+    result: _Search = jax.lax.fori_loop(0, sweeps, lambda i, x: _move(keys[i], prepared, radius, x), search)
+    return result
 
 
 def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Search:
-    """Try the next move, or kick the best after three failures; the start is taken as it is."""
-    is_start, is_kick = now.best_value == -jnp.inf, now.failures == MOVES
+    """Try the next move, or a random change of the best point after three failures; the first call evaluates the
+    start."""
+    is_start, is_kick = now.best_value == -jnp.inf, now.failures == NUM_MOVES
     kicked = _where(is_start, now.best, _kick(key, now.best, prepared.p.shape[1]))
     point = _where(is_kick, kicked, now.point)
     step, target = _best_reward(now.weights)
@@ -123,8 +124,8 @@ def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Sear
     weights = adjoint(prepared, path, radius, LEAK)
     value = prepared.space.at_start(path.raw[0])
     tried = Point(path.policy, point.step, point.target)
-    is_kept = is_kick | (value > now.value + RISE * jnp.abs(now.value))
-    is_best = is_start | (value > now.best_value + RISE * jnp.abs(now.best_value))
+    is_kept = is_kick | (value > now.value + MIN_RELATIVE_RISE * jnp.abs(now.value))
+    is_best = is_start | (value > now.best_value + MIN_RELATIVE_RISE * jnp.abs(now.best_value))
     return _Search(
         _where(is_kept, tried, now.point),
         jnp.where(is_kept, value, now.value),

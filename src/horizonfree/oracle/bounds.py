@@ -19,8 +19,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.oracle.box import ENUMERATE, coordinate_bound, subset_sums
-from horizonfree.oracle.norm import norm
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS, coordinate_bound, norm, subset_sums
 from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.pseudo_values import STATES_LAST, optimism
 from horizonfree.planning.traced import nearly_best
@@ -65,7 +64,7 @@ def _box_optimism(prepared: Prepared, w: Float[Array, "..."], beta: Number) -> F
     """max over z in [0, w] of `optimism`: convex, so a vertex is best; all of them, or a bound when n is large."""
     p, F = jnp.maximum(prepared.p, 0), prepared.F_hat
     w = jnp.broadcast_to(w, p.shape)
-    if p.shape[0] <= ENUMERATE:
+    if p.shape[0] <= MAX_VECTORIZED_SUCCESSORS:
         sums = subset_sums(jnp.moveaxis(F * w, 1, 0))
         return (2 * beta * norm(sums, axis=1) + subset_sums(p * w)).max(axis=0)
     by_scale = w.max(axis=0) * prepared.box_hat

@@ -4,10 +4,13 @@ With Sigma^{-1} = L L' and F = L' phi(s,a)' [d, n] this is max_f ||phi_f(s,a)||_
 UCRL-RFE explores by (Zhang, Zhou, Gu 2021, eq. 4.2) and that bounds every bonus of HF-UCRL-RFE++. The norm is
 convex, so some vertex f in {0,1}^n is best; finding it is hard in general, hence two routes:
 
-- n <= ENUMERATE: all 2^n vertices of all pairs (s,a) at once; n <= ONE_BY_ONE: pair by pair, to spare memory. Exact.
+- n <= MAX_VECTORIZED_SUCCESSORS: all 2^n vertices of all pairs (s,a) at once; n <= MAX_ENUMERATED_SUCCESSORS: pair by
+  pair, to save memory. Exact.
 - larger n: local ascent f <- 1[F'F f > 0], which never lowers the norm, from the best of 2m+1 starts; and an upper
   bound.
 """
+
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -15,16 +18,33 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import Array
-from horizonfree.oracle.norm import norm
+from horizonfree.models.mixture.learner import MAX_UNROLLED_TERMS
 from horizonfree.planning.traced import nearly_best, significant
 
-ENUMERATE = 8  # the largest n whose 2^n vertices are tried for all pairs at once
-ONE_BY_ONE = 12  # the largest n whose 2^n vertices are tried at all
-CLIMBS = 20  # steps of the local ascent beyond that
+MAX_VECTORIZED_SUCCESSORS = 8  # up to this n, all 2^n vertices of all pairs are computed together
+MAX_ENUMERATED_SUCCESSORS = 12  # up to this n, all 2^n vertices are computed, pair by pair
+ASCENT_STEPS = 20  # of the local ascent for larger n
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def norm(x: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+    """Euclidean norm along one axis; its slope at 0 is 0."""
+    if axis == 0 and 0 < len(x) <= MAX_UNROLLED_TERMS:
+        return jnp.sqrt(sum(y * y for y in x))
+    return jnp.sqrt((x * x).sum(axis))
+
+
+@norm.defjvp
+def _slope(axis: int, at: tuple[Array], along: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = at, along
+    size = norm(x, axis)
+    is_zero = size == 0
+    slope = (dx * x + x * dx).sum(axis) * (0.5 / jnp.where(is_zero, 1.0, size))
+    return size, jnp.where(is_zero, 0.0, slope)
 
 
 class BoxMax(eqx.Module):
-    """The maximiser found, its norm, and a bound that no f in the box exceeds (equal to it when exact)."""
+    """The best maximiser, its norm, and a bound that no f in the box exceeds (equal to it when exact)."""
 
     f: Bool[Array, "*batch n"]
     lower: Float[Array, "*batch"]
@@ -34,12 +54,12 @@ class BoxMax(eqx.Module):
 def box_max(F: Float[Array, "*batch m n"]) -> BoxMax:
     """max over f in [0,1]^n of ||F f||_2; traceable, batched."""
     batch, n = F.shape[:-2], F.shape[-1]
-    if n > ONE_BY_ONE:
+    if n > MAX_ENUMERATED_SUCCESSORS:
         return _climb(F)
-    if n <= ENUMERATE:
+    if n <= MAX_VECTORIZED_SUCCESSORS:
         return _enumerate(F)
-    found = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
-    return BoxMax(found.f.reshape(*batch, n), found.lower.reshape(batch), found.upper.reshape(batch))
+    result = jax.lax.map(_enumerate, F.reshape(-1, *F.shape[-2:]))
+    return BoxMax(result.f.reshape(*batch, n), result.lower.reshape(batch), result.upper.reshape(batch))
 
 
 def _enumerate(F: Float[Array, "*batch m n"]) -> BoxMax:
@@ -90,7 +110,7 @@ def _climb(F: Float[Array, "*batch m n"]) -> BoxMax:
         y = (F * f[..., None, :]).sum(-1)
         return significant((F * y[..., None]).sum(-2), -1) > 0
 
-    f = jax.lax.fori_loop(0, CLIMBS, climb, f)
+    f = jax.lax.fori_loop(0, ASCENT_STEPS, climb, f)
     lower = norm((F * f[..., None, :]).sum(-1), axis=-1)
     upper = jnp.minimum(coordinate_bound(F), spectral_bound(F))
     return BoxMax(f, lower, jnp.maximum(upper, lower))

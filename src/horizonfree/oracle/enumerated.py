@@ -21,15 +21,15 @@ from horizonfree.oracle.objective import Prepared, evaluate
 from horizonfree.oracle.result import Point
 from horizonfree.planning.traced import TIE
 
-BLOCK = 256  # pairs that are evaluated side by side
-TOO_MANY = (
+BLOCK_SIZE = 256  # pairs of policy and reward that are evaluated side by side
+TOO_MANY_PAIRS = (
     f"oracle='exhaustive' would try more than {MAX_PAIRS:,} pairs of policy and reward; "
     "use oracle='ascent', or a smaller problem"
 )
 
 
 class Pairs(NamedTuple):
-    """What can be chosen: the actions of each state that differ, how many count at each step, and the rewards."""
+    """The choices: different actions of each state, their number at each step, and the rewards."""
 
     actions: Int[Array, "S A"]
     bases: Int[Array, "H S"]
@@ -61,10 +61,10 @@ def enumerated(model: MixtureModel, prepared: Prepared, beta: Number) -> tuple[P
 
     def block(carry: tuple[Array, Best]) -> tuple[Array, Best]:
         first, best = carry
-        index = jnp.minimum(first + jnp.arange(BLOCK), pairs.total - 1)
+        index = jnp.minimum(first + jnp.arange(BLOCK_SIZE), pairs.total - 1)
         value, raw = jax.vmap(values)(index)
-        found = [jnp.concatenate([old[None], new]) for old, new in zip(best, (index, value, raw))]
-        return first + BLOCK, _first_best(*found)
+        candidates = [jnp.concatenate([old[None], new]) for old, new in zip(best, (index, value, raw))]
+        return first + BLOCK_SIZE, _first_best(*candidates)
 
     start = jnp.int64(0), Best(jnp.int64(0), *values(jnp.int64(0)))
     _, best = jax.lax.while_loop(lambda carry: carry[0] < pairs.total, block, start)
@@ -87,7 +87,7 @@ def point_of(pairs: Pairs, index: Int[Array, ""]) -> Point:
 
 
 def _first_best(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[Array, " N"]) -> Best:
-    """Of nearly equal ones the first, so that rounding decides nothing."""
+    """The first of those that are equal up to rounding."""
     is_best = value >= value.max() * (1 - TIE)
     most = jnp.where(is_best, raw, -jnp.inf).max()
     i = (is_best & (raw >= most * (1 - TIE))).argmax()
@@ -105,7 +105,7 @@ def _pairs(model: MixtureModel) -> Pairs:
     bases = jnp.where(occupied, is_new.sum(1), 1).at[-1].set(1)
     rewards = (2.0 ** occupied.sum(1)).at[0].set(1.0 if H == 1 else 0.0)  # at H = 1 the empty set
     total = jnp.prod(bases.astype(float)) * rewards.sum()
-    total = eqx.error_if(total, total > MAX_PAIRS, TOO_MANY)
+    total = eqx.error_if(total, total > MAX_PAIRS, TOO_MANY_PAIRS)
     return Pairs(actions, bases.astype(int), occupied, rewards.astype(int), total.astype(int))
 
 

@@ -1,4 +1,4 @@
-"""What the oracle of HF-UCRL-RFE++ maximises, its value and its derivatives.
+"""The objective of the oracle of HF-UCRL-RFE++: its value and its derivatives.
 
 Paper: J. Zhang, W. Zhang, Q. Gu 2023 (arXiv 2303.10165), section 4. For a model theta, a policy pi, a reward r and
 V_{H+1} = Vhat_{H+1} = 0:
@@ -28,8 +28,7 @@ from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.box import box_max
-from horizonfree.oracle.norm import norm
+from horizonfree.oracle.box import box_max, norm
 from horizonfree.oracle.pseudo_values import STATES_LAST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import nearly_best, significant
 
@@ -49,7 +48,7 @@ class Prepared(eqx.Module):
 
     @property
     def tables(self) -> Tables:
-        """What a step back needs."""
+        """The tables of a backward step."""
         return Tables(self.p, self.F_tilde, self.F_hat)
 
     def at_successors(self, V: Float[Array, " S"]) -> Float[Array, "n #A #S"]:
@@ -75,7 +74,7 @@ def factors(
     inv_tilde: Float[Array, "d d"],
     inv_hat: Float[Array, "d d"],
 ) -> Factors:
-    """Of these feature matrices; traceable.
+    """The factors of these feature matrices; traceable.
 
     `box_tilde`, `box_hat` bound the norms over V in [0,1]^S; `box_slope` is the gradient of the tilde norm at
     its maximiser `box_f`, the subgradient used at V = 0 where the norm has none.
@@ -131,7 +130,7 @@ class Weights(eqx.Module):
 
 
 class Path(eqx.Module):
-    """What a backward pass leaves: the policy and its values; raw is Vhat before the outer cap."""
+    """The result of a backward pass: the policy and its values; raw is Vhat before the outer cap."""
 
     policy: Int[Array, "H S"]
     V: Float[Array, "H1 S"]
@@ -217,7 +216,7 @@ def adjoint(prepared: Prepared, path: Path, beta: Number, leak: float) -> Weight
 
 
 def initial_distribution(space: Space) -> Float[Array, " S"]:
-    """Where episodes start, as a distribution; traceable."""
+    """The distribution of the start; traceable."""
     return jnp.zeros(space.num_states).at[space.start].set(1.0) if space.initial is None else space.initial
 
 

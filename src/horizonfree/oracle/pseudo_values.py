@@ -1,4 +1,4 @@
-"""One step back of a pseudo value, the quantity that reward-free algorithms explore by.
+"""One backward step of the pseudo value that reward-free algorithms maximise.
 
     V_h    = r_h + <phi_{V_{h+1}}, theta>
     u_h    = min{c, beta ||phi_{V_{h+1}}||}
@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.oracle.norm import norm
+from horizonfree.oracle.box import norm
 
 
 class Tables(NamedTuple):
@@ -43,7 +43,7 @@ def cap(x: Float[Array, "..."], most: float, leak: float) -> Float[Array, "..."]
 
 
 def width(F: Float[Array, "..."], v: Float[Array, "..."], layout: Layout) -> Float[Array, "..."]:
-    """||F v||_2."""
+    """The norm ||F v||_2."""
     Fv = (F * jnp.expand_dims(v, layout.row)).sum(layout.next_in_F)
     return norm(Fv, 0 if layout.row == 0 else -1)
 
@@ -73,6 +73,6 @@ def pseudo_step(
     leak: float,
     layout: Layout,
 ) -> Pieces:
-    """From V and Vhat at the successors of some pairs; most: the cap c."""
+    """The terms of a step, from V and Vhat at the successors of some pairs; most: the cap c."""
     u = cap(beta * width(tables.F, v, layout), most, leak)
     return Pieces((tables.p * v).sum(layout.next_in_p), u, *optimism(tables, z, beta, layout))

@@ -1,4 +1,4 @@
-"""What the oracle answers: a point, its values at the true radius, and a bound on what it may have missed."""
+"""The result of the oracle: a point, its values at the true radius, and an upper bound of the maximum."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def conclude(
     sweeps: Number,
     mode: str,
 ) -> OracleResult:
-    """Everything that is reported is evaluated here: at beta, with plain caps."""
+    """The result for a point, evaluated at beta with plain caps."""
     path = evaluate(prepared, point.policy, point.reward, beta)
     searched = evaluate(prepared, point.policy, point.reward, radius)
     at_start = prepared.space.at_start

@@ -1,4 +1,4 @@
-"""The oracle of an episode: `ascent`, and U; on CPUs in C (native/oracle.c), from inside the compiled program.
+"""The oracle of an episode: `ascent`, and U; on CPUs in C (native/oracle.c), called by the compiled program.
 
 The C search is `ascent` with less work: in a step it looks only at states that can be reached by then, it factors equal
 feature matrices once, and it draws random numbers only when they are used. Its answers are those of `ascent` up to
@@ -18,11 +18,11 @@ from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.native import ffi
 from horizonfree.oracle.ascent import ascent
 from horizonfree.oracle.bounds import relaxed
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.objective import initial_distribution, prepare
 from horizonfree.oracle.result import OracleResult, Point
 
-Found = tuple[OracleResult, Float[Array, ""]]
+SearchOutput = tuple[OracleResult, Float[Array, ""]]
 
 
 def search(
@@ -36,16 +36,16 @@ def search(
     *,
     chains: int = 3,
     sweeps: int = 20,
-) -> Found:
-    """What `ascent` finds in theta, and U at the start; traced. inverses: of both covariances, tilde and hat."""
+) -> SearchOutput:
+    """The result of `ascent` in theta, and U at the start; traced. inverses: of both covariances, tilde and hat."""
 
     arguments = key, model, theta, inverses, beta, beta_search, warm
     in_jax = partial(search_in_jax, chains=chains, sweeps=sweeps)
-    if model.phi.shape[2] > ENUMERATE or not ffi.is_available():
+    if model.phi.shape[2] > MAX_VECTORIZED_SUCCESSORS or not ffi.is_available():
         return in_jax(*arguments)
     in_c = partial(search_in_c, chains=chains, sweeps=sweeps)
-    found: Found = jax.lax.platform_dependent(*arguments, cpu=in_c, default=in_jax)
-    return found
+    result: SearchOutput = jax.lax.platform_dependent(*arguments, cpu=in_c, default=in_jax)
+    return result
 
 
 def search_in_jax(
@@ -59,12 +59,12 @@ def search_in_jax(
     *,
     chains: int,
     sweeps: int,
-) -> Found:
-    """The definition."""
+) -> SearchOutput:
+    """The definition, in JAX."""
     prepared = prepare(model, theta, *inverses)
     U = relaxed(prepared, beta)[1]
-    found = ascent(key, prepared, beta, beta_search, warm, chains=chains, sweeps=sweeps)
-    return found, model.space.at_start(U[0])
+    result = ascent(key, prepared, beta, beta_search, warm, chains=chains, sweeps=sweeps)
+    return result, model.space.at_start(U[0])
 
 
 def search_in_c(
@@ -78,8 +78,8 @@ def search_in_c(
     *,
     chains: int,
     sweeps: int,
-) -> Found:
-    """The same, for lists of at most ENUMERATE successors."""
+) -> SearchOutput:
+    """The search in C, for lists of at most MAX_VECTORIZED_SUCCESSORS successors."""
     space, values = model.space, (model.space.horizon + 1, model.space.num_states)
     struct: Any = jax.ShapeDtypeStruct  # untyped
     results = [
@@ -113,5 +113,5 @@ def search_in_c(
     )
     value, raw, upper, radius, search_value, U = numbers
     point = Point(policy, step, target)
-    found = OracleResult(point, V, V_hat, value, raw, upper, radius, search_value, used, "ascent")
-    return found, U
+    result = OracleResult(point, V, V_hat, value, raw, upper, radius, search_value, used, "ascent")
+    return result, U

@@ -16,21 +16,21 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._x64 import leaf, x64
+from horizonfree._x64 import x64
 from horizonfree.mdp.space import Kernel
 from horizonfree.oracle.bounds import upper_bound
-from horizonfree.oracle.box import ENUMERATE
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.penalised import branch_and_bound
 from horizonfree.planning import optimal
 
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried
 ROUNDS = 3  # each uses the bound of the last as w
-SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
+RELATIVE_SLACK = 1e-2  # the inner maxima are bounded to this share of themselves
 MAX_VERTICES = (
     1 << 20
 )  # of the cells of a branch and bound that are open at a time; what is beyond keeps its bound
-DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
+DUPLICATE_DIGITS = 12  # pairs (s,a) that agree to this many digits are bounded once
 
 _upper_bound = jax.jit(upper_bound)
 
@@ -41,8 +41,8 @@ def total_variance_bound(prepared: Prepared, beta: float) -> float:
 
     Needs P_theta to be a kernel. Runs on the host: seconds, for reports, not inside an explorer.
     """
-    given = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
-    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, given)
+    tables = prepared.p, prepared.F_tilde, prepared.F_hat, prepared.box_tilde, prepared.box_hat
+    p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, tables)
     tilde = [beta * penalised_max(F_tilde, p, k, box_tilde) for k in RATIOS]
     hat = [2 * beta * penalised_max(F_hat, p, k / 2, box_hat) for k in RATIOS]
     x = np.asarray(_upper_bound(prepared, beta)[0])  # bounds Vhat_1, hence Vhat_h, in every state
@@ -72,7 +72,7 @@ def gather(
     space = prepared.space
     table = np.zeros(space.sizes)
     table[:-1], table[-2:-1] = g.T, last.T
-    kernel = Kernel(space.succ, leaf(np.asarray(prepared.p).transpose(2, 1, 0)), space.is_dense)
+    kernel = Kernel(space.succ, np.asarray(prepared.p).transpose(2, 1, 0), space.is_dense)
     D: np.ndarray = optimal(kernel, table).V[0]
     return D
 
@@ -85,13 +85,15 @@ def penalised_max(
 ) -> Float[np.ndarray, "A S"]:
     """Upper bounds of max over f in [0,1]^n of ||F f|| - kappa Var_p(f), to SLACK; above ENUMERATE successors `box`."""
     m, n, A, S = F.shape
-    if n > ENUMERATE:
+    if n > MAX_VECTORIZED_SUCCESSORS:
         return np.asarray(box)
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
     G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
     key = np.c_[G / (G.max() or 1.0), p]
-    _, first, same = np.unique(np.round(key, DIGITS), axis=0, return_index=True, return_inverse=True)
+    _, first, same = np.unique(
+        np.round(key, DUPLICATE_DIGITS), axis=0, return_index=True, return_inverse=True
+    )
     rows = np.ascontiguousarray(F[first]), np.ascontiguousarray(p[first])
-    bound: np.ndarray = branch_and_bound(*rows, kappa, SLACK, MAX_VERTICES >> n)
+    bound: np.ndarray = branch_and_bound(*rows, kappa, RELATIVE_SLACK, MAX_VERTICES >> n)
     return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS

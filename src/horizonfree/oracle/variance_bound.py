@@ -1,4 +1,4 @@
-"""By how much values in P_theta can be misjudged, by the law of total variance: a bound that does not grow with H.
+"""A bound on the error of values in P_theta by the law of total variance; it does not grow with H.
 
 Let P = P_theta and P_star be kernels with ||theta - theta_star||_tilde <= 2 beta. Fix a policy and a reward of total at
 most 1; V_star are its values under P_star, and expectations are under P. Put e_h = (P_star - P) V_star_{h+1} at (s_h,
@@ -19,17 +19,17 @@ from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.variance import gather, penalised_max
 
 MUS = 2.0 ** np.arange(-3.5, -14.5, -0.5)  # largest first; all below 1/8
-ENOUGH = 0.25  # where 4 y >= 1 nothing is said
+VACUOUS_BOUND = 0.25  # 4 y >= 1 is vacuous
 
 
 @x64
-def misjudged(prepared: Prepared, beta: float) -> float:
-    """The least bound of y over a grid of mu, for every policy and reward; at most 1/4, which says nothing.
+def variance_bound(prepared: Prepared, beta: float) -> float:
+    """The least bound of y over a grid of mu, for every policy and reward; at most 1/4, which is vacuous.
 
     Needs P_theta to be a kernel. Runs on the host: seconds, for reports.
     """
     p, F, box = (np.asarray(x) for x in (prepared.p, prepared.F_tilde, prepared.box_tilde))
-    least = ENOUGH
+    least = VACUOUS_BOUND
     for mu in MUS:
         g = np.minimum(beta * penalised_max(F, p, mu / beta, box), 0.5)
         # V_star_{H+1} = 0: the last step adds nothing

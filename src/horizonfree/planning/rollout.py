@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from horizonfree._arrays import taken
 from horizonfree._x64 import Leaf
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Kernel, Space, Trajectory
+from horizonfree.planning.traced import take
 
 COUNTED = 16  # successors up to which counting is faster than bisection
 
@@ -43,9 +42,9 @@ class Sampler(eqx.Module):
 
         def step(s: Array, inputs: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, ...]]:
             rule, u, v = inputs
-            a = draw(v, jnp.cumsum(taken(rule, s))) if is_random else taken(rule, s).astype(jnp.int32)
-            j = _slot(u, taken(self.cumulative, (s, a)))
-            s_next = taken(self.succ, (s, a, j))
+            a = draw(v, jnp.cumsum(take(rule, s))) if is_random else take(rule, s).astype(jnp.int32)
+            j = _slot(u, take(self.cumulative, (s, a)))
+            s_next = take(self.succ, (s, a, j))
             return s_next, (s_next, a, j)
 
         s1 = first_state(key_next, space)
@@ -90,7 +89,7 @@ def episodes_of(
 
 
 def allowed_actions(space: Space, trajectory: Trajectory) -> Trajectory:
-    """The episode with forbidden actions replaced by those that are taken for them (mdp/allowed.py); traceable."""
+    """The episode with forbidden actions replaced by those that are taken for them (mdp/policies.py); traceable."""
     if space.acts is None:
         return trajectory
     a = jnp.asarray(space.acts)[trajectory.s[:-1], trajectory.a]

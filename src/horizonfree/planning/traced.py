@@ -51,7 +51,7 @@ def expect(kernel: Kernel, V: Float[Array, " S"]) -> Float[Array, "S A"]:
     check_values(V, kernel.num_states)
     if kernel.is_dense:
         return jnp.asarray(kernel.prob) @ V
-    return (kernel.prob * _taken(V, kernel.succ)).sum(-1)
+    return (kernel.prob * take(V, kernel.succ)).sum(-1)
 
 
 def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
@@ -75,7 +75,7 @@ def evaluate_jax(
     def step(V: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
         r, pi = inputs
         if pi.ndim == 1:  # one row for each state: A times cheaper than all actions
-            V = _taken(r, (s, pi)) + expect(own_rows(kernel, pi), V)[:, 0]
+            V = take(r, (s, pi)) + expect(own_rows(kernel, pi), V)[:, 0]
         else:
             V = (pi * (r + expect(kernel, V))).sum(axis=-1)
         return V, V
@@ -88,10 +88,10 @@ def evaluate_jax(
 def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
     """The kernel that is left when state s always takes action pi(s)."""
     s = jnp.arange(kernel.num_states)
-    succ, prob = (_taken(x, (s, pi))[:, None] for x in (kernel.succ, kernel.prob))
+    succ, prob = (take(x, (s, pi))[:, None] for x in (kernel.succ, kernel.prob))
     return Kernel(succ, prob, kernel.is_dense)
 
 
-# Indices are actions and states: none is negative or beyond the end, and XLA need not look for such.
-def _taken(x: Array, at: Array | tuple[Array, ...]) -> Array:
+def take(x: Array, at: Array | tuple[Array, ...]) -> Array:
+    """x[at] for indices none of which is negative or beyond the end: XLA need not look for such."""
     return jnp.asarray(x).at[at].get(mode="promise_in_bounds", wrap_negative_indices=False)

@@ -1,13 +1,11 @@
 """Problems to explore: named ones, your own, and Gymnasium's."""
 
+from horizonfree.problems.classes import LinearMDP, Mixture, Tabular, problem_of_model
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
-from horizonfree.problems.linear import LinearMDP
-from horizonfree.problems.mixture import Mixture
-from horizonfree.problems.named import chains, grids, linear, lower_bounds, operations, random
+from horizonfree.problems.named import chains, grids, lower_bounds, operations, random
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
 from horizonfree.problems.simulators import from_simulators
-from horizonfree.problems.tabular import Tabular
 
 __all__ = [
     "LinearMDP",
@@ -20,11 +18,11 @@ __all__ = [
     "from_gymnasium",
     "from_simulators",
     "grids",
-    "linear",
     "lower_bounds",
     "make",
     "operations",
     "problem",
+    "problem_of_model",
     "problems",
     "random",
 ]

@@ -1,8 +1,8 @@
-"""Any law of the noise, as what bets against a mixture of given laws (docs/alternatives.md).
+"""Noise with any distribution, as an alternative to a mixture of given distributions (docs/alternatives.md).
 
-The law p of the noise is averaged over Dirichlet's laws around the middle b of what is given, nine parts the mean of
-the laws and one part every outcome alike, with k pseudo-counts in all: k b_w for outcome w. Near the class a large k
-bets well, far from it a small one; k = n/2, 2n and 8n for n outcomes are averaged.
+The distribution p of the noise is averaged over Dirichlet distributions with parameters k b_w for outcome w, where
+b = 0.9 (mean of the given distributions) + 0.1 (uniform). A large k gives a large likelihood near the class, a small k
+far from it; the likelihoods for k = n/2, 2n and 8n, n outcomes, are averaged.
 """
 
 from typing import cast
@@ -10,20 +10,19 @@ from typing import cast
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree.guarantees.alternatives import mean_of
+from horizonfree.guarantees.e_processes import mean_of
 from horizonfree.mdp.space import Space
 from horizonfree.models.mixture import alternatives
-from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.noise import AFTER, LAWS, OUTCOMES
 from horizonfree.problems.problem import Problem
 
-EVEN = 0.1  # of the middle, for every outcome alike: some may be in no law
-PSEUDO = (0.5, 2.0, 8.0)  # pseudo-counts per outcome
+UNIFORM_SHARE = 0.1  # of b: some outcomes may have probability 0 in every given distribution
+PSEUDO_COUNTS = (0.5, 2.0, 8.0)  # k / n
 
 
 def any_law(problem: Problem) -> Problem | None:
-    """The class of any law on the outcomes, where the noise of a problem is a mixture of given laws; else None."""
+    """The class of all distributions on the outcomes, for noise that is a mixture of given ones; else None."""
     after, outcomes = problem.layout.get(AFTER), problem.layout.get(OUTCOMES)
     if after is None or outcomes is None or LAWS not in problem.layout:
         return None
@@ -31,23 +30,25 @@ def any_law(problem: Problem) -> Problem | None:
 
 
 def log_any_law(problem: Problem, counts: Int[np.ndarray, "S A n"]) -> float | None:
-    """The logarithm of what any law gives these transitions, averaged over laws; None where there is no such class."""
+    """The log of the averaged likelihood of these transitions; None where there is no such class."""
     rich = any_law(problem)
     if rich is None:
         return None
-    seen = carried(problem.space, counts, rich.space)
+    seen = transfer_counts(problem.space, counts, rich.space)
     if seen is None:
         return -np.inf
-    laws, valid = np.asarray(problem.layout[LAWS]), cast(MixtureModel, rich.model).valid
+    laws, valid = np.asarray(problem.layout[LAWS]), cast(Mixture, rich).model.valid
     n = laws.shape[1]
-    middle = (1 - EVEN) * laws.mean(0) + EVEN / n
+    center = (1 - UNIFORM_SHARE) * laws.mean(0) + UNIFORM_SHARE / n
     rows = alternatives.on_rows(valid, seen[None])
-    found = [alternatives.over_weights(valid, rows, k * n * middle) for k in PSEUDO]
-    return mean_of(found, np.full(len(found), 1 / len(found)))
+    logs = [alternatives.over_weights(valid, rows, k * n * center) for k in PSEUDO_COUNTS]
+    return mean_of(logs, np.full(len(logs), 1 / len(logs)))
 
 
-def carried(space: Space, counts: Int[np.ndarray, "S A n"], other: Space) -> Int[np.ndarray, "S A m"] | None:
-    """Counts on the successor lists of another space with the same states and actions; None where one has no place."""
+def transfer_counts(
+    space: Space, counts: Int[np.ndarray, "S A n"], other: Space
+) -> Int[np.ndarray, "S A m"] | None:
+    """Counts on the successor lists of another space with the same states and actions; None where one is impossible."""
     s, a, j = np.nonzero(counts)
     to = np.asarray(space.succ)[s, a, j]
     hit = (np.asarray(other.succ)[s, a] == to[:, None]) & np.asarray(other.support)[s, a]

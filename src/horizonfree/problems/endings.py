@@ -20,12 +20,12 @@ from jaxtyping import Bool, Int
 
 from horizonfree.errors import ShapeError
 from horizonfree.mdp.space import Space
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
 from horizonfree.models.mixture.model import MixtureModel
 
 ENDED = "ended"  # key of a layout
 NEVER, UNDECLARED = -1, -2
-STAYS = 1 - 1e-9  # a kernel with at least this probability of staying is absorbing up to rounding
+ABSORBING = 1 - 1e-9  # probability of staying from which on a state is absorbing, up to rounding
 
 
 class Entries(NamedTuple):
@@ -43,26 +43,26 @@ def ended_states(entries: Entries, starts: Bool[np.ndarray, " S"]) -> Int[np.nda
     """
     S = len(starts)
     s, to, ends = entries
-    is_ended_in, is_left, is_acting = _marked(S, to[ends]), _marked(S, s[s != to]), starts.copy()
+    is_ended_in, is_left, is_acting = _mask(S, to[ends]), _mask(S, s[s != to]), starts.copy()
     is_acting &= ~is_ended_in | is_left  # an episode that starts in a final state is over
     size = -1
     while is_acting.sum() > size:
         size = int(is_acting.sum())
-        is_acting |= _marked(S, to[~ends & is_acting[s]])
-    is_both = is_acting & _marked(S, to[ends & is_acting[s]])
+        is_acting |= _mask(S, to[~ends & is_acting[s]])
+    is_both = is_acting & _mask(S, to[ends & is_acting[s]])
     ended = np.where(is_ended_in & ~is_acting, np.arange(S), NEVER)
     ended[is_both] = S + np.arange(is_both.sum())
     return ended
 
 
-def _marked(S: int, states: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " S"]:
-    found = np.zeros(S, bool)
-    found[states] = True
-    return found
+def _mask(S: int, states: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " S"]:
+    mask = np.zeros(S, bool)
+    mask[states] = True
+    return mask
 
 
 def num_copies(ended: Int[np.ndarray, " S"]) -> int:
-    """How many states are added."""
+    """The number of added states."""
     return int((ended >= len(ended)).sum())
 
 
@@ -96,19 +96,19 @@ def layout_with_copies(layout: Any, states: Any, ended: Int[np.ndarray, " S"]) -
     is_layout = layout is None or isinstance(layout, Mapping)  # anything else raises an error elsewhere
     if not both.size or not is_layout:
         return layout, states
-    found = dict(layout or {})
-    found.pop("cells", None)
-    names = found.pop("states", None) if states is None else states
+    other = dict(layout or {})
+    other.pop("cells", None)
+    names = other.pop("states", None) if states is None else states
     if not (names is None or isinstance(names, (list, tuple))):
-        return found, names
+        return other, names
     names = [f"state {s}" for s in range(S)] if names is None else list(names)
     if len(names) != S:
         raise ShapeError(f"states has {len(names)} names; there are {S} states")
-    return found, [*names, *(f"{names[s]} (ended)" for s in both)]
+    return other, [*names, *(f"{names[s]} (ended)" for s in both)]
 
 
-def in_words(ended: Int[np.ndarray, " S"]) -> str:
-    """Where episodes end, for the summary of a problem."""
+def summary(ended: Int[np.ndarray, " S"]) -> str:
+    """Where episodes end, as text."""
     always, at_random = int((ended == np.arange(len(ended))).sum()), num_copies(ended)
     rest = "always or never" if (ended == UNDECLARED).any() else "never"
     numbers = {"always": always, "at random": at_random}
@@ -124,19 +124,19 @@ class Endings(NamedTuple):
 
     @property
     def num_copies(self) -> int:
-        """How many states have a copy."""
+        """The number of states with a copy."""
         return int((self.after > np.arange(len(self.after))).sum())
 
 
 def endings_of(model: Model, layout: Mapping[str, Any]) -> Endings:
-    """What a problem declares of endings; where it declares nothing, an episode can end where it may stay for ever."""
-    found, ended = undeclared(model.space, model), layout.get(ENDED)
+    """The endings that a problem declares; by default an episode can end in every state where it may stay for ever."""
+    endings, ended = undeclared(model.space, model), layout.get(ENDED)
     if ended is None:
-        return found
+        return endings
     S = len(ended)
-    found.after[:S] = np.where(ended == UNDECLARED, found.after[:S], ended)
-    found.always[:S] = ended == np.arange(S)
-    return found
+    endings.after[:S] = np.where(ended == UNDECLARED, endings.after[:S], ended)
+    endings.always[:S] = ended == np.arange(S)
+    return endings
 
 
 def has_copy(layout: Mapping[str, Any]) -> Bool[np.ndarray, " S"]:
@@ -162,10 +162,10 @@ def _own_slot(space: Space) -> Bool[np.ndarray, "S A n"]:
 
 
 def _may_stay_under(model: Model) -> Bool[np.ndarray, " S"]:
-    """The same; in a mixture of kernels, states that one of the kernels never leaves."""
+    """In a mixture of kernels, states that one of the kernels never leaves."""
     if not isinstance(model, MixtureModel) or not model.is_hull:
         return _may_stay(model.space)
     phi = np.asarray(model.phi)
     total = phi[0, 0].sum(0)  # alike for every pair
     stays = np.where(_own_slot(model.space)[..., None], phi, 0.0).sum(2)
-    return np.asarray((stays >= STAYS * total).all(1).any(-1))
+    return np.asarray((stays >= ABSORBING * total).all(1).any(-1))

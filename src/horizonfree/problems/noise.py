@@ -1,33 +1,33 @@
-"""Systems that a noise of unknown law drives: s' = f(s, a, w), w one of n outcomes, drawn anew at every step.
+"""Systems driven by noise of unknown distribution: s' = f(s, a, w), w one of n outcomes, drawn anew at every step.
 
-    P(s'|s,a) = sum_w p_w 1{f(s,a,w) = s'}            any law p on the outcomes: one kernel per outcome, weights p
-    p = sum_i v_i p_i                                 or a mixture of given laws p_i: one kernel per law, weights v
+    P(s'|s,a) = sum_w p_w 1{f(s,a,w) = s'}            any distribution p: one kernel per outcome, weights p
+    p = sum_i v_i p_i                                 a mixture of given p_i: one kernel per distribution, weights v
 
-What an outcome does is known (a demand of 3 takes 3 from the shelf), how often it comes is not. The second class lies
-in the first, so that the first is what may refute it (docs/alternatives.md): `after` [S, A, n], where each outcome
-leads, is kept with the problem.
+The effect of an outcome is known (a demand of 3 takes 3 from the shelf), its probability is not. The second class lies
+in the first, which is therefore an alternative that may refute it (docs/alternatives.md): the next state of each
+outcome, `after` [S, A, n], is stored in the layout of the problem.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_floats, check_int, check_integers, short_repr
+from horizonfree._validation import check_floats, check_int, check_integers, check_shape, short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
-from horizonfree.mdp.allowed import acts_of, taken
+from horizonfree.mdp.policies import acts_of, taken
 from horizonfree.mdp.space import TOLERANCE
 
-MOST_CALLS = 5_000_000  # of a function of one's own: about a minute of Python
-# What a problem's layout calls them: where outcomes lead and their names, the laws and theirs.
+MAX_CALLS = 5_000_000  # of a Python function: about a minute
+# Keys of a layout: next states and names of the outcomes, the given distributions and their names.
 AFTER, OUTCOMES, LAWS, MODELS = "after", "outcomes", "laws", "models"
 Step = Callable[[int, int, Any], int]
 
 
 class Noise(NamedTuple):
-    """Where each outcome leads, the names of the outcomes, and the laws that are mixed with theirs."""
+    """The next state of each outcome, the names of the outcomes, and the given distributions with their names."""
 
     after: Int[np.ndarray, "S A n"]
     outcomes: list[str]
@@ -35,66 +35,66 @@ class Noise(NamedTuple):
     law_names: list[str]
 
     def kernels(self) -> "list[scipy.sparse.csr_array]":
-        """One kernel [S*A, S] for each law."""
+        """One kernel [S*A, S] for each distribution."""
         S, A, n = self.after.shape
         row, outcome = np.repeat(np.arange(S * A), n), np.tile(np.arange(n), S * A)
         to = self.after.reshape(-1)
-        found = []
+        kernels = []
         for law in self.laws:
-            is_on = law[outcome] > 0
-            entries = law[outcome][is_on], (row[is_on], to[is_on])
-            found.append(scipy.sparse.csr_array(scipy.sparse.coo_array(entries, (S * A, S))))
-        return found
+            is_positive = law[outcome] > 0
+            entries = law[outcome][is_positive], (row[is_positive], to[is_positive])
+            kernels.append(scipy.sparse.csr_array(scipy.sparse.coo_array(entries, (S * A, S))))
+        return kernels
 
 
 def noise_of(
     step: Any, outcomes: Any, models: Any, num_states: Any, num_actions: Any, allowed: Any = None
 ) -> Noise:
-    """All of it, checked; without models every outcome is a law of its own. allowed: as in mdp/allowed.py."""
-    names, values = _named(outcomes, "outcomes")
+    """Checked arguments; without models there is one distribution per outcome. allowed: as in mdp/policies.py."""
+    names, values = names_and_values(outcomes, "outcomes")
     if callable(step):
-        after = _called(step, names, values, num_states, num_actions, allowed)
+        after = _evaluated(step, names, values, num_states, num_actions, allowed)
     else:
-        after = _listed(step, len(names), num_states, num_actions)
+        after = _next_states(step, len(names), num_states, num_actions)
         after = taken(acts_of(allowed, *after.shape[:2]), after)
     if models is None:
         return Noise(after, names, np.eye(len(names)), names)
-    law_names, given = _named(models, "models")
-    laws = np.stack([_law(x, name, len(names)) for name, x in zip(law_names, given)])
+    law_names, law_values = names_and_values(models, "models")
+    laws = np.stack([_law(x, name, len(names)) for name, x in zip(law_names, law_values)])
     return Noise(after, names, laws, law_names)
 
 
-def _named(given: Any, what: str) -> tuple[list[str], list[Any]]:
-    """Names and values of a dictionary; of a list, where numbers and words are their own names."""
+def names_and_values(given: Any, argument: str) -> tuple[list[str], list[Any]]:
+    """Names and values of a dictionary, or of a list, in which numbers and texts are their own names."""
     if isinstance(given, Mapping):
         names, values = [str(key) for key in given], list(given.values())
     elif isinstance(given, str) or not np.iterable(given):
-        raise ShapeError(f"{what} is {short_repr(given)}; it must be a list, or a dictionary from names")
+        raise ShapeError(f"{argument} is {short_repr(given)}; it must be a list, or a dictionary by name")
     else:
         values = list(given)
-        is_name = [isinstance(x, str) or not np.iterable(x) for x in values]
-        names = [str(x) if plain else f"{i}" for i, (x, plain) in enumerate(zip(values, is_name))]
+        is_scalar = [isinstance(x, str) or not np.iterable(x) for x in values]
+        names = [str(x) if scalar else f"{i}" for i, (x, scalar) in enumerate(zip(values, is_scalar))]
     if not values:
-        raise ShapeError(f"{what} is empty; give at least one")
-    double = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if double is not None:
-        raise ShapeError(f"{what} has {double!r} more than once; each must be there once")
+        raise ShapeError(f"{argument} is empty; give at least one")
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise ShapeError(f"{argument} has {repeated!r} more than once; each must be there once")
     return names, values
 
 
-def _called(
+def _evaluated(
     step: Step, names: list[str], values: list[Any], S: Any, A: Any, allowed: Any
 ) -> Int[np.ndarray, "S A n"]:
-    """A function asked for every state, allowed action and outcome."""
+    """A function evaluated at every state, allowed action and outcome."""
     sizes = {"num_states": S, "num_actions": A}
     S, A = (
         check_int(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
         for name, x in sizes.items()
     )
-    if S * A * len(names) > MOST_CALLS:
+    if S * A * len(names) > MAX_CALLS:
         raise OptionError(
             f"step would be called {S * A * len(names):,} times, for {S:,} states, {A:,} actions and {len(names)} "
-            f"outcomes; more than {MOST_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
+            f"outcomes; more than {MAX_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
         )
     after, acts = np.empty((S, A, len(names)), np.int32), acts_of(allowed, S, A)
     for s, a, w in np.ndindex(after.shape):
@@ -103,7 +103,7 @@ def _called(
         where = f"step(s={s}, a={a}, outcome {names[w]})"
         try:
             to = step(s, a, values[w])
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the user's function
             raise OptionError(
                 f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
             ) from error
@@ -111,18 +111,18 @@ def _called(
     return taken(acts, after)
 
 
-def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
-    """An array of next states."""
+def _next_states(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
+    """A checked array of next states."""
     after = check_integers(step, "step")
     if after.ndim != 3 or after.shape[2] != n:
         raise ShapeError(
             f"step has shape {after.shape}; it must be a function (s, a, outcome) -> state, or an array "
             f"[S, A, {n}] of next states, one for each outcome"
         )
-    for name, given, own in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
-        if given is not None:
+    for name, value, size in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
+        if value is not None:
             check_int(
-                given, name, own, own, f"{own}, as step is an array of shape {after.shape}, or left out"
+                value, name, size, size, f"{size}, as step is an array of shape {after.shape}, or left out"
             )
     bad = np.argwhere((after < 0) | (after >= len(after)))
     if bad.size:
@@ -134,12 +134,8 @@ def _listed(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
 
 
 def _law(given: Any, name: str, n: int) -> Float[np.ndarray, " n"]:
-    """A law on the outcomes, divided by its sum, which may miss 1 by rounding."""
-    law = check_floats(given, f"models[{name}]")
-    if law.shape != (n,):
-        raise ShapeError(
-            f"models[{name}] has shape {law.shape}; it must be ({n},), a probability for each outcome"
-        )
+    """A distribution on the outcomes, divided by its sum, which may miss 1 by rounding."""
+    law = check_shape(check_floats(given, f"models[{name}]"), f"models[{name}]", (n,), "[outcomes]")
     with np.errstate(over="ignore"):
         total = law.sum()
     if not ((law >= 0).all() and abs(total - 1) <= TOLERANCE):

@@ -1,31 +1,37 @@
-"""A problem: what a learner may know of a system and, for simulation only, the hidden truth."""
+"""A problem: what a learner knows of a system and, for simulation only, the hidden truth."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._repr import ReprMixin, Summary, join_names
-from horizonfree._validation import short_repr
-from horizonfree.errors import OptionError, SimulationError
+from horizonfree._deprecated import renamed, warn_renamed
+from horizonfree._repr import ReprMixin, ReprTable, join_names
+from horizonfree._validation import check_choice, require
+from horizonfree.errors import SimulationError
 from horizonfree.mdp import names
-from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.families import family
+from horizonfree.mdp.events import Event, check_event
+from horizonfree.mdp.policies import is_allowed, policy_table
+from horizonfree.mdp.rewards import family, resolve
 from horizonfree.mdp.space import Kernel, Space, moved
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
+from horizonfree.planning import evaluate, optimal
+from horizonfree.planning.induction import lost
 from horizonfree.problems.sampling import Sampling, sampling_of
+from horizonfree.problems.verification.properties import Accumulated, Property
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(ReprMixin):
-    """A model, and the parameter of it that is the truth where the problem can simulate itself.
+    """A model, and the true parameter where the problem can simulate itself.
 
-    `recipe` says how to build it again (a name and its parameters) where it has one; `layout` helps to draw it:
-    "cells" [S, 2] column and row of each state on a grid, and it holds the names of "states", "actions", "weights".
-    "ended" says in which states episodes end (endings.py), where something was declared. A part of another problem
-    (`reachable_part`) has "state_ids" and "num_all_states" there (names.py).
+    Build one with `Mixture`, `Tabular` or `LinearMDP`, which are the problems of the three model classes.
+
+    `recipe`: a name and parameters from which `make` builds the problem again, or None. `layout`: names of "states",
+    "actions" and "weights"; "cells" [S, 2], column and row of each state on a grid; "ended", in which states episodes
+    end (endings.py); for a `reachable_part`, "state_ids" and "num_all_states" (names.py).
     """
 
     model: Model
@@ -33,6 +39,25 @@ class Problem(ReprMixin):
     name: str = "problem"
     recipe: Mapping[str, Any] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def _from_model(
+        cls, model: Model, truth: Any = None, name: Any = "problem", layout: Any = None, **given: Any
+    ) -> Self:
+        """A problem without a recipe. `given`: names of its states, actions and weights."""
+        require(isinstance(name, str), "name", name, "text")
+        layout = names.named(layout, model.space, getattr(model, "dim", 0), **given)
+        return cls._from_fields(model=model, truth=truth, name=name, recipe=None, layout=layout)
+
+    @classmethod
+    def _from_fields(cls, **values: Any) -> Self:
+        problem = object.__new__(cls)  # a subclass may have a constructor of its own
+        Problem.__init__(problem, **values)
+        return problem
+
+    def _replace(self, **changes: Any) -> Self:
+        """A copy with other values of some fields."""
+        return self._from_fields(**{x.name: getattr(self, x.name) for x in fields(Problem)} | changes)
 
     @property
     def space(self) -> Space:
@@ -46,7 +71,7 @@ class Problem(ReprMixin):
 
     @property
     def start(self) -> int | Float[np.ndarray, " S"]:
-        """s_1, the state in which every episode starts, or the distribution that it is drawn from."""
+        """s_1, the state in which every episode starts, or the distribution from which it is drawn."""
         return np.asarray(self.space.initial) if self.space.start is None else self.space.start
 
     @property
@@ -61,7 +86,7 @@ class Problem(ReprMixin):
 
     @property
     def state_ids(self) -> Int[np.ndarray, " S"]:
-        """The numbers of the states in the problem that this is a part of; 0..S-1 where it is no part of another."""
+        """For a part of another problem, the numbers of its states there; otherwise 0..S-1."""
         ids = self.space.state_ids
         return np.arange(self.num_states) if ids is None else np.asarray(ids)
 
@@ -72,23 +97,23 @@ class Problem(ReprMixin):
 
     @property
     def sampling(self) -> Sampling | None:
-        """How far kernels that were estimated may be off, and what that allows; None where they were given."""
+        """For kernels estimated from samples, how far they may be off; None for kernels that were given."""
         return sampling_of(self.layout, self.horizon)
 
     def state_name(self, state: int) -> str:
-        """What a state is called; "state 3" where it has no name."""
+        """The name of a state; "state 3" where it has none."""
         return names.name_of(self.layout, "states", state)
 
     def action_name(self, action: int) -> str:
-        """What an action is called; "action 3" where it has no name."""
+        """The name of an action; "action 3" where it has none."""
         return names.name_of(self.layout, "actions", action)
 
     def weight_name(self, index: int) -> str:
-        """What an entry of the parameter is called; "weight 3" where it has no name."""
+        """The name of an entry of the parameter; "weight 3" where it has none."""
         return names.name_of(self.layout, "weights", index)
 
     def state_number(self, state: int | str) -> int:
-        """The number of a state that is given by its name, or by its number."""
+        """The number of a state, given by its name or its number."""
         return names.number_of(self.layout, "states", state, self.num_states)
 
     def states_named(self, name: str) -> Int[np.ndarray, " n"]:
@@ -97,53 +122,42 @@ class Problem(ReprMixin):
 
     @property
     def labels(self) -> dict[str, list[int]]:
-        """Sets of states that have a name, of a model that was read from a file."""
+        """Sets of states by name, of a model that was read from a file."""
         return names.labels_of(self.layout)
 
     def reward(self, name: str) -> Float[np.ndarray, "S A"]:
         """A reward by its name, of a model that was read from a file."""
         return names.reward_of(self.layout, name)
 
-    def first_state(self) -> str:
-        """Where an episode starts, in words."""
+    def start_name(self) -> str:
+        """Where episodes start, as text."""
         starts = np.flatnonzero(self.space.starts())
         return (
             self.state_name(int(starts[0])) if len(starts) == 1 else f"one of {len(starts):,} states, drawn"
         )
 
-    def card(self) -> Summary:
-        """Sizes, names and what is unknown."""
-        sizes = {"states": self.num_states, "actions": self.num_actions}
+    def _repr_table(self) -> ReprTable:
         lines = []
-        for kind, size in sizes.items():
-            called = self.layout.get(kind)
-            lines.append(
-                (kind, f"{size:,}" + (f": {join_names([str(x) for x in called])}" if called else ""))
-            )
+        for kind, size in {"states": self.num_states, "actions": self.num_actions}.items():
+            given = self.layout.get(kind)
+            lines.append((kind, f"{size:,}" + (f": {join_names([str(x) for x in given])}" if given else "")))
         if self.space.acts is not None:
-            least, most = np.sort(self.actions_allowed.sum(axis=1))[[0, -1]]
-            lines.append(
-                (
-                    "allowed",
-                    f"{least:,} to {most:,} actions, by state"
-                    if least < most
-                    else f"{least:,} in every state",
-                )
-            )
+            low, high = np.sort(self.actions_allowed.sum(axis=1))[[0, -1]]
+            text = f"{low:,} to {high:,} actions, by state" if low < high else f"{low:,} in every state"
+            lines.append(("allowed", text))
         if names.ALL_STATES in self.layout:
-            lines.append(
-                ("part of", f"{self.layout[names.ALL_STATES]:,} states: those that episodes can come to")
-            )
-        lines.append(("episode", f"{self.horizon:,} steps from {self.first_state()}"))
+            total = self.layout[names.ALL_STATES]
+            lines.append(("part of", f"{total:,} states: those that episodes can reach"))
+        lines.append(("episode", f"{self.horizon:,} steps from {self.start_name()}"))
         if "ended" in self.layout:
-            from horizonfree.problems.endings import in_words
+            from horizonfree.problems.endings import summary
 
-            lines.append(("ends", in_words(np.asarray(self.layout["ended"]))))
+            lines.append(("ends", summary(np.asarray(self.layout["ended"]))))
         weights = [str(x) for x in self.layout.get("weights") or ()]
-        of_what = f", in the weights of {join_names(weights)}" if weights else ""
-        lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_what}"))
+        of_weights = f", in the weights of {join_names(weights)}" if weights else ""
+        lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_weights}"))
         lines.append(("truth", "not given" if self.truth is None else "hidden; it simulates itself"))
-        return Summary(f"Problem {self.name}", lines)
+        return ReprTable(f"Problem {self.name}", lines)
 
     def kernel(self) -> Kernel:
         """The true transition probabilities, for simulation and scoring."""
@@ -154,44 +168,60 @@ class Problem(ReprMixin):
             )
         return self.model.kernel(self.truth)
 
-    def moved(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Problem":
-        """The same system with episodes from elsewhere, or of another length; None leaves it as it is.
+    def with_start(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> Self:
+        """The same system with another start (a state or a distribution) or horizon; None leaves it unchanged.
 
-        is_paid_after: the last step is only a payment for the state that the others lead to.
+        is_paid_after: the last step only pays for the state that the others lead to.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=5, horizon=10)
+        >>> problem.with_start(2, horizon=4).start_name()
+        'state 2'
         """
         space = moved(self.space, start, horizon, is_paid_after=is_paid_after)
         model: Any = self.model
-        return replace(self, model=replace(model, space=space), recipe=None)
+        return self._replace(model=replace(model, space=space), recipe=None)
 
-    def declaring(self, rewards: Any) -> "Problem":
-        """The same system, with rewards of interest declared before the first episode: a list, "goals", "occupancies".
+    def with_rewards(self, rewards: Any) -> Self:
+        """The same system, with rewards declared before the first episode: a list, "goals" or "occupancies".
 
-        Certificates of plans for these are sharper then; for classes of which that is true, linear MDPs.
+        Certificates of plans for these are sharper then. For linear MDPs.
         """
-        _, checked = family(self, rewards)
-        model = self.model.with_rewards(np.stack([x.table for x in checked]))
-        return replace(self, model=model, recipe=None)
+        _, resolved = family(self, rewards)
+        model = self.model.with_rewards(np.stack([x.table for x in resolved]))
+        return self._replace(model=model, recipe=None)
+
+    def as_tabular(self, *, support: str = "any") -> "Problem":
+        """The same system as a tabular MDP whose transition probabilities are entirely unknown.
+
+        support: "any" (every state may follow every state-action pair) or "given" (which transitions are possible is
+        known).
+
+        >>> import horizonfree as hf
+        >>> hf.make("river-swim", states=5).as_tabular().model.num_unknown
+        40
+        """
+        from horizonfree.problems.classes import Tabular
+
+        return Tabular.from_problem(self, support)
+
+    moved = renamed("Problem.moved", with_start)
+    declaring = renamed("Problem.declaring", with_rewards)
 
     def seen_as(self, kind: str, *, support: str = "any") -> "Problem":
-        """The same system as a learner sees it who knows less: kind "tabular", an unknown table.
-
-        support: "any" (every state may follow every pair) or "given" (which transitions are possible is known).
-        """
-        from horizonfree.problems.tabular import seen_as
-
-        if kind != "tabular":
-            raise OptionError(f"kind is {short_repr(kind)}; it must be 'tabular'")
-        return seen_as(self, support)
+        """Deprecated: use `as_tabular()`."""
+        check_choice(kind, "kind", ("tabular",))
+        warn_renamed("Problem.seen_as('tabular')", "Problem.as_tabular()")
+        return self.as_tabular(support=support)
 
     def reachable_part(self) -> "Problem":
-        """The problem on the states that episodes can come to, under some policy and parameter.
+        """The problem on the states that episodes can reach, under some policy and parameter.
 
-        It is the problem itself if these are all. Episodes have the same law there, so that certificates and plans are
-        the same, too; where most states are out of reach they are much faster. It is a problem like any other, whose
-        states are numbered anew: `state_ids` holds the numbers that they have here. `restrict` and `extend` take
-        rewards and policies there and back.
+        It is the problem itself if these are all. Episodes have the same distribution there, so certificates and plans
+        are the same, and computed much faster where most states are out of reach. Its states are numbered anew:
+        `state_ids` holds their numbers here. `restrict` and `extend` convert rewards and policies.
 
-        Kernels from samples cannot be restricted, as their error may lead anywhere.
+        Kernels estimated from samples cannot be restricted: their error may lead to any state.
 
         >>> import horizonfree as hf
         >>> problem = hf.make("zoned-grid", size=100, horizon=20)
@@ -208,7 +238,7 @@ class Problem(ReprMixin):
         return reachable_part(self)
 
     def restrict(self, x: Any) -> Any:
-        """What holds for all states of the problem that this is a part of, on the states of the part.
+        """An object over all states of the whole problem, on the states of this part.
 
         x: an array [S], [S, A], [H, S] or [H, S, A], such as a reward, a policy or a mask; a reward as a function
         (h, s, a), or as `rescale` returns it; or a log, a `Trajectory` or a tuple (states, actions) as for
@@ -219,26 +249,49 @@ class Problem(ReprMixin):
         return restrict(self, x)
 
     def extend(self, x: Any, fill: Any = 0) -> np.ndarray:
-        """An array over the states of this part on all states of the problem that it is a part of.
+        """An array over the states of this part, on all states of the whole problem.
 
-        x: an array [m], [m, A], [H, m] or [H, m, A], such as a policy. fill: what the other states have, a number or an
-        array that is broadcast, such as 1 / A for a policy of probabilities, or np.nan for what is not known.
+        x: an array [m], [m, A], [H, m] or [H, m, A], such as a policy. fill: the value of the other states, a number or
+        an array that is broadcast, such as 1 / A for a policy of probabilities, or np.nan for unknown values.
         """
         from horizonfree.problems.reachable import extend
 
         return extend(self, x, fill)
 
     def to_gymnasium(self, reward: Any = None) -> Any:
-        """The problem as a gymnasium.Env of episodes of H steps; a reward of any form, zero without one."""
+        """The problem as a gymnasium.Env with episodes of H steps and a reward of any form; the default is zero."""
         from horizonfree.problems.gymnasium.to_env import ProblemEnv
 
         return ProblemEnv(self, reward)
 
 
-def described(model: Model, truth: Any, name: Any, layout: Any, **given: Any) -> Problem:
-    """A problem without a recipe, with names of its states, actions or weights where they are given."""
-    if not isinstance(name, str):
-        raise OptionError(f"name is {short_repr(name)}; it must be text")
-    return Problem(
-        model, truth, name, None, names.named(layout, model.space, getattr(model, "dim", 0), **given)
-    )
+def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total") -> float:
+    """The true suboptimality of a policy for a reward, an event or a property, for problems whose truth is known.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> round(hf.true_gap(problem, hf.goal(problem, 3), np.zeros((8, 4), int)), 3)
+    0.377
+    """
+    if isinstance(reward, (Event, Property)):
+        return _true_gap_of_property(problem, reward, policy)
+    resolved = resolve(problem, reward, scale=scale)
+    kernel, space = problem.kernel(), problem.space
+    table = policy_table(policy, *space.sizes)
+    best, own = optimal(kernel, resolved.table).V, evaluate(kernel, resolved.table, table)
+    return resolved.factor * lost(space, best, own)
+
+
+def _true_gap_of_property(problem: Problem, reward: Event | Property, policy: Any) -> float:
+    """The difference of probabilities, or of sums, between the best policy and this one."""
+    found = reward.on_problem(problem) if isinstance(reward, Property) else reward
+    _, S, A = problem.space.sizes
+    if isinstance(found, Accumulated):
+        paid = found.paid if found.is_max else -found.paid
+        return true_gap(problem.with_start(None, found.steps), paid, policy, scale="rescale")
+    check_event(found, problem.space)
+    space = problem.with_start(None, found.steps + 1, is_paid_after=True).space
+    lift, table = found.lift(space), policy_table(policy, found.steps, S, A)
+    table = np.concatenate([table, table[-1:]])[:, lift.origin]
+    kernel, paid = lift.kernel(problem.kernel()), found.reward(space)
+    return lost(lift.space, optimal(kernel, paid).V, evaluate(kernel, paid, table))

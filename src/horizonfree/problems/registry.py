@@ -1,27 +1,27 @@
-"""Named problems: a decorated function is all there is to one.
+"""Named problems, each defined by a decorated function.
 
-The first line of its docstring is the description, the line that starts with "Source:" the source; its signature
-gives the parameters with their types, defaults, ranges and meaning. Nothing is listed a second time.
+The first line of its docstring is the description, the line that starts with "Source:" the source. Its signature gives
+the parameters with their types, defaults, ranges and meanings.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
-from horizonfree._validation import MAX_INT, short_repr, suggestion
+from horizonfree._validation import MAX_INT, check_known, require, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.space import LONGEST
 from horizonfree.problems.problem import Problem
 
 _Build = TypeVar("_Build", bound=Callable[..., Problem])
-ON_THE_LIMIT = 1e-12  # a value this far beyond a limit that is itself computed counts as on it
+LIMIT_TOLERANCE = 1e-12  # for limits that are computed from other parameters
 
 
 class Between(NamedTuple):
-    """The range of a parameter, ends included, and what the parameter means."""
+    """The range of a parameter, ends included, and its meaning."""
 
     low: float
     high: float
@@ -44,20 +44,18 @@ class Parameter:
     meaning: str
 
     def check(self, value: Any) -> int | float:
-        """The value as a plain number of the right type, or an error that names the range."""
+        """The value as an int or float."""
         number = (int, np.integer) if self.type is int else (int, float, np.integer, np.floating)
         is_number = isinstance(value, number) and not isinstance(value, bool)
-        if not is_number or not self.low <= value <= self.high:
-            kind = "an integer" if self.type is int else "a number"
-            raise OptionError(
-                f"{self.name} is {short_repr(value)}; {self.meaning}: {kind} from {self.low} to {self.high}"
-            )
+        kind = "an integer" if self.type is int else "a number"
+        meaning = f"{kind} from {self.low} to {self.high} ({self.meaning})"
+        require(is_number and self.low <= value <= self.high, self.name, value, meaning)
         return self.type(value)
 
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """What is known of a named problem before it is built."""
+    """A named problem: its description, source, parameters, and the function that builds it."""
 
     name: str
     description: str
@@ -88,12 +86,22 @@ def problem(name: str) -> Callable[[_Build], _Build]:
 
 
 def problems() -> dict[str, ProblemSpec]:
-    """Every named problem: description, source, and parameters with defaults and ranges."""
+    """Every named problem: description, source, and parameters with defaults and ranges.
+
+    >>> import horizonfree as hf
+    >>> [p.name for p in hf.problems()["zoned-grid"].parameters]
+    ['size', 'zones', 'horizon', 'seed']
+    """
     return dict(sorted(_PROBLEMS.items()))
 
 
 def make(name: str, /, **parameters: Any) -> Problem:
-    """Build a named problem; `problems()` lists the names, "gymnasium:ID" stands for an environment of Gymnasium."""
+    """Build a named problem. `problems()` lists the names; "gymnasium:ID" stands for an environment of Gymnasium.
+
+    >>> import horizonfree as hf
+    >>> hf.make("river-swim", states=6, horizon=20).num_states
+    6
+    """
     if isinstance(name, str) and name.startswith("gymnasium:"):
         from horizonfree.problems.gymnasium.from_env import from_gymnasium
 
@@ -102,38 +110,36 @@ def make(name: str, /, **parameters: Any) -> Problem:
         if "horizon" not in parameters:
             raise OptionError(f"problem {name!r} needs a horizon, the number of steps in an episode")
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
-    if not isinstance(name, str) or name not in _PROBLEMS:
-        raise UnknownNameError(
-            f"there is no problem {short_repr(name)}; {suggestion(short_repr(name), _PROBLEMS)}"
-        )
+    check_known(name, _PROBLEMS, "problem")
     spec = _PROBLEMS[name]
     known = {p.name: p for p in spec.parameters}
-    for given in parameters:
-        if given not in known:
-            raise UnknownNameError(f"problem {name!r} has no parameter {given!r}; {suggestion(given, known)}")
+    for parameter in parameters:
+        if parameter not in known:
+            advice = suggestion(parameter, known)
+            raise UnknownNameError(f"problem {name!r} has no parameter {parameter!r}; {advice}")
     values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
     recipe: Mapping[str, Any] = {"name": name, "parameters": values}
-    return replace(spec.build(**values), name=name, recipe=recipe)
+    return spec.build(**values)._replace(name=name, recipe=recipe)
 
 
-def is_at_least(name: str, value: float, least: float, why: str) -> None:
-    """Refuse a parameter that is too small beside the others."""
-    if not value >= least - ON_THE_LIMIT:
-        given, limit = _told_apart(value, least)
-        raise OptionError(f"{name} is {given}; it must be at least {limit}: {why}")
+def check_at_least(name: str, value: float, low: float, reason: str) -> None:
+    """A parameter that must not be smaller than others allow."""
+    if not value >= low - LIMIT_TOLERANCE:
+        text, limit = _distinct_texts(value, low)
+        raise OptionError(f"{name} is {text}; it must be at least {limit}: {reason}")
 
 
-def is_at_most(name: str, value: float, most: float, why: str) -> None:
-    """Refuse a parameter that is too large beside the others."""
-    if not value <= most + ON_THE_LIMIT:
-        given, limit = _told_apart(value, most)
-        raise OptionError(f"{name} is {given}; it must be at most {limit}: {why}")
+def check_at_most(name: str, value: float, high: float, reason: str) -> None:
+    """A parameter that must not be larger than others allow."""
+    if not value <= high + LIMIT_TOLERANCE:
+        text, limit = _distinct_texts(value, high)
+        raise OptionError(f"{name} is {text}; it must be at most {limit}: {reason}")
 
 
-def _told_apart(value: float, limit: float) -> tuple[str, str]:
-    """Both in digits that tell them apart; the limit as printed is accepted."""
+def _distinct_texts(value: float, limit: float) -> tuple[str, str]:
+    """Both with enough digits to differ; the limit as printed is within the range."""
     for digits in range(6, 18):
-        given, printed = f"{value:.{digits}g}", f"{limit:.{digits}g}"
-        if given != printed and (float(printed) - limit) * (limit - value) >= 0:
+        text, printed = f"{value:.{digits}g}", f"{limit:.{digits}g}"
+        if text != printed and (float(printed) - limit) * (limit - value) >= 0:
             break
-    return given, printed
+    return text, printed

@@ -1,11 +1,11 @@
-"""Base kernels from samples: simulators that can only be asked, or counts of what they did.
+"""Base kernels estimated from samples of simulators, or from counts.
 
-A simulator is asked `samples` times at every pair (s,a), or, an environment that cannot be put into a state, followed
-in episodes of random actions. P_hat(s'|s,a) = (N(s') + c/m) / (N + c), c = `smoothing`, over the m states that may
-follow. What the estimates may be off is kept with the problem and goes into its certificates (sampling.py).
+Each simulator is sampled `samples` times at every state-action pair; an environment that cannot be put into a state
+runs episodes of random actions. P_hat(s'|s,a) = (N(s') + c/m) / (N + c), c = `smoothing`, m possible next states. The
+estimation errors are stored with the problem and are part of its certificates (sampling.py).
 
 An outcome of a transition is a next state and whether the episode ends there (endings.py). Each simulator has its own
-probability of ending. Counts [S, A, 2S] list the outcomes that go on before those that end.
+probability of ending. Counts [S, A, 2S] list the outcomes without an ending before those with one.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +15,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._validation import (
+    check_array,
     check_count,
-    check_floats,
     check_int,
     check_integers,
+    check_number,
     check_seed,
-    short_repr,
+    check_state,
+    require,
 )
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.space import start_distribution
 from horizonfree.models.mixture.valid import extent
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.endings import (
     ENDED,
     Entries,
@@ -35,11 +38,9 @@ from horizonfree.problems.endings import (
     with_copies,
 )
 from horizonfree.problems.gymnasium.sampled import Place, is_env, sampled_env, start_of_envs
-from horizonfree.problems.mixture import Mixture
-from horizonfree.problems.problem import Problem
 from horizonfree.problems.sampling import Sampling
 
-MOST_CALLS = 20_000_000  # of a simulator: minutes of Python
+MAX_CALLS = 20_000_000  # of a simulator: some minutes
 Encode = Callable[[Any], int]
 
 
@@ -62,18 +63,20 @@ def from_simulators(
     layout: Mapping[str, Any] | None = None,
     states: Any = None,
     actions: Any = None,
-) -> Problem:
-    """A mixture of simulators whose kernels are estimated; certificates pay for the error of the estimates.
+) -> Mixture:
+    """A mixture of simulators whose kernels are estimated; certificates include the estimation errors.
 
-    simulators: a list, or a dictionary from names, of functions (s, a, rng) -> s'; of gymnasium environments; or of
-        counts [S, A, S], each row of a number of samples that was fixed beforehand. `problem.sampling.words()` says
-        what they allow before anything is explored.
-    samples: of every pair and simulator. place: a function (env, state, rng) that puts an environment into a state, for
-        `discretize` often env.unwrapped.state = env.inside(state, rng); without it episodes of random actions are
-        followed, `samples` steps per pair on average. encode: from observations to states, where they are not.
-    smoothing: how many samples are added to every row, spread evenly over the states that may follow, so that none of
-        them is impossible. successors: [S, A, S], which states may follow, where that is known beforehand; else any.
-    hull: False where weights outside the simplex are meant, as long as they make the estimates a kernel.
+    simulators: a list, or a dictionary by name, of functions (s, a, rng) -> s'; of gymnasium environments; or of counts
+        [S, A, S], with row totals fixed beforehand. `problem.sampling.summary()` says what can be certified with them
+        before anything is explored.
+    samples: the number for each state-action pair and simulator.
+    place: a function (env, state, rng) that puts an environment into a state, for `discretize` often
+        env.unwrapped.state = env.inside(state, rng). Without it, episodes of random actions are run, with `samples`
+        steps per pair on average.
+    encode: a function from observations to states, where these are not the same.
+    smoothing: the number of samples added to every row, spread evenly over the possible next states.
+    successors: [S, A, S], which states may follow, where that is known beforehand; by default any.
+    hull: False for weights outside the simplex, as long as they make the estimates a kernel.
     states, actions: their names, optional.
 
     Ending (`terminated`) is an outcome with a probability of its own in each simulator. A state that the simulators
@@ -81,12 +84,12 @@ def from_simulators(
     other states always end an episode, or never, as in the samples; `hf.explore` checks this. `truncated` does not
     end an episode.
     """
-    names, given = _listed(simulators)
-    rngs = np.random.default_rng(check_seed(seed)).spawn(len(given))
-    ask = _Asked(num_states, num_actions, check_count(samples, "samples"), horizon, encode, place)
-    outcomes = _stacked([ask.of(x, label, rng) for x, label, rng in zip(given, names, rngs)], names)
+    names, sources = _names_and_simulators(simulators)
+    rngs = np.random.default_rng(check_seed(seed)).spawn(len(sources))
+    sampler = _Sampler(num_states, num_actions, check_count(samples, "samples"), horizon, encode, place)
+    outcomes = _stacked([sampler.counts(x, label, rng) for x, label, rng in zip(sources, names, rngs)], names)
     if start is None:
-        start = start_of_envs(given, encode) if is_env(given[0]) else 0
+        start = start_of_envs(sources, encode) if is_env(sources[0]) else 0
     S, A = outcomes.shape[1:3]
     initial = start_distribution(start, S)
     allowed = _allowed(successors, outcomes)
@@ -99,27 +102,25 @@ def from_simulators(
     settings: dict[str, Any] = {"horizon": horizon, "start": first, "weights": weights, "hull": hull}
     settings |= {"name": name, "layout": layout, "states": states, "actions": actions}
     problem = Mixture.from_kernels(dict(zip(names, kernels)), **settings)
-    listed = (kernels > 0).any(0)
+    is_sampled = (kernels > 0).any(0)
     can_end = bool(outcomes[..., S:].any())
     sampling = Sampling(
         samples=np.where(is_final[:, None], 0, counts.sum(-1).min(0)),
         successors=may_follow.sum(-1),
         shift=shift,
-        rows=len(given) * S * A,
-        is_fixed=place is not None or not is_env(given[0]),
-        everywhere=bool((may_follow & ~listed).any()),
+        rows=len(sources) * S * A,
+        is_fixed=place is not None or not is_env(sources[0]),
+        everywhere=bool((may_follow & ~is_sampled).any()),
         size=1.0 if hull else _size(problem),
         horizon=problem.horizon,
         can_end=can_end,
     )
-    described = {**problem.layout, "simulators": names, **sampling.layout()}
-    if can_end:
-        described[ENDED] = ended
-    return Problem(problem.model, problem.truth, name, None, described)
+    extra = {"simulators": names, **sampling.layout()} | ({ENDED: ended} if can_end else {})
+    return problem._replace(layout={**problem.layout, **extra})
 
 
-class _Asked(NamedTuple):
-    """How simulators are asked."""
+class _Sampler(NamedTuple):
+    """How simulators are sampled."""
 
     num_states: int | None
     num_actions: int | None
@@ -128,13 +129,13 @@ class _Asked(NamedTuple):
     encode: Encode | None
     place: Place | None
 
-    def of(self, simulator: Any, name: str, rng: np.random.Generator) -> Int[np.ndarray, "S A S2"]:
+    def counts(self, simulator: Any, name: str, rng: np.random.Generator) -> Int[np.ndarray, "S A S2"]:
         """Counts of the outcomes of one simulator."""
         if is_env(simulator):
-            how = self.samples, self.horizon, self.num_states, self.encode, self.place
-            return sampled_env(simulator, name, rng, *how)
+            options = self.samples, self.horizon, self.num_states, self.encode, self.place
+            return sampled_env(simulator, name, rng, *options)
         if callable(simulator):
-            return _without_ends(self._function(simulator, name, rng))
+            return _without_ends(self._function_counts(simulator, name, rng))
         table = check_integers(simulator, f"simulator {name}")
         if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape or (table < 0).any():
             raise ShapeError(
@@ -142,18 +143,17 @@ class _Asked(NamedTuple):
             )
         return _without_ends(table.astype(np.int64))
 
-    def _function(
+    def _function_counts(
         self, simulator: Callable[..., Any], name: str, rng: np.random.Generator
     ) -> Int[np.ndarray, "S A S"]:
-        """A function asked at every pair."""
         sizes = {"num_states": self.num_states, "num_actions": self.num_actions}
         S, A = (
             check_int(x, key, 1, 2**31, "a whole number of at least 1, as a simulator is a function")
             for key, x in sizes.items()
         )
-        if S * A * self.samples > MOST_CALLS:
+        if S * A * self.samples > MAX_CALLS:
             raise OptionError(
-                f"simulator {name} would be asked {S * A * self.samples:,} times; more than {MOST_CALLS:,} take too "
+                f"simulator {name} would be called {S * A * self.samples:,} times; more than {MAX_CALLS:,} take too "
                 "long: sample it yourself, and give counts [S, A, S]"
             )
         counts = np.zeros((S, A, S), np.int64)
@@ -162,9 +162,9 @@ class _Asked(NamedTuple):
             for _ in range(self.samples):
                 try:
                     to = simulator(s, a, rng)
-                except Exception as error:  # whatever somebody's function does
+                except Exception as error:  # of the user's function
                     raise OptionError(f"{where} fails: {type(error).__name__}: {error}") from error
-                counts[s, a, check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)] += 1
+                counts[s, a, check_state(to, where, S)] += 1
         return counts
 
 
@@ -172,24 +172,19 @@ def _without_ends(counts: Int[np.ndarray, "S A S"]) -> Int[np.ndarray, "S A S2"]
     return np.concatenate([counts, np.zeros_like(counts)], axis=-1)
 
 
-def _listed(simulators: Any) -> tuple[list[str], list[Any]]:
-    """Names and simulators."""
-    if isinstance(simulators, Mapping):
-        names, given = [str(key) for key in simulators], list(simulators.values())
-    elif isinstance(simulators, str) or is_env(simulators) or not np.iterable(simulators):
-        raise ShapeError(
-            f"simulators is {short_repr(simulators)}; it must be a list of them, or a dictionary from names"
-        )
-    else:
-        given = list(simulators)
-        names = [str(i) for i in range(len(given))]
-    if not given:
+def _names_and_simulators(simulators: Any) -> tuple[list[str], list[Any]]:
+    is_several = isinstance(simulators, Mapping) or np.iterable(simulators)
+    is_several = is_several and not isinstance(simulators, str) and not is_env(simulators)
+    require(is_several, "simulators", simulators, "a list of them, or a dictionary by name", ShapeError)
+    values = list(simulators.values() if isinstance(simulators, Mapping) else simulators)
+    if not values:
         raise ShapeError("simulators is empty; give at least one")
+    names = [str(key) for key in (simulators if isinstance(simulators, Mapping) else range(len(values)))]
     if len(set(names)) < len(names):
-        raise ShapeError(f"simulators are called {', '.join(names)}; each needs a name of its own")
-    if any(is_env(x) != is_env(given[0]) for x in given):
+        raise ShapeError(f"the names of the simulators are {', '.join(names)}; they must be different")
+    if any(is_env(x) != is_env(values[0]) for x in values):
         raise ShapeError("some simulators are environments and some are not; give one kind")
-    return names, given
+    return names, values
 
 
 def _stacked(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[np.ndarray, "d S A S2"]:
@@ -205,17 +200,14 @@ def _stacked(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[n
 def _allowed(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.ndarray, "S A S"]:
     """Which states may follow, with or without ending: all, or those that are declared."""
     S, A = outcomes.shape[1:3]
-    allowed = (
-        np.ones((S, A, S), bool)
-        if successors is None
-        else check_floats(successors, "successors").astype(bool)
-    )
-    if allowed.shape != (S, A, S):
-        raise ShapeError(f"successors has shape {allowed.shape}; it must be [S, A, S] = {(S, A, S)}")
+    if successors is None:
+        allowed = np.ones((S, A, S), bool)
+    else:
+        allowed = check_array(successors, "successors", (S, A, S), "[S, A, S]").astype(bool)
     wrong = np.argwhere((outcomes[..., :S] + outcomes[..., S:] > 0) & ~allowed)
     if wrong.size:
         i, s, a, to = wrong[0]
-        raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors says cannot be")
+        raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors excludes")
     nowhere = np.argwhere(~allowed.any(-1))
     if nowhere.size:
         s, a = nowhere[0]
@@ -255,22 +247,21 @@ def _estimates(
     smoothing: Any,
     may_follow: Bool[np.ndarray, "S A S"],
 ) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
-    """Kernels, and how far smoothing moved them. A pair without samples stays where it is: nothing is known of it."""
-    if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1e300:
-        raise OptionError(f"smoothing is {short_repr(smoothing)}; it must be a number from 0 to 1e300")
+    """Kernels, and how far smoothing moved them. A pair without samples leads to its own state."""
+    smoothing = check_number(smoothing, "smoothing", 0, 1e300, "a number from 0 to 1e300")
     S = counts.shape[1]
     stay = np.eye(S)[:, None]
     seen = counts.sum(-1, keepdims=True)
     plain = np.where(seen > 0, counts / np.maximum(seen, 1), stay)
-    added = counts + float(smoothing) * may_follow / may_follow.sum(-1, keepdims=True)
+    added = counts + smoothing * may_follow / may_follow.sum(-1, keepdims=True)
     total = added.sum(-1, keepdims=True)
     smooth = np.where(total > 0, added / np.where(total > 0, total, 1.0), stay)
     smooth, plain = (np.where(is_final[:, None, None], stay, x) for x in (smooth, plain))
     return smooth, np.abs(smooth - plain).sum(-1).max(0) / 2
 
 
-def _size(problem: Problem) -> float:
-    """The largest sum of |weights| of weights that make the estimates a kernel."""
-    valid: Any = problem.model.valid  # type: ignore[attr-defined]  # of a mixture
+def _size(problem: Mixture) -> float:
+    """The largest sum of |weights| over weights that make the estimates a kernel."""
+    valid = problem.model.valid
     ends = np.array([extent(valid, i) for i in range(len(np.asarray(valid.center)))])
     return float((np.abs(ends).max(1) * np.asarray(valid.sums)[0]).sum())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_choice
 from horizonfree.report import draw, theme
 from horizonfree.report.facts import Facts, facts
 from horizonfree.runs.run import Run
@@ -16,18 +16,17 @@ FORMATS = ("svg", "png")
 
 
 def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
-    """Every figure of the run's report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3".
-
-    A figure that has nothing to show is left out.
-    """
+    """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3"."""
     return draw_all(facts(run, delta))
 
 
 def draw_all(found: Facts) -> dict[str, "Figure"]:
-    """The figures of facts that are already there."""
+    """The figures of facts."""
     with theme.style():
         drawn = {
-            "gap": draw.gaps({found.explorer: found.history}, found.has_truth, found.worst_goal, found.ahead),
+            "gap": draw.gaps(
+                {found.explorer: found.history}, found.has_truth, found.worst_goal, found.forecast
+            ),
             "states": draw.states(found),
             "weights": draw.weights(found),
             "records": draw.records(found),
@@ -39,14 +38,14 @@ def draw_all(found: Facts) -> dict[str, "Figure"]:
 
 
 class Picture(NamedTuple):
-    """A figure, and what it is as SVG."""
+    """A figure and its SVG."""
 
     figure: "Figure"
     svg: str
 
 
 def pictures(found: Facts) -> dict[str, Picture]:
-    """The figures of facts, drawn once for the page and for files."""
+    """The figures of facts with their SVG."""
     return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in draw_all(found).items()}
 
 
@@ -55,8 +54,7 @@ def write_figures(
 ) -> list[Path]:
     """Write every figure into a folder; formats: "svg", "png"."""
     for kind in formats:
-        if kind not in FORMATS:
-            raise OptionError(f"format is {kind!r}; figures are written as {' or '.join(map(repr, FORMATS))}")
+        check_choice(kind, "format", FORMATS)
     Path(folder).mkdir(parents=True, exist_ok=True)
     return write_pictures(pictures(facts(run, delta)), folder, formats)
 
@@ -64,8 +62,8 @@ def write_figures(
 def write_pictures(
     drawn: Mapping[str, Picture], folder: str | Path, formats: Sequence[str] = FORMATS
 ) -> list[Path]:
-    """Figures that are already drawn, as files."""
-    folder, written = Path(folder), []
+    """Write drawn figures."""
+    folder, paths = Path(folder), []
     folder.mkdir(parents=True, exist_ok=True)
     for name, picture in drawn.items():
         for kind in formats:
@@ -74,5 +72,5 @@ def write_pictures(
                 path.write_text(picture.svg, encoding="utf-8")
             else:
                 theme.write_png(picture.figure, path)
-            written.append(path)
-    return written
+            paths.append(path)
+    return paths

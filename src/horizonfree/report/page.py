@@ -1,4 +1,4 @@
-"""Facts and figures on one page: a single HTML file that asks for nothing outside itself."""
+"""Reports and comparisons as self-contained HTML pages."""
 
 import errno
 import math
@@ -12,51 +12,56 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import confidence_of, interval, round_up, rounded_up
-from horizonfree.guarantees.meanings import MEANINGS
+from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
 from horizonfree.report import draw, theme
-from horizonfree.report.facts import Example, Facts, facts, ringed
+from horizonfree.report.alt_text import alt_texts, gaps_text
+from horizonfree.report.facts import Example, Facts, facts, marked_starts
 from horizonfree.report.figures import Picture, pictures
-from horizonfree.report.seen import of_gaps, seen
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-LONG = 12  # entries of a list that is written out
-CHANCE = (
+MAX_LIST = 12  # entries of a list
+SEED_SPREAD = (
     0.2  # seeds of one explorer differ by so much (a deviation of 4 to 8 % each, experiments/certificates)
 )
 
 
 def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
-    """Write the report of a run at confidence 1 - delta; returns where it is."""
+    """Write the report of a run at confidence 1 - delta; returns its path.
+
+    >>> import tempfile, horizonfree as hf
+    >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+    >>> hf.report.write_report(run, tempfile.mkdtemp() + "/report.html").name
+    'report.html'
+    """
     check_target(path)
     return write_page(facts(run, delta), path)
 
 
 def write_page(found: Facts, path: str | Path, drawn: Mapping[str, Picture] | None = None) -> Path:
-    """The report of facts that are already there, as their pictures may be."""
-    said = seen(found)
+    """Write the report of facts, with pictures if they are already drawn."""
+    texts = alt_texts(found)
     drawn = pictures(found) if drawn is None else drawn
-    images = {name: theme.inline_svg(picture.svg, said[name]) for name, picture in drawn.items()}
-    told = {"facts": found, "rings": ringed(found.problem), "meanings": MEANINGS}
-    text = environment().get_template("report.html").render(figures=images, **told)
+    images = {name: theme.inline_svg(picture.svg, texts[name]) for name, picture in drawn.items()}
+    values = {"facts": found, "rings": marked_starts(found.problem), "meanings": MEANINGS}
+    text = environment().get_template("report.html").render(figures=images, **values)
     return write_text(path, text)
 
 
 def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float = 0.05) -> Path:
-    """Write several runs side by side; the keys are the names that the page gives them."""
+    """Write a comparison of several runs, named by the keys."""
     check_target(path)
-    return write_beside(side_by_side(runs, delta), path)
+    return write_comparison_page(facts_of_runs(runs, delta), path)
 
 
-def write_beside(found: Mapping[str, Facts], path: str | Path) -> Path:
-    """The comparison of facts that are already there."""
+def write_comparison_page(found: Mapping[str, Facts], path: str | Path) -> Path:
+    """Write a comparison of facts."""
     has_truth = all(x.has_truth for x in found.values())
     measured = {x.worst_goal for x in found.values()}
-    worst_goal = measured.pop() if len(measured) == 1 else "worst goal scored"
+    worst_goal = measured.pop() if len(measured) == 1 else "worst goal evaluated"
     with theme.style():
         histories = {name: x.history for name, x in found.items()}
         figure = draw.gaps(histories, has_truth, worst_goal)
@@ -66,9 +71,11 @@ def write_beside(found: Mapping[str, Facts], path: str | Path) -> Path:
         .get_template("compare.html")
         .render(
             runs=found,
-            table={name: summary(x) for name, x in found.items()},
-            best=_ahead(found),
-            figure=theme.inline_svg(theme.to_svg(figure, "gaps"), of_gaps(histories, has_truth, worst_goal)),
+            table={name: summary_row(x) for name, x in found.items()},
+            best=_best_runs(found),
+            figure=theme.inline_svg(
+                theme.to_svg(figure, "gaps"), gaps_text(histories, has_truth, worst_goal)
+            ),
             problems=problems,
             delta=next(iter(found.values())).delta,
             has_truth=has_truth,
@@ -81,46 +88,46 @@ def write_beside(found: Mapping[str, Facts], path: str | Path) -> Path:
 
 def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, Any]]:
     """The table of a comparison, one row per run, in plain numbers; None where a number does not exist."""
-    return rows_of(side_by_side(runs, delta))
+    return rows_of(facts_of_runs(runs, delta))
 
 
 def rows_of(found: Mapping[str, Facts]) -> list[dict[str, Any]]:
-    """The same of facts that are already there."""
-    return [{"run": name} | summary(x) for name, x in found.items()]
+    """The table of a comparison of facts."""
+    return [{"run": name} | summary_row(x) for name, x in found.items()]
 
 
-def summary(found: Facts) -> dict[str, Any]:
-    """One run in a row."""
+def summary_row(found: Facts) -> dict[str, Any]:
+    """One row of a comparison."""
     now = found.now
     return {
         "problem": found.problem.name,
         "explorer": found.explorer,
         "episodes": found.episodes,
         "certified_gap": found.certificate.eps,
-        "words": found.certificate.words,
+        "summary": found.certificate.summary(),
         "forecast": found.certificate.forecast,
         "goals_gap": found.family.eps,
-        "goals_words": found.family.words,
+        "goals_summary": found.family.summary(),
         "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
         "goals": len(found.goals.every),
         "goals_scored": len(found.goals.scored) if found.has_truth else None,
-        "doubt": now.doubt,
+        "doubt": now.uncertainty,
         "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
         "seed": found.seed,
     }
 
 
-def side_by_side(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
-    """What a comparison needs of several runs."""
+def facts_of_runs(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
+    """The facts of several runs, without robustness."""
     if not runs:
         raise OptionError("there is nothing to compare; give at least one run")
     return {name: facts(run, delta, has_robustness=False) for name, run in runs.items()}
 
 
-def _ahead(found: Mapping[str, Facts]) -> list[str]:
-    """The runs of the smallest gap for every reward: those within a fifth of it, which chance may order so."""
-    proved = {name: x.certificate.eps for name, x in found.items() if not x.certificate.is_vacuous}
-    return [name for name, eps in proved.items() if eps <= (1 + CHANCE) * min(proved.values())]
+def _best_runs(found: Mapping[str, Facts]) -> list[str]:
+    """The runs with the smallest bound for every reward, up to differences between seeds."""
+    bounds = {name: x.certificate.eps for name, x in found.items() if not x.certificate.is_vacuous}
+    return [name for name, eps in bounds.items() if eps <= (1 + SEED_SPREAD) * min(bounds.values())]
 
 
 def _problem_line(found: Facts) -> str:
@@ -130,31 +137,31 @@ def _problem_line(found: Facts) -> str:
 
 @cache
 def environment() -> "Environment":
-    """The templates, and how numbers are written in them."""
+    """The templates with their filters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("horizonfree.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "svg": Markup,
         "number": number,
         "bound": bound,
-        "between": between,
+        "between": value_interval,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
     }
-    return made
+    return environment
 
 
 def number(x: float | None) -> str:
-    """A number for people: about three digits, and no exponents."""
+    """A number with about three digits and without an exponent."""
     if x is None or np.isnan(x):
         return "–"
     if 0 < abs(x) < 1e-6:
@@ -165,46 +172,46 @@ def number(x: float | None) -> str:
 
 
 def bound(x: float) -> str:
-    """A bound for people, rounded up; tiny ones with an exponent."""
+    """A bound, rounded up; tiny ones with an exponent."""
     return rounded_up(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
 
 
-def between(found: Example) -> str:
-    """The interval of a plan's value."""
-    return interval(found.value_low, found.value_high)
+def value_interval(example: Example) -> str:
+    """The confidence interval of a plan's value."""
+    return interval(example.value_low, example.value_high)
 
 
-def sentence(words: str) -> str:
-    """The words of a certificate as a sentence after "nothing is proved"."""
-    words = words.removeprefix("vacuous: ")
-    return words[:1].upper() + words[1:]
+def sentence(statement: object) -> str:
+    """The statement of a certificate with a capital letter."""
+    text = str(statement).removeprefix("vacuous: ")
+    return text[:1].upper() + text[1:]
 
 
 def setting(x: Any) -> str:
     """The value of an option; arrays by their shape, long lists by their length."""
-    if isinstance(x, (list, tuple)) and len(x) > LONG:
+    if isinstance(x, (list, tuple)) and len(x) > MAX_LIST:
         return f"list of {len(x)}"
     return f"array {list(x.shape)}" if isinstance(x, np.ndarray) else str(x)
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """The whole file or nothing; an error names the file that was asked for."""
+    """Write a file atomically; errors name the file."""
     path = Path(path)
-    with _beside(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate is no letter
+    with _temporary_file(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="replace")  # lone surrogates cannot be encoded
         partial.replace(path)
     return path
 
 
 def check_target(path: str | Path) -> None:
-    """Refuse a place where no file can be written, before what takes long; folders on the way are made."""
-    with _beside(Path(path)) as partial:
+    """An error if the file cannot be written, before long work; its folder is created."""
+    with _temporary_file(Path(path)) as partial:
         partial.touch()
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A file to be written in place of another, gone in the end; errors name the other."""
+def _temporary_file(path: Path) -> Iterator[Path]:
+    """A temporary file next to another, removed at the end; errors name the other."""
     partial = path.parent / f".{path.name}.{os.getpid()}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

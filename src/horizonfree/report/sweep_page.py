@@ -1,18 +1,17 @@
 """The page of a sweep: medians over seeds against episodes, a figure and a table for each problem and measure."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from horizonfree.explorers.registry import label
+from horizonfree.explorers.registry import setting_label
 from horizonfree.report import draw, theme
 from horizonfree.report.page import environment, write_text
 from horizonfree.sweeps.measures import MEASURES
+from horizonfree.sweeps.results import Sweep
 from horizonfree.sweeps.summary import Curve, curves
-from horizonfree.sweeps.table import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,22 +21,22 @@ COLORS = (theme.ACCENT, theme.WARM, theme.MUTED, theme.INK)
 DASHES = ("-", "--", ":")
 MARKERS = ("o", "s", "^", "D")
 STROKES = {"-": "none", "--": "6 3", ":": "2 2"}
-WIDE = 20  # ratio of the largest to the smallest number from which on an axis is logarithmic
-DETAILS = {
+LOG_SCALE_RATIO = 20  # of the largest to the smallest number on a linear axis
+REWARD_MEASURES = {
     "reward_max",
     "reward_median",
     "gap",
     "own_gap",
-}  # measures that are about the rewards of the sweep
+}  # measures that use the rewards of the sweep
 OF_REWARDS = {
-    "suite": "every state, to be there at the end and to stay there",
-    "goals": "every state, to be there at the end",
-    "occupancies": "every state, to stay there",
+    "suite": "ending in each state, and staying in it",
+    "goals": "ending in each state",
+    "occupancies": "staying in each state",
 }
 
 
 class Look(NamedTuple):
-    """How a setting is drawn."""
+    """The style of a setting."""
 
     color: str
     dash: str
@@ -56,7 +55,7 @@ class Part(NamedTuple):
 
 
 def write_sweep(found: Sweep, path: str | Path) -> Path:
-    """Write the page of a sweep, finished or not; returns where it is."""
+    """Write the page of a sweep, finished or not; returns its path."""
     spec = found.spec
     looks = {name: look_of(i) for i, name in enumerate(spec.explorers)}
     number = {name: i for i, name in enumerate(looks)}
@@ -72,10 +71,10 @@ def write_sweep(found: Sweep, path: str | Path) -> Path:
             spec=spec,
             parts=parts,
             number=number,
-            names={name: _shown(name, table) for name, table in spec.explorers.items()},
+            names={name: setting_label(name, table) for name, table in spec.explorers.items()},
             swatch={name: _swatch(look) for name, look in looks.items()},
-            rewards=OF_REWARDS[spec.rewards] if DETAILS & set(spec.measure) else None,
-            seconds=float(_once(found, "seconds").sum()),
+            rewards=OF_REWARDS[spec.rewards] if REWARD_MEASURES & set(spec.measure) else None,
+            seconds=float(_per_task(found, "seconds").sum()),
             devices=sorted(set(found["device"])),
             versions=[_versions(x) for x in sorted(set(found["versions"]))],
         )
@@ -84,13 +83,13 @@ def write_sweep(found: Sweep, path: str | Path) -> Path:
 
 
 def look_of(i: int) -> Look:
-    """The colours first, then dashes, then markers: 48 settings are told apart."""
+    """Colours first, then dashes, then markers: 48 different styles."""
     color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)]
     return Look(color, dash, MARKERS[i // (len(COLORS) * len(DASHES)) % len(MARKERS)])
 
 
 def figure_of(found: dict[str, Curve], looks: dict[str, Look], title: str) -> "Figure":
-    """Medians as lines, their intervals as bands; each setting is of a class of its own, so that it can be hidden."""
+    """Medians as lines, intervals as bands; each setting has a CSS class, so that it can be hidden."""
     fig, ((ax,),) = draw.figure(2.9, width=5.4)
     for i, name in enumerate(looks):
         if name not in found:
@@ -102,45 +101,38 @@ def figure_of(found: dict[str, Curve], looks: dict[str, Look], title: str) -> "F
         band.set_gid(f"is-setting-{i}")
     _scale(ax, np.concatenate([(x.median, x.low) for x in found.values()], axis=1))
     ax.set_xscale("log")
-    draw.plain(ax.xaxis, draw.spread(sorted({int(k) for x in found.values() for k in x.episodes})))
+    draw.set_ticks(ax.xaxis, draw.thin_ticks(sorted({int(k) for x in found.values() for k in x.episodes})))
     ax.set(title=title, xlabel="episodes")
     return fig
 
 
 def _scale(ax: "Axes", values: np.ndarray) -> None:
-    """Logarithmic where numbers differ much; where some are 0, linear below the smallest median that is not."""
+    """Logarithmic if numbers differ much; with zeros, linear below the smallest positive median."""
     median = values[0]
-    if not (values >= 0).all() or median.max() <= WIDE * max(median.min(), draw.SMALLEST):
+    if not (values >= 0).all() or median.max() <= LOG_SCALE_RATIO * max(median.min(), draw.MIN_GAP):
         return
-    if values.min() > draw.SMALLEST:
+    if values.min() > draw.MIN_GAP:
         ax.set_yscale("log")
         return
-    ax.set_yscale("symlog", linthresh=float(median[median > draw.SMALLEST].min()))
+    ax.set_yscale("symlog", linthresh=float(median[median > draw.MIN_GAP].min()))
     ax.set_ylim(bottom=0)
 
 
 def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:
-    """None where no setting has numbers."""
+    """None if no setting has numbers."""
     drawn = curves(found, measure, place)
     if not drawn:
         return None
-    meaning = MEASURES.get(measure, "what the explorer reports")
+    meaning = MEASURES.get(measure, "record of the explorer")
     with theme.style():
-        told = f"{measure} against episodes"
-        svg = theme.to_svg(figure_of(drawn, looks, theme.written(measure)), told)
-        figure = theme.inline_svg(svg, told)
+        alt = f"{measure} against episodes"
+        svg = theme.to_svg(figure_of(drawn, looks, theme.display_text(measure)), alt)
+        figure = theme.inline_svg(svg, alt)
     episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
     return Part(measure, meaning, figure, episodes, drawn, measure in found.spec.slopes)
 
 
-def _shown(name: str, table: Mapping[str, Any]) -> str:
-    """The name of a setting, with its algorithm where that is another, as `label` shows it with these options."""
-    algorithm = label(table["name"], table)
-    return algorithm if name == table["name"] else f"{name}: {algorithm}"
-
-
 def _swatch(look: Look) -> str:
-    """A piece of the line."""
     color = f"var({theme.VARIABLES[look.color]})"
     dash = STROKES[look.dash]
     return (
@@ -153,7 +145,7 @@ def _versions(text: str) -> str:
     return ", ".join(f"{name} {version}" for name, version in json.loads(text).items())
 
 
-def _once(found: Sweep, column: str) -> np.ndarray:
-    """The column with one entry for each task."""
+def _per_task(found: Sweep, column: str) -> np.ndarray:
+    """A column with one entry for each task."""
     _, first = np.unique(found["task"].astype(str), return_index=True)
     return found[column][first]

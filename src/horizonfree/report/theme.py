@@ -1,7 +1,7 @@
-"""The look of figures: one palette, and its translation into the style sheet of a page.
+"""Colours and styles of figures, and SVG output.
 
-A figure is drawn once in the colours below. In a file of its own it keeps them; inside a page every colour becomes a
-variable of the style sheet, so that the same figure serves light and dark.
+In an SVG file figures have the colours below. Inside a page every colour becomes a variable of the style sheet, so that
+the same figure serves light and dark pages.
 """
 
 import io
@@ -22,7 +22,7 @@ RULE = "#d5dde4"
 CELL = "#edf1f5"
 ACCENT = "#1f5fd0"
 WARM = "#b6541a"
-ON = "#fdfefe"  # marks on a cell of full colour
+ON_COLOR = "#fdfefe"  # marks on a dark cell
 DPI = 160  # of a picture
 LEVELS = 33  # shades between CELL and a full colour
 _CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -34,7 +34,7 @@ VARIABLES = {
     CELL: "--cell",
     ACCENT: "--accent",
     WARM: "--warm",
-    ON: "--on",
+    ON_COLOR: "--on",
 }
 STYLE = {
     "axes.axisbelow": True,
@@ -65,7 +65,7 @@ STYLE = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Matplotlib in this look, inside the scope only."""
+    """The style of Matplotlib inside a scope."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # the stubs list every key as a literal
@@ -86,37 +86,32 @@ def colormap(color: str) -> "ListedColormap":
     return ListedColormap([shade(color, level) for level in range(LEVELS)])
 
 
-def written(text: str) -> str:
-    """A name of somebody else's as Matplotlib shows it letter by letter.
+def display_text(text: str) -> str:
+    """A name for Matplotlib without special characters.
 
-    A dollar sign would begin a formula, a leading underscore keeps a line out of the legend, and lone surrogates and
-    control characters are no letters: a picture that holds one cannot be opened.
+    A dollar sign would begin a formula, a leading underscore hides a line in the legend, and SVG files with lone
+    surrogates or control characters cannot be opened.
     """
     shown = _CONTROL.sub("?", text.encode("utf-8", "replace").decode()).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown or " "
 
 
-def inline_svg(svg: str, told: str) -> str:
-    """A figure as an SVG element for a page: colours as variables, ids that no other figure has, no declarations.
+def inline_svg(svg: str, alt: str) -> str:
+    """A figure as an SVG element for a page: colours as variables, unique ids, no declarations.
 
-    told: what is seen, for those who do not see it.
-
-    What is called "is-NAME" (its gid) becomes of the class NAME.
+    alt: the alternative text. An element with the gid "is-NAME" gets the class NAME.
     """
     text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', svg[svg.index("<svg") :])
     used = set(re.findall(r"#([\w-]+)[\")]", text))
     text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
-    label = escape(_CONTROL.sub("?", told))
+    label = escape(_CONTROL.sub("?", alt))
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def to_svg(figure: "Figure", name: str) -> str:
-    """A figure as SVG, the same bytes every time, without a background: the figure has none from now on.
-
-    `savefig` would draw everything twice, the first time for the layout alone.
-    """
+    """A figure as deterministic SVG; its background is removed. (`savefig` would draw everything twice.)"""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -124,19 +119,19 @@ def to_svg(figure: "Figure", name: str) -> str:
         patch.set(facecolor="none", edgecolor="none")
     file, dpi = io.StringIO(), figure.dpi
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        FigureCanvasSVG(figure).print_svg(file, metadata=nothing)  # type: ignore[no-untyped-call]  # Matplotlib says no types
+        no_metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        FigureCanvasSVG(figure).print_svg(file, metadata=no_metadata)  # type: ignore[no-untyped-call]  # Matplotlib has no types
     figure.set_dpi(dpi)
     return file.getvalue()
 
 
 def write_png(figure: "Figure", path: Path) -> None:
-    """A figure as a picture on white."""
+    """Write a figure as PNG on white."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.patch.set_facecolor("white")
     figure.set_dpi(DPI)
-    FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # Matplotlib says no types
+    FigureCanvasAgg(figure).print_png(path)  # type: ignore[no-untyped-call]  # Matplotlib has no types
 
 
 def _channels(color: str) -> tuple[int, int, int]:

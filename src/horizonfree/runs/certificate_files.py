@@ -27,6 +27,7 @@ from horizonfree.mdp.events import Event
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.registry import class_name
 from horizonfree.models.serialization import arrays_of
+from horizonfree.problems.problem import Problem
 from horizonfree.runs import files, recipes
 
 FORMAT = "horizonfree certificate 1"
@@ -67,7 +68,7 @@ def save(certificate: Certificate, claim: Claim, path: Any) -> None:
     run = claim.run
     content: dict[str, Any] = {
         "format": FORMAT,
-        "statement": certificate.words,
+        "statement": certificate.statement,
         "bound": float(certificate.eps),
         "delta": float(certificate.delta),
         "method": certificate.method,
@@ -96,9 +97,9 @@ def save(certificate: Certificate, claim: Claim, path: Any) -> None:
     files.write_json(file, content)
 
 
-def model_digest(problem: Any) -> str:
+def model_digest(problem: Problem) -> str:
     """Of what a learner may know of a problem, its start and its horizon."""
-    return recipes.fingerprint(replace(problem, truth=None))
+    return recipes.fingerprint(Problem(problem.model))
 
 
 def data_digest(evidence: Any) -> str:

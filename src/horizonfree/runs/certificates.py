@@ -1,24 +1,83 @@
-"""Certificates of a run beside those of its confidence: for a family of rewards, and the explorer's own claim."""
+"""Confidence sets of a run, cached; certificates for families of rewards, and the explorer's own guarantee."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.families import family
+from horizonfree.mdp.rewards import family
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence
+from horizonfree.models.base import Confidence, Evidence, Model
+from horizonfree.models.misspecification import Misspecification, declared
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.sampling import DELTA_SHARE
 from horizonfree.runs.meter import counter
 
-
-def of_family(run: Any, given: Any, confidence: Confidence, progress: bool | None) -> Certificate:
-    """Of a `Run`, the largest gap of the plans of several rewards, of totals at most 1; progress: as for `explore`."""
-    name, checked = family(run.problem, given)
-    with counter(len(checked), "reward", progress) as show:
-        return certify.for_family(run.problem.model, confidence, checked, name, show)
+MIN_DELTA = 1e-300  # of misspecified models: the shares of a smaller delta underflow
 
 
-def own_claim(run: Any, delta: float) -> Certificate:
-    """The guarantee of a run's explorer, unless it has none, another delta, or the data refute the class."""
+class ConfidenceCache:
+    """The confidence sets of one state of the evidence, by delta and misspecification."""
+
+    def __init__(self) -> None:
+        self._sets: dict[Any, Confidence] = {}
+        self._robust_sets: dict[Any, Confidence] = {}
+        self._robust_functions: dict[float, Callable[[Misspecification], Confidence]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the functions, which cannot be pickled."""
+        return self.__dict__ | {"_robust_functions": {}}
+
+    def get(self, problem: Problem, evidence: Evidence, delta: Any, misspecification: Any) -> Confidence:
+        """At confidence 1 - delta, for the declared misspecification and the errors of estimated kernels."""
+        delta, about, model = check_probability(delta, "delta"), declared(misspecification), problem.model
+        sampling, delta_episodes = problem.sampling, delta
+        if sampling is not None:  # a share of delta for the samples of the kernels, the rest for the episodes
+            about = sampling.misspecification(DELTA_SHARE * delta, about)
+            delta_episodes = (1 - DELTA_SHARE) * delta
+        key = (delta, *_key(model, about)) if about is not None else delta
+        if key not in self._sets:
+            if about is None:
+                confidence = certify.confidence(model, evidence, delta=delta)
+            else:
+                confidence = self.robust(model, evidence, delta_episodes, about)
+            if sampling is not None:
+                why = {} if declared(misspecification) is not None else {"known": sampling.clause(delta)}
+                mixture: Any = confidence  # kernels from samples are mixtures
+                confidence = dataclasses.replace(mixture, delta=delta, **why)
+            self._sets[key] = confidence
+        return self._sets[key]
+
+    def robust(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:
+        """At confidence 1 - delta for these radii, which may all be 0; delta is split in the same way for all."""
+        if delta < MIN_DELTA:
+            raise OptionError(
+                f"delta is {delta}; with a misspecification it is split, and must be at least {MIN_DELTA:g}"
+            )
+        key = delta, *_key(model, about)
+        if key not in self._robust_sets:
+            if delta not in self._robust_functions:  # only the last one is kept: it is large
+                self._robust_functions = {delta: model.robust_confidence(evidence, delta)}
+            self._robust_sets[key] = self._robust_functions[delta](about)
+        return self._robust_sets[key]
+
+
+def _key(model: Model, about: Misspecification) -> tuple[Any, ...]:
+    radii = about.radii(*model.space.sizes[1:])
+    return radii.tobytes(), about.kl is None, about.sampled is None, about.support
+
+
+def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress: bool | None) -> Certificate:
+    """For a `Run`, the largest bound of the plans of several rewards; progress: as for `explore`."""
+    name, resolved = family(run.problem, rewards)
+    with counter(len(resolved), "reward", progress) as show:
+        return certify.for_family(run.problem.model, confidence, resolved, name, show)
+
+
+def paper_certificate(run: Any, delta: float) -> Certificate:
+    """The guarantee of a run's explorer; an error if it has none or another delta."""
     claim: Certificate | None
     claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
     if claim is None:
@@ -28,5 +87,5 @@ def own_claim(run: Any, delta: float) -> Certificate:
             f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
             "more often; ask for that, or use the method 'uniform'"
         )
-    found: Certificate = run.certificate(delta)
-    return found if found.is_rejected else claim
+    uniform: Certificate = run.certificate(delta)
+    return uniform if uniform.is_rejected else claim

@@ -1,9 +1,9 @@
-"""Whether richer classes refute a class: the automatic alternatives, and those that somebody names.
+"""Tests of a model class against richer classes by e-values (docs/alternatives.md).
 
-Each is a way to cut the transitions into parts that are known before the next state is, with a parameter of the class
-in each part, or a richer class. "change" cuts at one episode, averaged over the starts of the bets or, of logged
-episodes, over 1, 2, 3, 4, 5, 7, 9, .. with weights 1/(k(k+1)); "memory" cuts by the transition before, averaged over
-where its labels are cut in two; "age" cuts at one step of every episode, averaged over the steps.
+An alternative is a richer class, or a partition of the transitions, known before each next state, with a parameter of
+the class in each part. "change" splits at one episode, averaged over the starts of the e-processes or, for logged
+episodes, over 1, 2, 3, 4, 5, 7, 9, .. with weights 1/(k(k+1)); "memory" splits by the previous transition, averaged
+over thresholds on its label; "age" splits at one step of every episode, averaged over the steps.
 """
 
 import math
@@ -14,162 +14,166 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._validation import short_repr, suggestion
-from horizonfree.errors import OptionError, ShapeError, UnknownNameError
-from horizonfree.guarantees.alternatives import Alternative, Check, dirichlet, mean_of
+from horizonfree._validation import check_known, require
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Confidence, Evidence, Model
-from horizonfree.problems.any_law import carried, log_any_law
+from horizonfree.guarantees.e_processes import Alternative, Check, dirichlet, mean_of
+from horizonfree.mdp.space import Space, Trajectory
+from horizonfree.models.base import Confidence, Evidence, Model
+from horizonfree.models.registry import alternatives_of
+from horizonfree.problems.any_law import log_any_law, transfer_counts
 from horizonfree.problems.problem import Problem
 
 NAMES = {
-    "noise": "any law of the noise",
-    "table": "any law for every pair",
+    "noise": "any distribution of the noise",
+    "table": "any distribution for every state-action pair",
     "change": "a change in time",
     "memory": "memory of the step before",
     "age": "the step of an episode",
 }
-GROWTH = 1.25  # from one episode at which a change is looked for to the next
-CUTS = 16  # of the labels of memory, and of the steps of an episode, evenly spread where there are more
-MOST = 2**27  # counts of parts that are held at once
-NO_LOG = "needs the episodes themselves, which only a run made of logged ones has, until it is stored"
+CHANGE_RATIO = 1.25  # between successive episodes of a possible change
+MAX_CUTS = 16  # thresholds of "memory" and "age", evenly spaced
+MAX_COUNTS = 2**27  # entries of the counts of all parts
+NO_LOG = "needs the episodes, which only a run made from logged ones has, until it is stored"
 
 
-def check(
+def check_model_class(
     problem: Problem,
-    seen: tuple[Evidence, Confidence],
+    data: tuple[Evidence, Confidence],
     log: Trajectory | None,
     by: Any = None,
     alternatives: Any = "auto",
 ) -> Check:
-    """What the alternatives say, at the delta of the confidence; `by` labels groups of episodes, which bet alone."""
-    evidence, confidence = seen
+    """The e-values of the alternatives, at the delta of the confidence set; `by` labels groups of episodes."""
+    evidence, confidence = data
     delta, model, episodes = float(confidence.delta), problem.model, int(evidence.episodes)
     if int(evidence.impossible):
-        return Check((Alternative("a transition that the class calls impossible", np.inf),), delta, episodes)
+        return Check((Alternative("a transition that is impossible in the class", np.inf),), delta, episodes)
     if by is not None:
         if problem.sampling is not None:
             raise OptionError(
-                "by= compares groups in a class that is taken to be right; these kernels are estimates"
+                "by= compares groups in a model class that is assumed to be correct; these kernels are estimates"
             )
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
-        name, grouped = _groups(model, log, by)
-        return Check(
-            (Alternative(name, grouped - model.max_log_likelihood(evidence, confidence)),), delta, episodes
-        )
-    asked, is_auto = _asked(alternatives, model)
+        name, log_q_groups = _groups(model, log, by)
+        log_e = log_q_groups - alternatives_of(model).max_log_likelihood(evidence, confidence)
+        return Check((Alternative(name, log_e),), delta, episodes)
+    names, is_auto = _parse(alternatives, model)
     if problem.sampling is not None:
         if not is_auto:
             raise OptionError(
-                "alternatives refute kernels that are taken to be right; these are estimates from samples"
+                "alternatives test kernels that are assumed to be correct; these are estimates from samples"
             )
         return Check((), delta, episodes)
-    found: list[Alternative] = []
-    likeliest = model.max_log_likelihood(evidence, confidence) if asked else 0.0
-    for given in asked:
-        name, log_q = _bet(problem, evidence, log, given)
+    results: list[Alternative] = []
+    max_log = alternatives_of(model).max_log_likelihood(evidence, confidence) if names else 0.0
+    for alternative in names:
+        name, log_q = _log_q(problem, evidence, log, alternative)
         if log_q is None and not is_auto:
-            raise OptionError(f"the alternative {given!r} {_why_not(problem, given)}")
+            raise OptionError(f"the alternative {alternative!r} {_why_not(problem, alternative)}")
         if log_q is not None:
-            found.append(Alternative(name, log_q - likeliest))
-    return Check(tuple(found), delta, episodes)
+            results.append(Alternative(name, log_q - max_log))
+    return Check(tuple(results), delta, episodes)
 
 
-def judged(certificate: Certificate, found: Check) -> Certificate:
-    """A certificate after the alternatives have spoken: rejected where they refute the class."""
-    against = {"against": found.log_e / math.log(10)} if math.isfinite(found.log_e) else {}
+def apply_check(certificate: Certificate, check: Check) -> Certificate:
+    """The certificate, rejected if the alternatives refute the class."""
+    against = {"against": check.log_e / math.log(10)} if math.isfinite(check.log_e) else {}
     parts = {**certificate.parts, **against}
-    if not found.is_refuted or certificate.is_rejected:
+    if not check.is_refuted or certificate.is_rejected:
         return replace(certificate, parts=parts)
-    words = f"model rejected: {found.words}"
-    return replace(
-        certificate, eps=1.0, method="rejected", words=words, parts=parts, is_rejected=True, forecast=""
-    )
+    changes: dict[str, Any] = {"statement": f"model rejected: {check}", "parts": parts, "forecast": ""}
+    return replace(certificate, eps=1.0, method="rejected", is_rejected=True, **changes)
 
 
-def _asked(alternatives: Any, model: Model) -> tuple[list[Any], bool]:
-    """The alternatives one by one, and whether they are the automatic ones."""
+def _parse(alternatives: Any, model: Model) -> tuple[list[Any], bool]:
+    """The list of alternatives, and whether they are the automatic ones."""
     if isinstance(alternatives, str) and alternatives == "auto":
-        return list(model.alternatives), True
-    if isinstance(alternatives, (str, Mapping)) or not np.iterable(alternatives):
-        raise OptionError(
-            f"alternatives is {short_repr(alternatives)}; it must be 'auto', or a list of names and of problems"
-        )
-    asked = list(alternatives)
-    for x in asked:
-        if not isinstance(x, (str, Problem)):
-            raise OptionError(f"the alternative {short_repr(x)} is neither a name nor a problem")
-        if isinstance(x, str) and x not in NAMES:
-            raise UnknownNameError(f"there is no alternative {short_repr(x)}; {suggestion(x, NAMES)}")
-    return asked, False
+        return list(alternatives_of(model).names), True
+    is_list = np.iterable(alternatives) and not isinstance(alternatives, (str, Mapping))
+    meaning = "'auto', or a list of names and of problems"
+    require(is_list, "alternatives", alternatives, meaning)
+    for x in alternatives:
+        require(isinstance(x, (str, Problem)), "the alternative", x, "a name or a problem")
+        if isinstance(x, str):
+            check_known(x, NAMES, "alternative")
+    return list(alternatives), False
 
 
-def _bet(
-    problem: Problem, evidence: Evidence, log: Trajectory | None, given: Any
+def _log_q(
+    problem: Problem, evidence: Evidence, log: Trajectory | None, alternative: Any
 ) -> tuple[str, float | None]:
-    """The name of an alternative and log Q, or None where it cannot be had here."""
+    """The name of an alternative and log Q, or None where it does not apply."""
     model, counts = problem.model, np.asarray(evidence.counts)
-    if isinstance(given, Problem):
-        return given.name, _richer(problem.space, counts, given)
-    if given == "noise":
-        return NAMES[given], log_any_law(problem, counts)
-    if given == "table":
-        return NAMES[given], float(dirichlet(counts, np.asarray(problem.space.support)).sum())
-    if given == "change":
-        return NAMES[given], _change(model, evidence, log)
-    by = _memory if given == "memory" else _age
-    return NAMES[given], None if log is None else by(model, log)
+    if isinstance(alternative, Problem):
+        return alternative.name, _richer(problem.space, counts, alternative)
+    log_q: float | None
+    if alternative == "noise":
+        log_q = log_any_law(problem, counts)
+    elif alternative == "table":
+        log_q = float(dirichlet(counts, np.asarray(problem.space.support)).sum())
+    elif alternative == "change":
+        log_q = _change(model, evidence, log)
+    elif log is None:
+        log_q = None
+    else:
+        log_q = _memory(model, log) if alternative == "memory" else _age(model, log)
+    return NAMES[alternative], log_q
 
 
 def _why_not(problem: Problem, name: str) -> str:
     if name == "noise":
-        return "is for problems of from_noise with models=: here there is no richer law of a noise"
+        return "is for problems of from_noise with models=; this one has no richer class of noise"
     if name == "age" and problem.horizon < 2:
         return "needs episodes of two steps or more"
-    if name == "memory" and np.unique(problem.model.memory_labels()).size < 2:
-        return "has nothing to remember: all transitions are of one kernel"
+    if name == "memory" and np.unique(alternatives_of(problem.model).memory_labels()).size < 2:
+        return "needs transitions with different labels; all of these have the same"
     return NO_LOG
 
 
 def _richer(space: Space, counts: Int[np.ndarray, "S A n"], rich: Problem) -> float:
-    """log Q of another class on the same states and actions; -inf where it calls something impossible."""
+    """log Q of another class on the same states and actions; -inf where something is impossible in it."""
     if (rich.num_states, rich.num_actions) != (space.num_states, space.num_actions):
         raise ShapeError(
             f"the alternative {rich.name!r} has {rich.num_states} states and {rich.num_actions} actions, the problem "
             f"{space.num_states} and {space.num_actions}; they must agree"
         )
-    seen = carried(space, counts, rich.space)
-    return -np.inf if seen is None else rich.model.marginal_log_likelihood(seen[None])
+    transferred = transfer_counts(space, counts, rich.space)
+    return (
+        -np.inf
+        if transferred is None
+        else alternatives_of(rich.model).marginal_log_likelihood(transferred[None])
+    )
 
 
 def _change(model: Model, evidence: Evidence, log: Trajectory | None) -> float | None:
     """Another parameter after some episode."""
     if log is None:
-        parts, weights = model.changepoint_evidence(evidence)
+        parts, weights = alternatives_of(model).changepoint_evidence(evidence)
         return mean_of(parts, weights) if parts else None
     K = len(np.asarray(log.s))
-    moments = np.unique(np.ceil(GROWTH ** np.arange(200)).clip(max=2**40).astype(np.int64))
-    moments = moments[moments < K] if K > 1 else moments[:1]
+    change_episodes = np.unique(np.ceil(CHANGE_RATIO ** np.arange(200)).clip(max=2**40).astype(np.int64))
+    change_episodes = change_episodes[change_episodes < K] if K > 1 else change_episodes[:1]
     episode = np.broadcast_to(np.arange(K)[:, None], log.a.shape)
-    parts = [_parted(model, log, episode >= m) for m in moments]
-    k = np.arange(1, len(moments) + 1)
+    parts = [_log_q_of_parts(model, log, episode >= m) for m in change_episodes]
+    k = np.arange(1, len(change_episodes) + 1)
     return mean_of(parts, 1 / (k * (k + 1)))
 
 
 def _memory(model: Model, log: Trajectory) -> float | None:
-    """Another parameter after transitions whose label is above a cut; the first step of an episode is below."""
-    label = model.memory_labels()
+    """Another parameter after transitions whose label is above a threshold; first steps count as below."""
+    label = alternatives_of(model).memory_labels()
     values = np.unique(label)
     if len(values) < 2:
         return None
-    at = np.unique(np.linspace(1, len(values) - 1, CUTS).round().astype(int))
+    at = np.unique(np.linspace(1, len(values) - 1, MAX_CUTS).round().astype(int))
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
-    seen = np.where(j >= 0, label[s, a, np.maximum(j, 0)], values[0])
-    before = np.concatenate([np.full((len(seen), 1), values[0]), seen[:, :-1]], axis=1)
-    return mean_of([_parted(model, log, before >= cut) for cut in values[at]], np.full(len(at), 1 / len(at)))
+    labels = np.where(j >= 0, label[s, a, np.maximum(j, 0)], values[0])
+    before = np.concatenate([np.full((len(labels), 1), values[0]), labels[:, :-1]], axis=1)
+    return mean_of(
+        [_log_q_of_parts(model, log, before >= cut) for cut in values[at]], np.full(len(at), 1 / len(at))
+    )
 
 
 def _age(model: Model, log: Trajectory) -> float | None:
@@ -178,8 +182,8 @@ def _age(model: Model, log: Trajectory) -> float | None:
     if H < 2:
         return None
     step = np.broadcast_to(np.arange(H), log.a.shape)
-    at = np.unique(np.linspace(1, H - 1, CUTS).round().astype(int))
-    return mean_of([_parted(model, log, step >= cut) for cut in at], np.full(len(at), 1 / len(at)))
+    at = np.unique(np.linspace(1, H - 1, MAX_CUTS).round().astype(int))
+    return mean_of([_log_q_of_parts(model, log, step >= cut) for cut in at], np.full(len(at), 1 / len(at)))
 
 
 def _groups(model: Model, log: Trajectory, by: Any) -> tuple[str, float]:
@@ -188,26 +192,28 @@ def _groups(model: Model, log: Trajectory, by: Any) -> tuple[str, float]:
     labels = np.asarray(by)
     if labels.shape != (K,) or labels.dtype.hasobject:
         raise ShapeError(
-            f"by has shape {labels.shape} and type {labels.dtype}; it must be ({K},), a number or a word for each "
+            f"by has shape {labels.shape} and type {labels.dtype}; it must be ({K},), a number or a text for each "
             "episode"
         )
     _, group = np.unique(labels, return_inverse=True)
-    log_q = _parted(model, log, np.broadcast_to(group[:, None], log.a.shape))
+    log_q = _log_q_of_parts(model, log, np.broadcast_to(group[:, None], log.a.shape))
     return f"{group.max() + 1} groups", log_q
 
 
-def _parted(model: Model, log: Trajectory, part: Int[np.ndarray, "K H"] | Bool[np.ndarray, "K H"]) -> float:
-    """log Q of the log, cut into parts."""
+def _log_q_of_parts(
+    model: Model, log: Trajectory, part: Int[np.ndarray, "K H"] | Bool[np.ndarray, "K H"]
+) -> float:
+    """log Q of a partition of the log, with a parameter for each part."""
     shape = model.space.succ.shape
     C = int(part.max()) + 1
-    if C * int(np.prod(shape)) > MOST:
+    if C * int(np.prod(shape)) > MAX_COUNTS:
         raise OptionError(
             f"{C:,} parts of {shape[0]:,} states, {shape[1]:,} actions and {shape[2]:,} successors are too many to "
             "count; give fewer groups"
         )
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
-    is_seen = j >= 0
-    where = np.ravel_multi_index((s[is_seen], a[is_seen], j[is_seen]), shape)
+    is_observed = j >= 0
+    where = np.ravel_multi_index((s[is_observed], a[is_observed], j[is_observed]), shape)
     size = int(np.prod(shape))
-    counts = np.bincount(part[is_seen] * size + where, minlength=C * size)
-    return model.marginal_log_likelihood(counts.reshape(C, *shape))
+    counts = np.bincount(part[is_observed] * size + where, minlength=C * size)
+    return alternatives_of(model).marginal_log_likelihood(counts.reshape(C, *shape))

@@ -15,8 +15,8 @@ from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
-from horizonfree.mdp.allowed import is_allowed
 from horizonfree.mdp.events import reach
+from horizonfree.mdp.policies import is_allowed
 from horizonfree.problems.verification.evaluate import values_of_policy
 from horizonfree.problems.verification.explicit import ExplicitModel, checked
 
@@ -49,7 +49,7 @@ def explicit_model(
     words = [
         f"The confidence set of {run.episodes} episodes by horizonfree ({confidence_of(delta)}, any stopping time), "
         "projected on every transition probability. It contains every kernel of the set, and more.",
-        f"Assumes: {run.problem.model.assumption}.",
+        f"Assumes: {run.problem.model.describe().assumption}.",
         *_widths(run, found, delta),
     ]
     if floor:
@@ -68,7 +68,7 @@ def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> E
     if starts.sum() > 1:
         raise OptionError(
             f"episodes start in one of {int(starts.sum())} states, drawn, which these formats cannot say; write "
-            "run.seen_from(state), which starts in one"
+            "run.restart_from(state), which starts in one"
         )
     s, a = np.nonzero(is_allowed(problem.space))
     is_possible = high[s, a] > 0

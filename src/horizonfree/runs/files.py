@@ -1,9 +1,9 @@
-"""Files that are either whole and unchanged, or refused.
+"""Atomic files with checksums.
 
-Writing goes to a temporary file that is flushed to the disk and then renamed, so that a file is the old one or the new
-one at every moment. Every file carries a SHA-256 of its other bytes: JSON as its first entry, npz as the comment of
-the archive (NumPy reads such a file as any other). Checksums detect damage. They are no protection against forgery:
-whoever can write the file can compute a new one. Links are not followed, and nothing is ever unpickled.
+A file is written to a temporary one, flushed to the disk and renamed, so at every moment it is either the old or the
+new one. Every file contains a SHA-256 of its other bytes: JSON as its first entry, npz as the comment of the archive
+(NumPy reads such a file as any other). Checksums detect damage, not forgery. Links are not followed, and nothing is
+unpickled.
 """
 
 import errno
@@ -27,55 +27,55 @@ from horizonfree.errors import RunError
 
 try:
     import fcntl
-except ImportError:  # not on Windows: nothing keeps two processes from writing into one folder there
+except ImportError:  # Windows: folders are not locked there
     fcntl = None  # type: ignore[assignment]
 
 LOCK = "lock"  # held while a process writes into the folder
-PARTIAL = ".partial"  # what an interrupted write leaves behind; the next write replaces it
+PARTIAL = ".partial"  # temporary file; the next write replaces one that was left behind
 HEADER = "header"  # the entry of an npz that holds a JSON text, as bytes
-_DIGITS = 64  # of a SHA-256
+_DIGEST_LENGTH = 64  # of a SHA-256, in hexadecimal digits
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def resolve_path(path: Any) -> Path:
-    """The absolute path of a folder that a user named, whether it exists or not."""
+    """The absolute path of a folder, whether it exists or not."""
     try:
         folder = Path(path).expanduser().absolute()
         with suppress(FileNotFoundError, NotADirectoryError):
             folder.lstat()
     except (RuntimeError, OSError, ValueError, TypeError) as error:
         # no such user, a name that is too long or has a null character
-        why = str(getattr(error, "strerror", None) or error).rstrip(".")
+        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
         name = short_repr(str(path) if isinstance(path, os.PathLike) else path)
-        raise RunError(f"{name} cannot be a folder: {why}; choose another") from None
+        raise RunError(f"{name} cannot be a folder: {reason}; choose another") from None
     if folder.is_symlink() and not folder.exists():
         raise RunError(f"{folder} is a link that leads nowhere; remove it, or choose another folder")
     return folder
 
 
-def is_blank(folder: Path) -> bool:
-    """Whether a folder holds nothing, or only what an interrupted first write leaves behind."""
+def is_empty(folder: Path) -> bool:
+    """Whether a folder is empty, except for what an interrupted first write leaves behind."""
     return all(x.name in (LOCK, PARTIAL) for x in folder.iterdir())
 
 
 @contextmanager
 def new_directory(folder: Path) -> Iterator[Path]:
-    """A folder to be filled; a new one gets its name when it is complete.
+    """A folder to be filled; a new one is renamed when it is complete.
 
-    One that exists is filled in place and locked meanwhile: it may be a mounted disk, or somebody's working directory.
+    An existing one is filled in place and locked meanwhile: it may be a mount point or a working directory.
     """
     if folder.exists():
-        with locked(folder):
+        with lock(folder):
             yield folder
         return
-    fresh = folder.with_name(f".new-{secrets.token_hex(4)}")
+    temporary = folder.with_name(f".new-{secrets.token_hex(4)}")
     with os_errors(folder):
-        fresh.mkdir(parents=True)
+        temporary.mkdir(parents=True)
         try:
-            yield fresh
-            os.replace(fresh, folder)
+            yield temporary
+            os.replace(temporary, folder)
         except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
         _sync_folder(folder.parent)
 
@@ -83,7 +83,7 @@ def new_directory(folder: Path) -> Iterator[Path]:
 def write_json(path: Path, value: Mapping[str, Any]) -> str:
     """Write a JSON object and return its checksum."""
     text, checksum = _with_checksum(value)
-    replace(path, text.encode())
+    replace_file(path, text.encode())
     return checksum
 
 
@@ -94,15 +94,15 @@ def json_checksum(value: Mapping[str, Any]) -> str:
 
 def read_json(path: Path) -> tuple[dict[str, Any], str]:
     """A JSON object and its checksum."""
-    data = read(path)
+    data = read_bytes(path)
     try:
         value = json.loads(data)
         value.pop("checksum")
         text, checksum = _with_checksum(value)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        raise damaged(path) from None
+        raise damage_error(path) from None
     if text.encode() != data:
-        raise damaged(path)
+        raise damage_error(path)
     return value, checksum
 
 
@@ -113,48 +113,48 @@ def write_npz(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.nda
     entries: dict[str, Any] = {HEADER: text, **arrays}
     np.savez(buffer, **entries)
     with zipfile.ZipFile(buffer, "a") as archive:
-        archive.comment = b"0" * _DIGITS
-    body = buffer.getvalue()[:-_DIGITS]
+        archive.comment = b"0" * _DIGEST_LENGTH
+    body = buffer.getvalue()[:-_DIGEST_LENGTH]
     checksum = hashlib.sha256(body).hexdigest()
-    replace(path, body + checksum.encode())
+    replace_file(path, body + checksum.encode())
     return checksum
 
 
 def read_npz(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The JSON header, the arrays, which are read-only, and the checksum."""
-    data = read(path)
-    checksum = hashlib.sha256(memoryview(data)[:-_DIGITS]).hexdigest()
-    if checksum.encode() != data[-_DIGITS:]:
-        raise damaged(path)
+    data = read_bytes(path)
+    checksum = hashlib.sha256(memoryview(data)[:-_DIGEST_LENGTH]).hexdigest()
+    if checksum.encode() != data[-_DIGEST_LENGTH:]:
+        raise damage_error(path)
     try:
         _check_entries(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
     except (ValueError, KeyError, OSError, zipfile.BadZipFile):
-        raise damaged(path) from None
+        raise damage_error(path) from None
     for x in arrays.values():
         x.flags.writeable = False
     return header, arrays, checksum
 
 
 def _check_entries(data: bytes) -> None:
-    """Refuse an archive that could unpack to more than its own size."""
+    """An error for an archive that could unpack to more than its own size."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for entry in archive.infolist():
             if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > len(data):
                 raise ValueError(f"{entry.filename} is compressed")
 
 
-def read(path: Path) -> bytes:
-    """The bytes of a regular file; a link is refused."""
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file; an error for a link."""
     with os_errors(path), os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
         _check_regular(path, file.fileno())
         return file.read()
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put these bytes in place of a file, atomically and durably."""
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file by these bytes, atomically and durably."""
     partial = path.with_name(PARTIAL)
     with os_errors(path):
         try:
@@ -169,8 +169,8 @@ def replace(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
 
 
-def append(path: Path, size: int, data: bytes) -> bool:
-    """Cut a file to a size and write these bytes after it; False, and nothing is done, where it is shorter."""
+def append_bytes(path: Path, size: int, data: bytes) -> bool:
+    """Truncate a file to a size and append these bytes; False, and no change, if it is shorter."""
     with os_errors(path), os.fdopen(_open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
         _check_regular(path, file.fileno())
         if os.fstat(file.fileno()).st_size < size:
@@ -184,8 +184,8 @@ def append(path: Path, size: int, data: bytes) -> bool:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder alone. The system releases the lock when the process ends, however it ends."""
+def lock(folder: Path) -> Iterator[None]:
+    """Lock a folder. The system releases the lock when the process ends."""
     path = folder / LOCK
     with os_errors(path):
         handle = _open(path, os.O_RDWR | os.O_CREAT)
@@ -210,8 +210,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space and resume; what was saved before is whole",
-    errno.EDQUOT: "the quota is used up: free some space and resume; what was saved before is whole",
+    errno.ENOSPC: "the disk is full: free some space and resume; earlier checkpoints are complete",
+    errno.EDQUOT: "the quota is used up: free some space and resume; earlier checkpoints are complete",
     errno.EFBIG: "the file may not grow further: raise the limit on file sizes (ulimit -f) and resume",
     errno.ELOOP: "it is a link, and links are not followed: put the file itself in its place",
     errno.ENOENT: "it does not exist",
@@ -224,7 +224,7 @@ ADVICE = {
 
 @contextmanager
 def os_errors(path: Path) -> Iterator[None]:
-    """Errors of the operating system as RunError, with what to do."""
+    """Errors of the operating system as RunError with advice."""
     try:
         yield
     except OSError as error:
@@ -232,13 +232,13 @@ def os_errors(path: Path) -> Iterator[None]:
         raise RunError(f"{path}: {advice}") from error
 
 
-def damaged(path: Path) -> RunError:
-    """The error for a file that is not what was written."""
+def damage_error(path: Path) -> RunError:
+    """The error for a file with a wrong checksum."""
     return RunError(f"{path} is damaged: its bytes are not those that were written; restore it from a copy")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Flush the names in a folder to the disk."""
     if os.name == "nt":  # folders cannot be opened there
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -250,11 +250,11 @@ def _sync_folder(folder: Path) -> None:
 
 def _check_regular(path: Path, handle: int) -> None:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        raise RunError(f"{path} is not a regular file; a run folder holds nothing else")
+        raise RunError(f"{path} is not a regular file; a run folder contains only regular files")
 
 
 def _open(path: Path, flags: int) -> int:
-    """Never through a link, and without waiting at a pipe."""
+    """Open without following links or waiting for a pipe."""
     return os.open(path, flags | _NO_FOLLOW, 0o666)
 
 

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Int
 
 from horizonfree._validation import check_integers, short_repr, shorten, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
+from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.tabular import UNKNOWN, Tabular
 from horizonfree.runs.logged import from_episodes
 from horizonfree.runs.run import Run
 

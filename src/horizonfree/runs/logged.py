@@ -10,14 +10,13 @@ from jaxtyping import Bool
 
 from horizonfree._jit import jit
 from horizonfree._validation import check_count, check_integers, check_real, short_repr
-from horizonfree._x64 import leaf, to_device, to_numpy, x64
+from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
-from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.allowed import is_allowed
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.models.interface import Evidence, Model
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.policies import is_allowed
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
+from horizonfree.models.base import Evidence, Model
 from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.duplicates import num_repeated
@@ -27,7 +26,7 @@ from horizonfree.runs.run import Run
 @jit
 def _nothing(model: Model, budget: int | None) -> Evidence:
     """Before the first episode, as one program, with what `misspecification` reads."""
-    return model.with_history(model.init_evidence(ladder(budget, model.burn_in)))
+    return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
 
 
 @x64
@@ -166,7 +165,7 @@ def _trajectories(space: Space, s: np.ndarray, a: np.ndarray, length: np.ndarray
         where = "elsewhere" if space.start is None else f"in {space.start}"
         raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts {where}")
     j = np.where(is_taken, _slots(space, s, a), UNSEEN)
-    return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
+    return Trajectory(*(x.astype(np.int32) for x in (s, a, j)))
 
 
 def _is_ended(
@@ -223,7 +222,7 @@ def _with_ends(
             "episode ended there: these are two states; use hf.Tabular(.., terminal='unknown'), in which every state "
             "may end an episode or not"
         )
-    return Trajectory(*(leaf(x.astype(np.int32)) for x in (s, a, j)))
+    return Trajectory(*(x.astype(np.int32) for x in (s, a, j)))
 
 
 def _slots(space: Space, s: np.ndarray, a: np.ndarray) -> np.ndarray:

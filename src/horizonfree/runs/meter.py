@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a live line on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error: a live line on a terminal, otherwise a line every few seconds."""
 
 import sys
 import time
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from horizonfree.guarantees.certificate import round_up
-from horizonfree.runs.until import MOST_EPISODES, Until
+from horizonfree.runs.until import MAX_EPISODES, StopRule
 
-BETWEEN = 5.0  # seconds from one plain line to the next
-SHOWN: dict[str, Callable[[Any], str]] = {
+LINE_SECONDS = 5.0  # between two plain lines
+FORMATS: dict[str, Callable[[Any], str]] = {
     "V_hat": "V_hat {:.3f}".format,
     "information": "information {:.3g}".format,
     "oracle_calls": lambda calls: f"{calls:d} oracle call{'' if calls == 1 else 's'}",
@@ -21,8 +21,8 @@ Meter = Callable[[int, Mapping[str, np.ndarray], float | None], None]
 
 
 @contextmanager
-def meter(first: int, until: Until, wanted: bool | None) -> Iterator[Meter]:
-    """A function to call with (episodes so far, records of the last block, certified gap if one was made).
+def progress_meter(first: int, until: StopRule, wanted: bool | None) -> Iterator[Meter]:
+    """A function of (episodes so far, records of the last block, certified bound where one was computed).
 
     wanted: None shows progress on a terminal only.
     """
@@ -37,23 +37,27 @@ def meter(first: int, until: Until, wanted: bool | None) -> Iterator[Meter]:
 
 
 @contextmanager
-def counter(number: int, what: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
-    """A function to call with how many of so many are done; nothing is shown of what takes less than BETWEEN seconds.
+def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
+    """A function of the number of items done; it shows nothing in the first LINE_SECONDS seconds.
 
-    wanted: as for `meter`.
+    wanted: as for `progress_meter`.
     """
     is_terminal = sys.stderr.isatty()
     is_shown = is_terminal if wanted is None else wanted
-    began = last = time.perf_counter()
+    start = last = time.perf_counter()
 
     def show(done: int) -> None:
         nonlocal last
         now = time.perf_counter()
-        if not is_shown or now - last < (1.0 if is_terminal and last > began else BETWEEN) or done == number:
+        if (
+            not is_shown
+            or now - last < (1.0 if is_terminal and last > start else LINE_SECONDS)
+            or done == total
+        ):
             return
         last = now
-        left = (now - began) / done * (number - done)
-        line = f"{what} {done:,} of {number:,}, {now - began:.0f} s, about {left:.0f} s left"
+        left = (now - start) / done * (total - done)
+        line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s, about {left:.0f} s left"
         print(
             f"\r{line} " if is_terminal else line,
             end="" if is_terminal else "\n",
@@ -62,12 +66,12 @@ def counter(number: int, what: str, wanted: bool | None) -> Iterator[Callable[[i
         )
 
     yield show
-    if is_terminal and last > began:
+    if is_terminal and last > start:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _live(first: int, until: Until) -> Iterator[Meter]:
+def _live(first: int, until: StopRule) -> Iterator[Meter]:
     """One line that is redrawn."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -81,41 +85,41 @@ def _live(first: int, until: Until) -> Iterator[Meter]:
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None, completed=first, end="", note="compiling", left="")
-        told, end = None, _last(until)
+        shown_eps, end = None, _last(until)
 
         def show(episode: int, records: Mapping[str, np.ndarray], eps: float | None) -> None:
-            nonlocal told, end
-            told = eps if eps is not None else told
+            nonlocal shown_eps, end
+            shown_eps = eps if eps is not None else shown_eps
             end = _end(episode, until, eps, end)
             if end is not None:
-                about = "" if end in (episode, until.last) else "~"
-                bar.update(task, total=end, end=f"/{about}{end}", left="left")
+                tilde = "" if end in (episode, until.last) else "~"
+                bar.update(task, total=end, end=f"/{tilde}{end}", left="left")
             if episode > first:
-                bar.update(task, completed=episode, note=_note(records, told, until))
+                bar.update(task, completed=episode, note=_note(records, shown_eps, until))
 
         yield show
 
 
-def _plain(first: int, until: Until) -> Meter:
-    """A line every BETWEEN seconds and one at the end."""
-    began = last = time.perf_counter()
-    told, end = None, _last(until)
+def _plain(first: int, until: StopRule) -> Meter:
+    """A line every LINE_SECONDS seconds and one at the end."""
+    start = last = time.perf_counter()
+    shown_eps, end = None, _last(until)
     compiled: tuple[int, float] | None = None  # the episode and the time at which the first block was done
 
     def show(episode: int, records: Mapping[str, np.ndarray], eps: float | None) -> None:
-        nonlocal last, told, end, compiled
-        told = eps if eps is not None else told
+        nonlocal last, shown_eps, end, compiled
+        shown_eps = eps if eps is not None else shown_eps
         end = _end(episode, until, eps, end)
         if episode == first:
             return
         now = time.perf_counter()
         compiled = compiled or (episode, now)
         is_over = until.is_reached(episode, eps)
-        if now - last < BETWEEN and not is_over:
+        if now - last < LINE_SECONDS and not is_over:
             return
         last = now
         of_end = "" if end is None else f" of {end}"
-        parts = [f"episode {episode}{of_end}", _note(records, told, until), f"{now - began:.0f} s"]
+        parts = [f"episode {episode}{of_end}", _note(records, shown_eps, until), f"{now - start:.0f} s"]
         if end is not None and episode > compiled[0] and not is_over:
             left = (now - compiled[1]) / (episode - compiled[0]) * (end - episode)
             parts.append(f"about {left:.0f} s left")
@@ -124,22 +128,22 @@ def _plain(first: int, until: Until) -> Meter:
     return show
 
 
-def _note(records: Mapping[str, np.ndarray], eps: float | None, until: Until) -> str:
-    """The numbers to watch: the certified gap if it is the goal, else the explorer's own uncertainty."""
+def _note(records: Mapping[str, np.ndarray], eps: float | None, until: StopRule) -> str:
+    """The certified bound if it decides on stopping, else the explorer's own uncertainty."""
     if eps is not None:
-        return f"certified gap {round_up(eps, finest=0.001):.3f}, goal {until.until_eps:g}"
-    return ", ".join(say(records[name][-1]) for name, say in SHOWN.items() if name in records)
+        return f"suboptimality at most {round_up(eps, finest=0.001):.3f}, target {until.until_eps:g}"
+    return ", ".join(form(records[name][-1]) for name, form in FORMATS.items() if name in records)
 
 
-def _last(until: Until) -> int | None:
-    """The last episode, where someone has asked for it."""
-    return until.last if until.last - until.first < MOST_EPISODES else None
+def _last(until: StopRule) -> int | None:
+    """The last episode, if it was given."""
+    return until.last if until.last - until.first < MAX_EPISODES else None
 
 
-def _end(episode: int, until: Until, eps: float | None, before: int | None) -> int | None:
-    """At which episode the goal will be reached, about: a gap falls as one over the root of the episodes.
+def _end(episode: int, until: StopRule, eps: float | None, before: int | None) -> int | None:
+    """The forecast of the last episode: bounds fall with the root of the number of episodes.
 
-    Without a new gap below 1 it is where it was thought to be before.
+    Without a new bound below 1 the forecast does not change.
     """
     if until.until_eps is None:
         return until.last

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.mdp.allowed import check_allowed
 from horizonfree.mdp.events import Event, check_event
-from horizonfree.mdp.policies import policy_table
+from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import resolve
 from horizonfree.models import certify
 from horizonfree.models.misspecification import declared
@@ -22,7 +21,7 @@ from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification.properties import Accumulated, Property
 from horizonfree.runs.certificate_files import of_event
-from horizonfree.runs.plan import Plan, plan_of
+from horizonfree.runs.plan import Plan, make_plan
 
 MISSING = "too few episodes for this event"
 
@@ -73,7 +72,7 @@ def answer(
         policy = policy_table(policy, found.steps, S, A)
     if isinstance(found, Accumulated):
         return _accumulated(run, found, policy, delta, start)
-    there = run.seen_from(start, found.steps + 1, is_paid_after=True)
+    there = run.restart_from(start, found.steps + 1, is_paid_after=True)
     lift, confidence = found.lift(there.problem.space), there.confidence(delta)
     checked = resolve(lift.space, found.reward(there.problem.space))
     if policy is None:
@@ -86,8 +85,8 @@ def answer(
     value = float(lift.space.at_start(values[0]))
     actions = policy[: found.steps]
     how: dict[str, Any] = {"missing": MISSING, "question": partial(of_event, there, found, actions)}
-    plan = plan_of(there, checked, confidence, policy, bounds, value=value, **how)
-    words = f"this policy and {found.name}, from {there.problem.first_state()}, within {found.steps} steps"
+    plan = make_plan(there, checked, confidence, policy, bounds, value=value, **how)
+    words = f"this policy and {found.name}, from {there.problem.start_name()}, within {found.steps} steps"
     plan = replace(plan, policy=actions, certificate=replace(plan.certificate, holds_for=words))
     return plan if found.is_max else _turned(plan, 1.0)
 
@@ -96,7 +95,7 @@ def _accumulated(run: Any, found: Accumulated, policy: Any, delta: float, start:
     sign = 1.0 if found.is_max else -1.0
     H = run.problem.horizon
     is_whole = start is None and found.steps == H
-    there = run if is_whole else run.seen_from(start, found.steps)
+    there = run if is_whole else run.restart_from(start, found.steps)
     if policy is None:
         plan = there.plan(sign * found.paid, scale="rescale", delta=delta)
     else:

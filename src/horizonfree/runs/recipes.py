@@ -1,11 +1,10 @@
-"""A problem as plain data: its recipe where that gives the very same problem again, else its arrays."""
+"""Problems as plain data: a recipe where it rebuilds the same problem, otherwise arrays."""
 
 import hashlib
 import json
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -13,40 +12,42 @@ from typing import Any
 import numpy as np
 
 from horizonfree.errors import HorizonfreeError, RunError
-from horizonfree.models.interface import Model
+from horizonfree.models.base import Model
 from horizonfree.models.registry import CLASSES, class_name
 from horizonfree.models.serialization import arrays_of, statics_of, under
 from horizonfree.models.serialization import rebuild as rebuild_model
-from horizonfree.problems import make
+from horizonfree.problems import make, problem_of_model
 from horizonfree.problems.problem import Problem
 
 PACKAGES = ("horizonfree", "jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")
 
 
 def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A JSON object and the arrays that it needs: with a recipe, only those of the model that are derived."""
-    mark, model = fingerprint(problem), problem.model
-    layout, drawn = laid_out(problem)
-    given, derived = _split(model)
-    if problem.recipe is not None and _gives(problem.recipe, mark, layout, drawn):
-        return {"recipe": problem.recipe, "fingerprint": mark}, derived
-    arrays = given | derived
+    """A JSON object and its arrays; with a recipe, only the derived arrays of the model."""
+    digest, model = fingerprint(problem), problem.model
+    layout, layout_arrays = split_layout(problem)
+    primary, derived = _split(model)
+    if problem.recipe is not None and _rebuilds(problem.recipe, digest, layout, layout_arrays):
+        return {"recipe": problem.recipe, "fingerprint": digest}, derived
+    arrays = primary | derived
     if problem.truth is not None:
         arrays["truth"] = np.asarray(problem.truth)
-    said = {
+    entry = {
         "name": problem.name,
-        "fingerprint": mark,
+        "fingerprint": digest,
         "layout": layout,
         "class": class_name(model),
         "model": statics_of(model),
     }
-    return said, arrays | {f"layout.{key}": x for key, x in drawn.items()}
+    return entry, arrays | {f"layout.{key}": x for key, x in layout_arrays.items()}
 
 
-def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: Mapping[str, str]) -> Problem:
-    """The problem that `describe` spoke of, or an error if it cannot be had any more."""
-    if "recipe" in said:
-        recipe = said["recipe"]
+def rebuild(
+    entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: Mapping[str, str]
+) -> Problem:
+    """The problem of a JSON object from `describe`, or an error if it would not be the same."""
+    if "recipe" in entry:
+        recipe = entry["recipe"]
         if recipe["name"].count(":") > recipe["name"].startswith("gymnasium:"):
             raise RunError(
                 f"problem {recipe['name']!r} names a module to import, which a stored run may not do"
@@ -54,14 +55,14 @@ def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: 
         problem = make(recipe["name"], **recipe["parameters"])
         model = problem.model
         derived = under(arrays, "model.")
-        if derived:  # as they were: other versions may compute them to other bits
-            whole = arrays_of(model) | derived
-            problem = replace(problem, model=rebuild_model(type(model), statics_of(model), whole))
+        if derived:  # other versions may compute different bits
+            complete = arrays_of(model) | derived
+            problem = problem._replace(model=rebuild_model(type(model), statics_of(model), complete))
     else:
-        model = rebuild_model(CLASSES[said["class"]], said["model"], under(arrays, "model."))
-        layout = said["layout"] | under(arrays, "layout.")
-        problem = Problem(model, arrays.get("truth"), said["name"], None, layout)
-    if fingerprint(problem) != said["fingerprint"]:
+        model = rebuild_model(CLASSES[entry["class"]].model, entry["model"], under(arrays, "model."))
+        layout = entry["layout"] | under(arrays, "layout.")
+        problem = problem_of_model(model, arrays.get("truth"), entry["name"], layout)
+    if fingerprint(problem) != entry["fingerprint"]:
         raise RunError(
             f"problem {problem.name!r} is no longer the one that was explored; use the versions that it was made with: "
             + ", ".join(f"{name} {made_by[name]}" for name in ("horizonfree", "gymnasium") if name in made_by)
@@ -71,10 +72,10 @@ def rebuild(said: Mapping[str, Any], arrays: Mapping[str, np.ndarray], made_by: 
 
 def fingerprint(problem: Problem) -> str:
     """A digest of everything that an exploration of the problem depends on."""
-    given, _ = _split(problem.model)
+    primary, _ = _split(problem.model)
     digest = hashlib.sha256(json.dumps([class_name(problem.model), statics_of(problem.model)]).encode())
     truth = {} if problem.truth is None else {"truth": problem.truth}
-    for name, x in sorted((given | truth).items()):
+    for name, x in sorted((primary | truth).items()):
         array = np.ascontiguousarray(x)
         digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
         digest.update(array.tobytes())
@@ -82,54 +83,55 @@ def fingerprint(problem: Problem) -> str:
 
 
 def _split(model: Model) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The arrays of a model: those that it was made of, and those that were derived from them."""
+    """The primary and the derived arrays of a model."""
     arrays = arrays_of(model, "model.")
     is_derived = {name: name.split(".")[1] in model.derived for name in arrays}
-    given = {name: x for name, x in arrays.items() if not is_derived[name]}
-    return given, {name: x for name, x in arrays.items() if is_derived[name]}
+    primary = {name: x for name, x in arrays.items() if not is_derived[name]}
+    return primary, {name: x for name, x in arrays.items() if is_derived[name]}
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Of Python, this library, and what its numbers depend on."""
-    found = {"python": platform.python_version()}
+    """Versions of Python, of this library, and of what its numbers depend on."""
+    result = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def other_versions(before: Mapping[str, str]) -> list[str]:
-    """Those that are not the versions of now: they may round otherwise, and a resumed run is told so."""
+    """Versions that differ from the present ones, which may round differently."""
     now = versions()
     return [f"{name} {x} (now {now.get(name)})" for name, x in before.items() if x != now.get(name)]
 
 
-def _gives(
-    recipe: Mapping[str, Any], mark: str, layout: dict[str, Any], drawn: dict[str, np.ndarray]
+def _rebuilds(
+    recipe: Mapping[str, Any], digest: str, layout: dict[str, Any], layout_arrays: dict[str, np.ndarray]
 ) -> bool:
-    """Whether a recipe, after a journey through JSON, builds the problem of this fingerprint with this layout."""
+    """Whether a recipe, stored as JSON, builds the problem with this fingerprint and layout."""
     try:
-        said = json.loads(json.dumps(recipe, allow_nan=False))
-        made = rebuild({"recipe": said, "fingerprint": mark}, {}, {})
+        entry = json.loads(json.dumps(recipe, allow_nan=False))
+        again = rebuild({"recipe": entry, "fingerprint": digest}, {}, {})
     except (TypeError, ValueError, HorizonfreeError):
         return False
-    made_layout, made_drawn = laid_out(made)
-    is_drawn_alike = drawn.keys() == made_drawn.keys() and all(
-        x.dtype == made_drawn[key].dtype and np.array_equal(x, made_drawn[key]) for key, x in drawn.items()
+    other_layout, other_arrays = split_layout(again)
+    are_arrays_equal = layout_arrays.keys() == other_arrays.keys() and all(
+        x.dtype == other_arrays[key].dtype and np.array_equal(x, other_arrays[key])
+        for key, x in layout_arrays.items()
     )
-    return layout == made_layout and is_drawn_alike
+    return layout == other_layout and are_arrays_equal
 
 
-def laid_out(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What JSON can hold of a layout, and its arrays."""
-    plain, drawn = {}, {}
+def split_layout(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The plain values of a layout, and its arrays."""
+    plain, arrays = {}, {}
     for key, x in problem.layout.items():
         where = f"layout[{key!r}] of problem {problem.name!r}"
         if not isinstance(key, str):
-            raise RunError(f"{where} cannot be stored: its key is not text; call it {str(key)!r}")
+            raise RunError(f"{where} cannot be stored: its key is not text; use {str(key)!r}")
         if not isinstance(x, np.ndarray):
             plain[key] = _plain(x, where)
         elif x.dtype.hasobject:
@@ -137,12 +139,12 @@ def laid_out(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 f"{where} is an array of Python objects, which cannot be stored; use numbers or text"
             )
         else:
-            drawn[key] = x
-    return plain, drawn
+            arrays[key] = x
+    return plain, arrays
 
 
 def _plain(x: Any, where: str) -> Any:
-    """A value as JSON gives it back: tuples are lists then, NumPy's numbers those of Python."""
+    """A value as JSON returns it: tuples as lists, NumPy numbers as Python numbers."""
     if isinstance(x, np.generic):
         x = x.item()
     if isinstance(x, (list, tuple)):

@@ -1,13 +1,12 @@
-"""How wrong the class may be: gaps as a function of the misspecification, and the largest that a target allows.
+"""Suboptimality bounds as a function of the misspecification, and the largest one that a target allows.
 
-With probability 1 - delta the gap of every zeta holds, for all of them at once (docs/robust.md): zeta need not be
-declared before the data are seen. Where radii differ from pair to pair they grow together, zeta times a declared shape
-whose largest entry is 1. A gap that holds within a larger radius holds within a smaller one, for the same plan, so the
-curve never falls.
+With probability 1 - delta the bounds for all zeta hold together (docs/robust.md), so zeta need not be declared before
+the data are seen. Radii that differ between state-action pairs are zeta times a declared shape with maximum 1. A bound
+that holds within a larger radius holds within a smaller one for the same plan, so the curve never falls.
 
-At 0 the curve and `run.certificate()` bound the same loss by different methods, each with probability 1 - delta: the
-curve by the three sets of docs/robust.md, which share delta, the certificate by e-processes alone, with all of delta.
-Either number may be the smaller one. Words of the curve say which method they are about.
+At 0 the curve and `run.certificate()` bound the same suboptimality by different methods, each with probability
+1 - delta: the curve by the three sets of docs/robust.md, which share delta, the certificate by e-processes alone, with
+all of delta. Either may be smaller; texts say which method they refer to.
 """
 
 from collections.abc import Callable
@@ -17,14 +16,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree._deprecated import renamed_words
 from horizonfree._validation import check_probability
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_down
 from horizonfree.mdp import rewards
-from horizonfree.mdp.allowed import named_allowed
+from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence
+from horizonfree.models.base import Confidence, Evidence
 from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.planning.induction import best_plan
 from horizonfree.problems.problem import Problem
@@ -42,17 +42,17 @@ GRID = (
     3e-2,
     5e-2,
     1e-1,
-)  # radii that are always looked at
-HALVINGS = 7  # of the interval between two of them, for the largest
-METHOD = "; by the bounds for misspecified models: for an exact model certificate() has its own bound"
+)  # radii of the curve
+NUM_BISECTIONS = 7  # for the largest radius, between two of the grid
+METHOD_NOTE = "; by the bounds for misspecified models: for a correct model certificate() has its own bound"
 
 
 @dataclass(frozen=True, eq=False)
 class Robustness:
-    """What a declared misspecification costs, with probability 1 - delta for all of it at once.
+    """Suboptimality bounds for different misspecifications, which hold together with probability 1 - delta.
 
-    `zeta` is the largest with which the gap is at most `target`, None where there is none; no single parameter is
-    within less than `zeta_low` of all laws. `gaps` [m] are those of `zetas` [m]; nan where the data refute them.
+    `zeta`: the largest with which the bound is at most `target`, or None. `zeta_low`: every parameter is at least this
+    far from some row of the true kernel. `gaps` [m]: the bounds for `zetas` [m], nan where the data refute them.
     """
 
     target: float
@@ -62,24 +62,28 @@ class Robustness:
     zetas: Float[np.ndarray, " m"]
     gaps: Float[np.ndarray, " m"]
 
-    @property
-    def words(self) -> str:
-        """What is proved."""
+    def summary(self) -> str:
+        """The result in a sentence."""
         low = f"{round_down(self.zeta_low):.3g}" if self.zeta_low > 0 else "0"
         end = f"the data show that no parameter is closer than {low}"
         if self.zeta is None:
-            return f"even with a correct model, {self.target:g} is not certified yet; {end}{METHOD}"
-        most = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
+            return f"even with a correct model, {self.target:g} is not certified yet; {end}{METHOD_NOTE}"
+        largest = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
-            f"{proved(self.target, self.delta)}, as long as every transition law is within {most} of one and the same "
-            f"parameter; {end}{'' if self.zeta > 0 else METHOD}"
+            f"{proved(self.target, self.delta)} if every row of the kernel is within {largest} (total variation) of "
+            f"one parameter; {end}{'' if self.zeta > 0 else METHOD_NOTE}"
         )
 
+    def __str__(self) -> str:
+        return self.summary()
 
-def robustness(
+    words = renamed_words("Robustness", summary)
+
+
+def compute_robustness(
     problem: Problem,
     evidence: Evidence,
-    confident: Callable[[float, Misspecification], Confidence],
+    confidence_for: Callable[[float, Misspecification], Confidence],
     *,
     target: Any,
     reward: Any,
@@ -88,50 +92,48 @@ def robustness(
 ) -> Robustness:
     """The curve of a run, for the plans of every reward or for the plan of one.
 
-    confident: what its evidence says at confidence 1 - delta within radii, which may all be 0.
+    confidence_for: the confidence set at 1 - delta for given radii, which may all be 0.
     """
-    target, delta = (
-        check_probability(target, "target", "a gap to be certified"),
-        check_probability(delta, "delta"),
-    )
+    target = check_probability(target, "target", "a bound to be certified")
+    delta = check_probability(delta, "delta")
     about = declared(shape)
     if problem.sampling is not None:
         raise OptionError(
-            "robustness is of kernels that are given; these are estimates from samples, and their error is in every "
-            "certificate: ask for certificate(misspecification=...), which adds to it"
+            "robustness is for kernels that are given; these are estimates from samples, and their error is part of "
+            "every certificate: use certificate(misspecification=...), which adds to it"
         )
     if about is None:
-        raise OptionError("shape has no entry above 0; it says in which proportion radii grow")
+        raise OptionError("shape has no entry above 0; it is the ratio of the radii")
     radii = about.radii(*problem.space.sizes[1:])
-    checked = None if reward is None else rewards.resolve(problem, reward)
-    found: dict[float, tuple[float, float]] = {}
+    resolved = None if reward is None else rewards.resolve(problem, reward)
+    results: dict[float, tuple[float, float]] = {}
 
     def gap(zeta: float) -> float:
-        if zeta not in found:
+        if zeta not in results:
             within = Misspecification(tv=zeta * radii / radii.max(), support=about.support)
-            confidence = confident(delta, within)
-            found[zeta] = _gap(problem, evidence, confidence, checked), confidence.parts()["zeta_low"]
-        return found[zeta][0]
+            confidence = confidence_for(delta, within)
+            results[zeta] = _gap(problem, evidence, confidence, resolved), confidence.parts()["zeta_low"]
+        return results[zeta][0]
 
     for zeta in GRID:
         gap(zeta)
     good = [zeta for zeta in GRID if gap(zeta) <= target]
     if good and good[-1] < GRID[-1]:
         inside, outside = good[-1], GRID[GRID.index(good[-1]) + 1]
-        for _ in range(HALVINGS):
+        for _ in range(NUM_BISECTIONS):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if gap(middle) <= target else (inside, middle)
         good.append(inside)
-    zetas = np.array(sorted(found))
+    zetas = np.array(sorted(results))
     gaps = np.array([gap(zeta) for zeta in zetas])
-    least = np.fmin.accumulate(gaps[::-1])[::-1]  # what holds within a larger radius
-    zeta_low = max(low for _, low in found.values())
-    shown = np.where(np.isnan(gaps) | (zetas < zeta_low), np.nan, np.fmin(least, 1.0))
-    return Robustness(target, delta, good[-1] if good else None, zeta_low, zetas, shown)
+    monotone = np.fmin.accumulate(gaps[::-1])[::-1]  # bounds within a larger radius hold within a smaller one
+    zeta_low = max(low for _, low in results.values())
+    curve = np.where(np.isnan(gaps) | (zetas < zeta_low), np.nan, np.fmin(monotone, 1.0))
+    return Robustness(target, delta, good[-1] if good else None, zeta_low, zetas, curve)
 
 
 def _gap(problem: Problem, evidence: Evidence, confidence: Confidence, reward: Reward | None) -> float:
-    """Of the plans of every reward, or of the one; nan where the data refute the radii."""
+    """The bound for every reward, or for the one; nan where the data refute the radii."""
     model = problem.model
     if confidence.is_refuted:
         return float("nan")

@@ -1,4 +1,4 @@
-"""A run: what exploration left behind, ready to plan for any reward and to certify the plans."""
+"""A run: the result of an exploration, from which plans and certificates are computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,45 +10,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import did_you_mean, short_repr
+from horizonfree._deprecated import renamed
+from horizonfree._repr import ReprMixin, ReprTable, data_frame
+from horizonfree._validation import check_choice, require
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import ExplorerSpec
-from horizonfree.guarantees.alternatives import Check
 from horizonfree.guarantees.certificate import Certificate
-from horizonfree.mdp.allowed import check_allowed, is_allowed, named_allowed
-from horizonfree.mdp.policies import policy_table
+from horizonfree.guarantees.e_processes import Check
+from horizonfree.mdp.policies import check_allowed, is_allowed, named_allowed, policy_table
 from horizonfree.mdp.rewards import Reward, resolve
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
-from horizonfree.models.interface import Confidence, Evidence, Intervals
+from horizonfree.models.base import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import certificate_files, extended, properties
-from horizonfree.runs.card import Printed
-from horizonfree.runs.certificates import of_family, own_claim
-from horizonfree.runs.check import check, judged
-from horizonfree.runs.confidences import Confidences
-from horizonfree.runs.plan import Comparison, Plan, plan_of, start_of
-from horizonfree.runs.robustness import Robustness, robustness
+from horizonfree.runs import certificate_files, properties
+from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
+from horizonfree.runs.check import apply_check, check_model_class
+from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
+from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
+from horizonfree.runs.robustness import Robustness, compute_robustness
 from horizonfree.runs.state import progress_of
-from horizonfree.runs.until import Until
+from horizonfree.runs.until import StopRule
 
 if TYPE_CHECKING:
-    from horizonfree.explorers.interface import Explorer
+    import pandas
+
+    from horizonfree.explorers.base import Explorer
     from horizonfree.explorers.loop import Progress
     from horizonfree.problems.verification.explicit import ExplicitModel
 
-MODELS = ("likelihood", "explorer")  # that a plan can be made in
+PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
+MAX_WEIGHTS = 8  # in a repr
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run(Printed):
-    """A problem explored so far. `records` holds one number per episode for everything the explorer reports.
+class Run(ReprMixin):
+    """A problem and the evidence of its episodes. `records` has one number per episode for each quantity reported.
 
-    `until` is what was asked for last; `folder` is where the run lives, if it was stored. `is_simulated` is False
-    when a real environment was stepped. `state` is that of the explorer, a pytree of NumPy arrays, or as it is stored
-    (runs/state.py). `log` holds the episodes of a run made of logged ones; it is not stored.
+    `until`: the last stop rule. `folder`: where the run is stored, if it is. `is_simulated`: False for a real
+    environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (state.py). `log`: the episodes
+    of a run made from logged ones; it is not stored.
     """
 
     problem: Problem
@@ -58,83 +62,96 @@ class Run(Printed):
     state: Any
     records: Mapping[str, np.ndarray]
     is_simulated: bool = True
-    until: Until | None = None
+    until: StopRule | None = None
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
     _view: tuple[np.ndarray, int, bool] | None = None  # start and horizon that are not those of the episodes
-    _where: str = ""  # where episodes start, for the words of certificates, where that is not as explored
-    # init=False: dataclasses.replace never copies it on to a run with other evidence
-    _confidences: Confidences = field(default_factory=Confidences, init=False, repr=False)
-    _views: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
+    _where: str = ""  # another start or horizon than the explored one, as text for certificates
+    # init=False: dataclasses.replace does not copy it to a run with other evidence
+    _confidences: ConfidenceCache = field(default_factory=ConfidenceCache, init=False, repr=False)
+    _restarts: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
-        """How many episodes were gathered."""
+        """The number of episodes."""
         return int(self.evidence.episodes)
 
     @cached_property
     def explorer(self) -> "Explorer | None":
-        """The algorithm that explored, None for logged episodes; imports JAX."""
+        """The exploration algorithm, None for logged episodes; imports JAX."""
         return None if self.explorer_spec is None else self.explorer_spec.build()
 
     @cached_property
     def progress(self) -> "Progress":
-        """What further episodes start from: their number, the explorer's state, the evidence; imports JAX."""
+        """The number of episodes, the explorer's state and the evidence, to go on from; imports JAX."""
         return progress_of(self)
 
     @property
     def visits(self) -> Int[np.ndarray, "S A"]:
         """How often each action was taken in each state."""
-        # tables count other names, too
+        # tabular evidence also counts forbidden actions, as other names of allowed ones
         return np.asarray(self.evidence.visits) * is_allowed(self.problem.space)
 
     @property
     def has_parameter(self) -> bool:
-        """Whether the class has a parameter theta; a table has none but itself."""
-        return hasattr(self.evidence, "theta")
+        """Whether the model class has a parameter theta."""
+        return self.evidence.theta is not None
 
     @property
     def theta_hat(self) -> Float[np.ndarray, " d"]:
         """The explorer's own estimate; certified plans are made in the maximum-likelihood one."""
         if not self.has_parameter:
-            raise OptionError("this class of models has no theta: its kernel is `run.confidence().kernel`")
+            raise OptionError("this model class has no theta: its kernel is `run.confidence().kernel`")
         if self.explorer_spec is None:
             return np.asarray(self.evidence.theta)
-        from horizonfree.runs.own_plan import own_estimate
+        from horizonfree.runs.explorer_plan import explorer_estimate
 
-        return own_estimate(self)
+        return explorer_estimate(self)
 
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
-        """What the evidence says at confidence 1 - delta; computed once."""
-        return self._confidences.of(self.problem, self.evidence, delta, misspecification)
+        """The confidence set at 1 - delta; cached."""
+        return self._confidences.get(self.problem, self.evidence, delta, misspecification)
 
     @property
     def weights(self) -> Float[np.ndarray, " d"]:
-        """The parameter that plans are made with, as it would be given: of a mixture of kernels, their weights."""
+        """The estimated parameter of plans, in the user's units: for a mixture of kernels, their weights.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+        >>> run.weights.shape, run.weight_intervals.shape
+        ((3,), (3, 2))
+        """
         return self._intervals().estimate
 
     @property
     def weight_intervals(self) -> Float[np.ndarray, "d 2"]:
-        """Where each entry of the parameter lies: all of them together, with probability 0.95."""
-        found = self._intervals()
-        return np.stack([found.low, found.high], axis=1)
+        """95% confidence intervals of all entries of the parameter, which hold together."""
+        intervals = self._intervals()
+        return np.stack([intervals.low, intervals.high], axis=1)
 
     def _intervals(self) -> Intervals:
-        found = self.problem.model.intervals(self.confidence())
-        if found is None:
-            raise OptionError("this class of models has no weights: its kernel is `run.confidence().kernel`")
-        return found
+        intervals = diagnostics_of(self.problem.model).intervals(self.confidence())
+        if intervals is None:
+            raise OptionError("this model class has no weights: its kernel is `run.confidence().kernel`")
+        return intervals
 
     def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
-        """Whether richer classes refute this one: their e-values, wrong with probability delta at most, and words.
+        """Test the model class against richer ones by e-values; a refutation is wrong with probability at most delta.
 
-        alternatives: "auto", or a list of names and of problems on the same states and actions. "noise": any law of the
-        noise, of `from_noise` with models; "table": any law for every pair (s,a); "change": another parameter after
-        some episode; "memory": another one after some transitions; "age": another one from some step of an episode on.
-        The last two need the episodes, of a run made of logged ones. by: a label for each logged episode, known before
-        it began; then groups with parameters of their own bet.
+        alternatives: "auto", or a list of names and of problems on the same states and actions. "noise": any
+        distribution of the noise, for `from_noise` with models; "table": any distribution for every state-action pair;
+        "change": another parameter after some episode; "memory": another one after some transitions; "age": another one
+        from some step of an episode on. The last two need the episodes of a run made from logged ones.
+        by: a label for each logged episode, known before it began; the alternative has a parameter for each label.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+        >>> run.check().is_refuted
+        False
         """
-        return check(self.problem, (self.evidence, self.confidence(delta)), self.log, by, alternatives)
+        return check_model_class(
+            self.problem, (self.evidence, self.confidence(delta)), self.log, by, alternatives
+        )
 
     def certificate(
         self,
@@ -146,45 +163,45 @@ class Run(Printed):
         alternatives: Any = None,
         progress: bool | None = None,
     ) -> Certificate:
-        """One gap for the plans of every reward of total at most 1, or of the `rewards`.
+        """A suboptimality bound for the plans of every reward of total at most 1, or of the `rewards`.
 
         method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
         algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
-        rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it): the largest
-        gap of their plans. All hold together: that costs nothing.
-        misspecification: how far the transition laws may be from those of one parameter of the class, in total
-        variation: a number, one per pair [S, A], or a Misspecification. For mixtures, by the method "uniform".
-        alternatives: richer classes that may refute this one, as for `check`, with a delta of their own, as large.
-        progress: whether to say how many of the rewards are done; None: on a terminal.
+        rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it). The bound is
+        the largest over their plans; the bounds of all of them hold together.
+        misspecification: how far the transition probabilities may be from the model class, in total variation: a
+        number, one per state-action pair [S, A], or a Misspecification. For mixtures, with the method "uniform".
+        alternatives: richer classes that may refute this one, as for `check`, with another delta of the same size.
+        progress: show how many of the rewards are done; None: on a terminal.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> run.certificate(rewards="goals").eps < run.certificate().eps < 1
+        True
         """
         if alternatives is not None:
             if declared(misspecification) is not None:
                 raise OptionError(
-                    "alternatives= refute a class that is taken to be right; give that or misspecification="
+                    "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
                 )
-            found = self.certificate(delta, method=method, rewards=rewards, progress=progress)
-            return judged(found, self.check(alternatives=alternatives, delta=delta))
+            certificate = self.certificate(delta, method=method, rewards=rewards, progress=progress)
+            return apply_check(certificate, self.check(alternatives=alternatives, delta=delta))
         model = self.problem.model
         if rewards is not None:
-            found = of_family(self, rewards, self.confidence(delta, misspecification), progress)
-            return found if declared(misspecification) else certificate_files.family(self, found, rewards)
-        if declared(misspecification) is not None or self.problem.sampling is not None:
-            if not isinstance(method, str) or method != "uniform":
-                raise OptionError(
-                    f"method is {short_repr(method)}; with misspecification=, or kernels from samples, "
-                    "it must be 'uniform'"
-                )
-            return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
-        if isinstance(method, str) and method == "paper":
-            return own_claim(self, delta)
-        if not isinstance(method, str) or method not in model.methods:
-            methods = [*model.methods, "paper"]
-            choice = ", ".join(map(repr, methods))
-            raise OptionError(
-                f"method is {short_repr(method)}; it must be one of {choice}{did_you_mean(method, methods)}"
+            certificate = family_certificate(
+                self, rewards, self.confidence(delta, misspecification), progress
             )
-        found = certify.uniform(model, self.evidence, self.confidence(delta), method)
-        return certificate_files.every_reward(self, found, method)
+            if declared(misspecification) is not None:
+                return certificate
+            return certificate_files.family(self, certificate, rewards)
+        if declared(misspecification) is not None or self.problem.sampling is not None:
+            meaning = "'uniform', with misspecification= or kernels from samples"
+            require(isinstance(method, str) and method == "uniform", "method", method, meaning)
+            return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
+        if check_choice(method, "method", [*model.methods, "paper"]) == "paper":
+            return paper_certificate(self, delta)
+        certificate = certify.uniform(model, self.evidence, self.confidence(delta), method)
+        return certificate_files.every_reward(self, certificate, method)
 
     def plan(
         self,
@@ -200,46 +217,56 @@ class Run(Printed):
         final: Any = None,
         transition: Any = None,
     ) -> Plan:
-        """The best policy for a reward, with a certified gap.
+        """The best policy for a reward in the estimate, with a confidence interval and a suboptimality bound.
 
         reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return;
-        or an event, as `reach` returns it, or a property (`hf.property`), with a plan for its number of steps.
-        scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; gaps grow with H), "rescale"
-        (any numbers, costs as negative ones; values and gaps are in their units).
-        model: "likelihood" plans in the maximum-likelihood model, "explorer" as the explorer itself would.
-        start, horizon: where the system is (a state or a distribution) and how many steps are left; it is for these.
-        misspecification: as for `certificate`; the gap then holds in every system whose laws are so close.
+        or an event (`hf.reach`) or a property (`hf.property`), with a plan for its number of steps.
+        scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; bounds grow with H), "rescale"
+        (any numbers, costs as negative ones; values and bounds are in their units).
+        model: "likelihood" plans in the maximum-likelihood estimate, "explorer" in the explorer's own.
+        start, horizon: the start (a state or a distribution) and the number of steps to plan for, by default as
+        explored.
+        misspecification: as for `certificate`.
         discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step. transition:
-        paid for a step from s by a to s' as well, [S, A, S] or a function (s, a, s') -> number.
+        also paid for a step from s by a to s', [S, A, S] or a function (s, a, s') -> number.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> plan = run.plan(hf.goal(problem, 3))
+        >>> plan.value_low <= plan.value <= plan.value_high
+        True
+        >>> plan.act(0, 0)
+        1
         """
-        how: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
-        if not isinstance(model, str) or model not in MODELS:
-            raise OptionError(
-                f"model is {short_repr(model)}; it must be 'likelihood' or 'explorer'{did_you_mean(model, MODELS)}"
-            )
+        options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
+        check_choice(model, "model", PLAN_MODELS)
         is_extended = not (discount is None and final is None and transition is None)
         if properties.is_property(reward):
             properties.check_plain(scale, horizon, misspecification, is_extended)
             return properties.answer(self, reward, delta=delta, model=model, start=start)
         if is_extended:
-            more, at = extended.RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
-            return extended.answer(self, reward, None, more, within=misspecification, **how, **at)
+            spec, where = RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
+            return plan_or_evaluate(
+                self, reward, None, spec, misspecification=misspecification, **options, **where
+            )
         if start is not None or horizon is not None:
-            return self.seen_from(start, horizon).plan(reward, misspecification=misspecification, **how)
-        checked = self.resolved(reward, scale)
+            there = self.restart_from(start, horizon)
+            return there.plan(reward, misspecification=misspecification, **options)
+        resolved = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
         if model == "explorer":
             space = self.problem.space
-            from horizonfree.runs.own_plan import own_plan
+            from horizonfree.runs.explorer_plan import explorer_plan
 
-            own = own_plan(self, checked.table)
+            own = explorer_plan(self, resolved.table)
             policy = named_allowed(space, np.array(own.policy, np.int32))
-            bounds = certify.bounds(confidence, checked.table, policy)
-            return plan_of(self, checked, confidence, policy, bounds, value=float(space.at_start(own.V[0])))
-        policy, bounds = certify.planned(self.problem.model, confidence, checked.table)
-        return plan_of(
-            self, checked, confidence, policy, bounds, is_claimed=declared(misspecification) is None
-        )
+            bounds = certify.bounds(confidence, resolved.table, policy)
+            value = float(space.at_start(own.V[0]))
+            return make_plan(self, resolved, confidence, policy, bounds, value=value)
+        policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
+        is_claimed = declared(misspecification) is None
+        return make_plan(self, resolved, confidence, policy, bounds, is_claimed=is_claimed)
 
     def evaluate(
         self,
@@ -254,23 +281,31 @@ class Run(Printed):
         final: Any = None,
         transition: Any = None,
     ) -> Plan:
-        """A policy of yours as a plan: its value with an interval, and what it loses at most against the best.
+        """Off-policy evaluation of a policy: its value with a confidence interval, and its suboptimality bound.
 
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
+
+        >>> import numpy as np, horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> swim = run.evaluate(hf.goal(problem, 3), np.ones(4, int))
+        >>> swim.value_low <= swim.value <= swim.value_high
+        True
         """
         is_extended = not (discount is None and final is None and transition is None)
         if properties.is_property(reward):
             properties.check_plain(scale, horizon, 0.0, is_extended)
             return properties.answer(self, reward, policy, delta=delta, start=start)
         if is_extended:
-            more = extended.RewardSpec(discount, final, transition)
-            how = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
-            return extended.answer(self, reward, policy, more, **how)
+            spec = RewardSpec(discount, final, transition)
+            options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
+            return plan_or_evaluate(self, reward, policy, spec, **options)
         if start is not None or horizon is not None:
-            return self.seen_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
-        checked, confidence = self.resolved(reward, scale), self.confidence(delta)
+            return self.restart_from(start, horizon).evaluate(reward, policy, scale=scale, delta=delta)
+        resolved, confidence = self.resolved(reward, scale), self.confidence(delta)
         table = self._policy(policy)
-        return plan_of(self, checked, confidence, table, certify.bounds(confidence, checked.table, table))
+        bounds = certify.bounds(confidence, resolved.table, table)
+        return make_plan(self, resolved, confidence, table, bounds)
 
     def compare(
         self,
@@ -283,54 +318,77 @@ class Run(Printed):
         start: Any = None,
         horizon: int | None = None,
     ) -> Comparison:
-        """By how much policy a is better than policy b, with an interval: what they have in common cancels in it."""
+        """By how much policy a is better than policy b, with a confidence interval.
+
+        The interval is shorter than the difference of two intervals, because common parts of the policies cancel.
+
+        >>> import numpy as np, horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> result = run.compare(hf.goal(problem, 3), np.ones(4, int), np.zeros(4, int))
+        >>> result.low > 0
+        True
+        """
         if start is not None or horizon is not None:
-            there = self.seen_from(start, horizon)
+            there = self.restart_from(start, horizon)
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
-        checked, confidence = self.resolved(reward, scale), self.confidence(delta)
+        resolved, confidence = self.resolved(reward, scale), self.confidence(delta)
         policies = self._policy(policy_a), self._policy(policy_b)
-        ends = certify.difference(self.problem.model, confidence, checked.table, policies)
-        space, kernel, factor = self.problem.space, confidence.kernel, checked.factor
-        a, b = (float(space.at_start(policy_values(kernel, checked.table, x)[0])) for x in policies)
-        return Comparison(factor * (a - b), factor * ends[0], factor * ends[1], float(confidence.delta))
+        low, high = certify.difference(self.problem.model, confidence, resolved.table, policies)
+        space, kernel, factor = self.problem.space, confidence.kernel, resolved.factor
+        a, b = (float(space.at_start(policy_values(kernel, resolved.table, x)[0])) for x in policies)
+        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta))
 
     def _policy(self, policy: Any) -> np.ndarray:
-        """A policy, checked."""
         table = policy_table(policy, *self.problem.space.sizes)
         check_allowed(self.problem.space, table)
         return table
 
     def resolved(self, reward: Any, scale: str = "total") -> Reward:
-        """A reward of any form, checked."""
+        """A checked reward, as a table with its scale."""
         return resolve(self.problem.space, reward, scale=scale)
 
-    def seen_from(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Run":
-        """The same evidence for episodes from elsewhere, or of other length; kept, as its confidence takes time."""
-        problem = self.problem.moved(start, horizon, is_paid_after=is_paid_after)
+    def restart_from(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Run":
+        """The same evidence for another start or horizon; cached, since confidence sets take time.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=20, progress=False)
+        >>> run.restart_from(2, horizon=3).problem.horizon
+        3
+        """
+        problem = self.problem.with_start(start, horizon, is_paid_after=is_paid_after)
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
-        if key not in self._views:
-            words = "" if is_paid_after else f"from {problem.first_state()}, in {problem.horizon} steps"
-            view = start_of(problem.space), problem.horizon, is_paid_after
-            self._views[key] = replace(self, problem=problem, _where=words, _view=view)
-        return self._views[key]
+        if key not in self._restarts:
+            where = "" if is_paid_after else f"from {problem.start_name()}, in {problem.horizon} steps"
+            view = start_distribution_of(problem.space), problem.horizon, is_paid_after
+            self._restarts[key] = replace(self, problem=problem, _where=where, _view=view)
+        return self._restarts[key]
+
+    seen_from = renamed("Run.seen_from", restart_from)
 
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
     ) -> Robustness:
-        """How wrong the class may be: the largest misspecification with which the gap is at most the target.
+        """The largest misspecification with which the suboptimality bound is at most the target.
 
-        For the plans of every reward, or with reward= for the plan of one (of total at most 1). With it the smallest
-        misspecification that the data do not refute, and the gap as a function of it, which hold for all at once.
-        shape: where radii differ from pair to pair, in which proportion: [S, A], or a Misspecification.
+        For the plans of every reward, or with reward= for the plan of one (of total at most 1). Also the smallest
+        misspecification that the data do not refute, and the bound as a function of it; all hold together.
+        shape: the ratio of the radii of state-action pairs, [S, A] or a Misspecification.
         """
-        how: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
-        within = partial(self._confidences.within, self.problem.model, self.evidence)
-        return robustness(self.problem, self.evidence, within, **how)
+        confidence = partial(self._confidences.robust, self.problem.model, self.evidence)
+        options: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
+        return compute_robustness(self.problem, self.evidence, confidence, **options)
 
     def resume(self, **until: Any) -> "Run":
-        """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes what was interrupted.
+        """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes an interrupted run.
 
-        The run itself is left as it is. One that lives in a folder goes on in its folder.
+        This run does not change. A stored run goes on in its folder.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+        >>> run.resume(episodes=30, progress=False).episodes
+        50
         """
         from horizonfree.runs.explore import advance
 
@@ -349,16 +407,34 @@ class Run(Printed):
 
         return explicit_model(self, what, delta=delta, floor=floor)
 
-    def to_drn(self, path: str | PathLike[str], what: str = "interval", **how: Any) -> None:
+    def to_drn(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
         """Write `explicit_model` as Storm's explicit text format."""
-        self.explicit_model(what, **how).to_drn(path)
+        self.explicit_model(what, **options).to_drn(path)
 
-    def to_umb(self, path: str | PathLike[str], what: str = "interval", **how: Any) -> None:
+    def to_umb(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
         """Write `explicit_model` as a unified Markov binary."""
-        self.explicit_model(what, **how).to_umb(path)
+        self.explicit_model(what, **options).to_umb(path)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the run into a new folder, from which `load` reads it back."""
         from horizonfree.runs.storage import create
 
         create(self, path)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """The records, one row for each episode, counted from 1."""
+        episodes = len(next(iter(self.records.values()), ()))
+        return data_frame({"episode": np.arange(1, episodes + 1), **self.records})
+
+    def _repr_table(self) -> ReprTable:
+        problem, spec = self.problem, self.explorer_spec
+        source = "logged" if spec is None else f"explored by {spec.name}, seed {self.seed}"
+        sizes = f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"
+        lines = [("problem", sizes), ("episodes", f"{self.episodes:,}, {source}")]
+        if self.has_parameter and problem.layout.get("weights"):
+            weights = enumerate(self.weights[:MAX_WEIGHTS])
+            lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
+        if self.folder is not None:
+            lines.append(("folder", str(self.folder)))
+        lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
+        return ReprTable(f"Run of {problem.name}", lines)

@@ -1,4 +1,4 @@
-"""The state of an explorer: as arrays, as a run folder holds it, and put together again when a run goes on."""
+"""The state of an explorer as arrays for storage, and its restoration when a run goes on."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class StoredState(NamedTuple):
-    """A state that was read from a checkpoint: its arrays by name, the file, and the versions that wrote it."""
+    """A state read from a checkpoint: its arrays by name, the file, and the versions that wrote it."""
 
     arrays: Mapping[str, np.ndarray]
     path: Path
@@ -21,7 +21,7 @@ class StoredState(NamedTuple):
 
 
 def arrays_of_state(state: Any, prefix: str) -> dict[str, np.ndarray]:
-    """The arrays of a state, a pytree or stored, under the names of their places in it."""
+    """The arrays of a state, a pytree or stored, by their paths in it."""
     if state is None:
         return {}
     if isinstance(state, StoredState):
@@ -29,18 +29,18 @@ def arrays_of_state(state: Any, prefix: str) -> dict[str, np.ndarray]:
     import jax
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {prefix + name_of(where): np.asarray(x) for where, x in leaves}
+    return {prefix + path_name(where): np.asarray(x) for where, x in leaves}
 
 
-def name_of(where: Any) -> str:
-    """The name of a place in a pytree, e.g. ridge.Sigma."""
+def path_name(where: Any) -> str:
+    """A path in a pytree as text, e.g. ridge.Sigma."""
     import jax
 
     return jax.tree_util.keystr(where, simple=True, separator=".")
 
 
 def progress_of(run: Any) -> "Progress":
-    """What episodes go on from, with NumPy arrays: the episodes so far, the explorer's state, and the evidence."""
+    """The number of episodes, the explorer's state and the evidence of a run, as NumPy arrays."""
     from horizonfree.explorers.loop import Progress
 
     state = run.state
@@ -50,7 +50,7 @@ def progress_of(run: Any) -> "Progress":
 
 
 def _restored(run: Any, stored: StoredState) -> Any:
-    """A stored state in the structure that the explorer gives its first state."""
+    """A stored state in the structure of the explorer's first state."""
     import equinox as eqx
     import jax
 
@@ -62,13 +62,13 @@ def _restored(run: Any, stored: StoredState) -> Any:
     leaves, structure = jax.tree_util.tree_flatten_with_path(first)
     filled = []
     for where, leaf in leaves:
-        name = name_of(where)
+        name = path_name(where)
         x = stored.arrays.get(name)
         if x is None or x.shape != leaf.shape or x.dtype != leaf.dtype:
-            found = "nothing" if x is None else f"{x.dtype}{list(x.shape)}"
+            actual = "missing" if x is None else f"{x.dtype}{list(x.shape)}"
             raise RunError(
-                f"{stored.path}: state.{name} is {found}, but this version of the library keeps "
-                f"{leaf.dtype}{list(leaf.shape)} there; go on with the version that wrote it, "
+                f"{stored.path}: state.{name} is {actual}, but this version of the library needs "
+                f"{leaf.dtype}{list(leaf.shape)}; go on with the version that wrote it, "
                 f"{stored.versions.get('horizonfree')}"
             )
         filled.append(x)

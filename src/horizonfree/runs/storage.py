@@ -1,15 +1,15 @@
 """Run folders: everything about a run, in files that survive a crash at any moment.
 
-    run.json                what is explored and how: problem, explorer with all its options, seed, versions
-    arrays.npz              its arrays: what was derived of the model (all of it without a recipe), a reward
+    run.json                problem, explorer with all its options, seed, versions
+    arrays.npz              derived arrays of the model (all arrays without a recipe), a reward
     records.jsonl           one line per episode
-    checkpoint-<k>.npz      the run after k episodes, its end, and the length and CRC-32 of records.jsonl; two are kept
+    checkpoint-<k>.npz      run after k episodes, stop rule, length and CRC-32 of records.jsonl; two are kept
     lock                    held while a process explores into the folder
 
-A checkpoint is written after the records that it speaks of. Records beyond it are cut off by the next one, so a run
-that was killed goes on from its last checkpoint as if nothing had happened. Each episode draws from its own random
-key, so it ends with the same bits as a run that was never stopped. Nothing here needs JAX: the state of the explorer
-is read as arrays, and put together when the run is resumed (progress.py).
+A checkpoint is written after its records. Records beyond it are cut off by the next one, so a killed run goes on from
+its last checkpoint. Each episode has its own random key, so the run ends with the same bits as one that was never
+stopped. Nothing here needs JAX: the state of the explorer is read as arrays, and restored when the run is resumed
+(state.py).
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ from horizonfree.models.serialization import arrays_of, rebuild, under
 from horizonfree.runs import files, recipes
 from horizonfree.runs.run import Run
 from horizonfree.runs.state import StoredState, arrays_of_state
-from horizonfree.runs.until import Until, checked
+from horizonfree.runs.until import StopRule, check_stored_rule
 
 FORMAT = 4
-READS_OLDER = "0.1.0"  # the version that reads formats before this one
+OLDER_FORMATS_VERSION = "0.1.0"  # the version that reads older formats
 MANIFEST, ARRAYS, RECORDS = "run.json", "arrays.npz", "records.jsonl"
-CHECKPOINTS = 2  # that are kept
-END = ("targets", "zeta")  # arrays of the end that was asked for
+NUM_CHECKPOINTS = 2  # in a folder
+RULE_ARRAYS = ("targets", "zeta")  # of the stop rule
 _CHECKPOINT = re.compile(r"checkpoint-(\d{10})\.npz")
 
 
@@ -46,7 +46,7 @@ class RunWarning(UserWarning):
 
 
 class Mark(NamedTuple):
-    """How far a folder has come: episodes, and the length and CRC-32 of their records."""
+    """The state of records.jsonl: episodes, length and CRC-32."""
 
     episode: int = 0
     size: int = 0
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The run of a checkpoint, how far it has come, and the versions that wrote it."""
+    """The run of a checkpoint, the mark of its records, and the versions that wrote it."""
 
     run: Run
     mark: Mark
@@ -62,18 +62,18 @@ class Checkpoint(NamedTuple):
 
 
 def create(run: Run, path: str | PathLike[str]) -> Run:
-    """Write a run into a new folder, complete before it can be loaded; the run as living there."""
+    """Write a run into a new folder, which can be loaded only when it is complete; the run with its folder."""
     folder = files.resolve_path(path)
     _check_free(folder)
     header, arrays = _manifest(run)
-    with files.new_directory(folder) as held:
-        _check_free(held)
+    with files.new_directory(folder) as target:
+        _check_free(target)
         try:
-            header["arrays"] = files.write_npz(held / ARRAYS, {}, arrays)
-            _write_checkpoint(held, files.json_checksum(header), run, Mark())
-            files.write_json(held / MANIFEST, header)  # last: a folder without it holds no run
+            header["arrays"] = files.write_npz(target / ARRAYS, {}, arrays)
+            _write_checkpoint(target, files.json_checksum(header), run, Mark())
+            files.write_json(target / MANIFEST, header)  # last: a folder without it holds no run
         except BaseException:
-            for file in (held / MANIFEST, held / ARRAYS, held / RECORDS, *_checkpoints(held)):
+            for file in (target / MANIFEST, target / ARRAYS, target / RECORDS, *_checkpoints(target)):
                 file.unlink(missing_ok=True)
             raise
     return dataclasses.replace(run, folder=folder)
@@ -82,8 +82,15 @@ def create(run: Run, path: str | PathLike[str]) -> Run:
 def load(path: str | PathLike[str]) -> Run:
     """The run in a folder, as of its last checkpoint. Going on with it (`resume`) continues in the folder.
 
-    A damaged checkpoint is passed over for the one before it, with a RunWarning; anything else that is damaged,
-    missing, or of another version is a RunError. Nothing is unpickled and no link is followed.
+    A damaged checkpoint is skipped for the one before it, with a RunWarning; any other damaged, missing or foreign file
+    is a RunError. Nothing is unpickled and no link is followed.
+
+    >>> import tempfile, horizonfree as hf
+    >>> folder = tempfile.mkdtemp()
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=20, out=folder, progress=False)
+    >>> hf.load(folder).episodes
+    20
     """
     folder = files.resolve_path(path)
     if not folder.is_dir():
@@ -101,28 +108,30 @@ def load(path: str | PathLike[str]) -> Run:
 
 
 @contextmanager
-def writing(run: Run) -> Iterator[Callable[[Run], None]]:
-    """A function that saves a run, grown by episodes, into its folder, which is locked meanwhile; first the run itself.
+def checkpoint_writer(run: Run) -> Iterator[Callable[[Run], None]]:
+    """A function that saves a grown run into its folder, which is locked meanwhile; it is called once on entry.
 
-    For a run without a folder it does nothing.
+    For a run without a folder the function does nothing.
     """
     if run.folder is None:
         yield lambda now: None
         return
     folder = run.folder
-    with files.locked(folder):
+    with files.lock(folder):
         header, run_id = files.read_json(folder / MANIFEST)
         newest = _newest_checkpoint(folder, run, run_id)
         mark = newest.mark
         if mark.episode != run.episodes:
             raise RunError(
-                f"{folder} stands at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
+                f"{folder} is at episode {mark.episode}, this run at {run.episodes}: load the folder again to go "
                 "on with it, or save this run into another"
             )
         other = recipes.other_versions(newest.versions)
         if other:
-            words = f"{folder} was last written with {', '.join(other)}; it goes on, perhaps to other bits"
-            warnings.warn(RunWarning(words), stacklevel=7)  # the line that resumes the run
+            message = (
+                f"{folder} was last written with {', '.join(other)}; results may differ in the last bits"
+            )
+            warnings.warn(RunWarning(message), stacklevel=7)  # the line that resumes the run
         saved = run
 
         def save(now: Run) -> None:
@@ -130,7 +139,7 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
             _check_still_there(folder, run_id)
             mark, saved = _write_checkpoint(folder, run_id, now, mark), now
             valid = [path for path in _checkpoints(folder) if _episode_of(path) <= mark.episode]
-            for path in set(_checkpoints(folder)) - set(valid[:CHECKPOINTS]):
+            for path in set(_checkpoints(folder)) - set(valid[:NUM_CHECKPOINTS]):
                 with files.os_errors(path):
                     path.unlink()
 
@@ -140,30 +149,30 @@ def writing(run: Run) -> Iterator[Callable[[Run], None]]:
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """What a run explores and how, as it is written into run.json: problem, explorer, options, seed, versions."""
+    """The contents of run.json: problem, explorer, options, seed, versions."""
     return _manifest(run)[0]
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse what is neither new nor an empty folder."""
+    """An error unless the folder is new or empty."""
     with files.os_errors(folder):
         if (folder / MANIFEST).exists():
             raise RunError(f"{folder} already holds a run: resume it, or choose another folder")
-        if folder.exists() and not (folder.is_dir() and files.is_blank(folder)):
+        if folder.exists() and not (folder.is_dir() and files.is_empty(folder)):
             raise RunError(f"{folder} exists and is not an empty folder; choose another")
 
 
 def _check_still_there(folder: Path, run_id: str) -> None:
-    """Refuse a folder that was moved away, emptied, or replaced under a run that goes on."""
+    """An error if the folder was moved, emptied or replaced during the run."""
     if not (folder / MANIFEST).exists() or files.read_json(folder / MANIFEST)[1] != run_id:
         raise RunError(
-            f"{folder} is no longer the folder that this run was explored into: somebody moved, emptied or replaced "
-            "it; nothing more was written"
+            f"{folder} is no longer the folder that this run was explored into: it was moved, emptied or "
+            "replaced; nothing more was written"
         )
 
 
 def _check_still_complete(folder: Path, run_id: str, arrays: str, run: Run) -> None:
-    """At the end of a run: write records again that were changed meanwhile; anything else is refused."""
+    """At the end of a run: rewrite records that were changed meanwhile; an error for other changes."""
     _check_still_there(folder, run_id)
     if files.read_npz(folder / ARRAYS)[2] != arrays:
         raise RunError(f"{folder / ARRAYS} was replaced meanwhile; restore it, then load the folder")
@@ -173,7 +182,7 @@ def _check_still_complete(folder: Path, run_id: str, arrays: str, run: Run) -> N
         _write_checkpoint(folder, run_id, run, Mark())
 
 
-# The manifest: what does not change while a run grows.
+# ---- the manifest, which does not change while a run grows ----
 
 
 def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -183,7 +192,7 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         name, options = run.explorer_spec.name, run.explorer_spec.options
         if name not in EXPLORERS:
             raise RunError(
-                f"explorer {name} has no name in EXPLORERS, so a stored run could not find it again"
+                f"explorer {name} is not registered, so it could not be restored from a stored run"
             )
         plain = {key: x for key, x in options.items() if not isinstance(x, np.ndarray)}
         arrays |= {f"explorer.{key}": x for key, x in options.items() if isinstance(x, np.ndarray)}
@@ -200,7 +209,7 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def _read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
-    """The manifest, its arrays, and its checksum, by which checkpoints name the run."""
+    """The manifest, its arrays, and its checksum, which identifies the run in checkpoints."""
     path = folder / MANIFEST
     _check_format(path)
     header, run_id = files.read_json(path)
@@ -211,49 +220,52 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray],
 
 
 def _check_format(path: Path) -> None:
-    """Refuse a manifest of another format; before the checksum is looked at, since that may be part of the format."""
-    data = files.read(path)
+    """An error for another format, before the checksum is verified, which may depend on the format."""
+    data = files.read_bytes(path)
     try:
         header = json.loads(data)
-        found, versions = header.get("format", 0), header.get("versions", {})
+        number, versions = header.get("format", 0), header.get("versions", {})
     except (ValueError, AttributeError):
-        raise files.damaged(path) from None
-    if found != FORMAT:
-        wrote = versions.get("horizonfree", "unknown") if isinstance(versions, dict) else "unknown"
-        reader = READS_OLDER if isinstance(found, int) and found < FORMAT else wrote
+        raise files.damage_error(path) from None
+    if number != FORMAT:
+        writer = versions.get("horizonfree", "unknown") if isinstance(versions, dict) else "unknown"
+        reader = OLDER_FORMATS_VERSION if isinstance(number, int) and number < FORMAT else writer
         raise RunError(
-            f"{path} has format {found!r}, written by horizonfree {wrote}; this version reads format {FORMAT}: use "
+            f"{path} has format {number!r}, written by horizonfree {writer}; this version reads format {FORMAT}: use "
             f"horizonfree {reader}"
         )
 
 
 def _empty_run(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], folder: Path) -> Run:
-    """The run of a manifest, whose evidence a checkpoint fills in."""
+    """The run of a manifest, without evidence."""
     problem = recipes.rebuild(header["problem"], arrays, header["versions"])
     spec = None
     if header["explorer"] is not None:
         options = header["explorer"]["options"] | under(arrays, "explorer.")
         spec = ExplorerSpec(current_name(header["explorer"]["name"]), options)
-    return Run(problem, spec, header["seed"], None, None, {}, header["is_simulated"], None, folder)
+    no_evidence: Any = None
+    return Run(problem, spec, header["seed"], no_evidence, None, {}, header["is_simulated"], None, folder)
 
 
-# Checkpoints: what grows.
+# ---- checkpoints ----
 
 
 def _write_checkpoint(folder: Path, run_id: str, run: Run, mark: Mark) -> Mark:
-    """Write the records after a mark, then the checkpoint that speaks of them; the new mark."""
+    """Write the records after a mark, then the checkpoint; the new mark."""
     lines = to_lines(run, mark.episode)
     after = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
-    if not files.append(folder / RECORDS, mark.size, lines):  # somebody shortened it: write all records again
+    if not files.append_bytes(
+        folder / RECORDS, mark.size, lines
+    ):  # the file was shortened: write all records again
         lines = to_lines(run, 0)
         after = Mark(run.episodes, len(lines), zlib.crc32(lines))
-        files.replace(folder / RECORDS, lines)
+        files.replace_file(folder / RECORDS, lines)
     arrays = arrays_of(run.evidence, "evidence.") | arrays_of_state(run.state, "state.")
     until = None
     if run.until is not None:
-        end = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(Until)}
-        until = {name: x for name, x in end.items() if name not in END}
-        arrays |= {f"until.{name}": end[name] for name in END if end[name] is not None}
+        rule = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(StopRule)}
+        until = {name: x for name, x in rule.items() if name not in RULE_ARRAYS}
+        arrays |= {f"until.{name}": rule[name] for name in RULE_ARRAYS if rule[name] is not None}
     header = {
         "run": run_id,
         "until": until,
@@ -265,21 +277,21 @@ def _write_checkpoint(folder: Path, run_id: str, run: Run, mark: Mark) -> Mark:
 
 
 def _read_checkpoint(run: Run, run_id: str, path: Path) -> Checkpoint:
-    """A checkpoint that belongs to this run and whose records are complete."""
+    """A checkpoint, if it belongs to this run and its records are complete."""
     header, arrays, _ = files.read_npz(path)
     if header["run"] != run_id:
         raise RunError(f"{path} belongs to another run; remove it from this folder")
     mark = Mark(**{name: header["records"][name] for name in Mark._fields})
     if mark.episode != _episode_of(path):
         raise ValueError(f"it is the checkpoint of episode {mark.episode}")
-    lines = files.read(path.with_name(RECORDS))[: mark.size]
+    lines = files.read_bytes(path.with_name(RECORDS))[: mark.size]
     if len(lines) < mark.size or zlib.crc32(lines) != mark.crc:
-        raise files.damaged(path.with_name(RECORDS))
+        raise files.damage_error(path.with_name(RECORDS))
     evidence: Any = rebuild(run.problem.model.evidence_type, {}, under(arrays, "evidence."))
     until = None
     if header["until"] is not None:
-        end: dict[str, Any] = {name: arrays.get(f"until.{name}") for name in END}
-        until = checked(Until(**header["until"], **end), run.problem)
+        rule: dict[str, Any] = {name: arrays.get(f"until.{name}") for name in RULE_ARRAYS}
+        until = check_stored_rule(StopRule(**header["until"], **rule), run.problem)
     state = StoredState(under(arrays, "state."), path, header["versions"])
     records = from_lines(lines, header["records"]["types"])
     grown = dataclasses.replace(run, evidence=evidence, state=state, records=records, until=until)
@@ -288,21 +300,21 @@ def _read_checkpoint(run: Run, run_id: str, path: Path) -> Checkpoint:
 
 def _newest_checkpoint(folder: Path, run: Run, run_id: str, *, warn: bool = False) -> Checkpoint:
     """The newest checkpoint that is complete."""
-    refused: list[Exception] = []
+    errors: list[Exception] = []
     for path in _checkpoints(folder):
         try:
-            found = _read_checkpoint(run, run_id, path)
+            checkpoint = _read_checkpoint(run, run_id, path)
         except Exception as error:
             if not path.exists():  # a running exploration has replaced it
                 return _newest_checkpoint(folder, run, run_id, warn=warn)
-            is_clear = isinstance(error, RunError)
-            refused.append(error if is_clear else RunError(f"{path} is not a checkpoint of ours ({error!r})"))
+            is_own = isinstance(error, RunError)
+            errors.append(error if is_own else RunError(f"{path} is not a valid checkpoint ({error!r})"))
             continue
-        if refused and warn:
-            words = f"{refused[0]}; read up to episode {_episode_of(path)}, and resuming makes the rest again"
-            warnings.warn(RunWarning(words), stacklevel=3)
-        return found
-    raise (refused or [RunError(f"{folder} holds no checkpoint; explore again, into a new folder")])[0]
+        if errors and warn:
+            message = f"{errors[0]}; read up to episode {_episode_of(path)}, resuming repeats the rest"
+            warnings.warn(RunWarning(message), stacklevel=3)
+        return checkpoint
+    raise (errors or [RunError(f"{folder} holds no checkpoint; explore again, into a new folder")])[0]
 
 
 def _checkpoints(folder: Path) -> list[Path]:
@@ -319,11 +331,11 @@ def _episode_of(path: Path) -> int:
     return int(path.stem.removeprefix("checkpoint-"))
 
 
-# Records as JSON lines, one per episode.
+# ---- records as JSON lines, one per episode ----
 
 
 def to_lines(run: Run, since: int) -> bytes:
-    """The records after so many episodes; numbers keep every bit, those that are not finite are text."""
+    """The records after some episodes; numbers keep every bit, infinite ones and nan become text."""
     names = list(run.records)
     columns = [run.records[name][since:].tolist() for name in names]
     episodes = zip(*columns) if names else ((),) * (run.episodes - since)
@@ -335,7 +347,7 @@ def to_lines(run: Run, since: int) -> bytes:
 
 
 def from_lines(lines: bytes, types: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """The records of which `to_lines` made these lines."""
+    """The inverse of `to_lines`."""
     entries = [json.loads(line) for line in lines.splitlines()]
     records = {}
     for name, kind in types.items():

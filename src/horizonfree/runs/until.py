@@ -1,4 +1,4 @@
-"""How long to explore: a number of episodes, or a certified gap."""
+"""When to stop: after a number of episodes, or at a certified suboptimality bound."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,17 +10,18 @@ from horizonfree._validation import check_count, check_int, check_probability
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
 from horizonfree.models.misspecification import Misspecification, declared
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.problems.problem import Problem
 
-MOST_EPISODES = 1_000_000  # after which until_eps gives up
+MAX_EPISODES = 1_000_000  # of until_eps without episodes=
 
 
 @dataclass(frozen=True, eq=False)
-class Until:
+class StopRule:
     """From episode `first` to episode `last`, or until a certificate at confidence 1 - delta is at most until_eps.
 
-    `targets` are the rewards that the certificate must cover; None stands for every reward. `zeta` are the radii, in
-    total variation, within which it must hold, `support` where laws may lead; None where the class is right.
+    `targets`: the rewards of the certificate; None for every reward. `zeta`, `support`: the misspecification, radii in
+    total variation and the possible next states; None for a correct class.
     """
 
     first: int
@@ -33,14 +34,14 @@ class Until:
 
     @property
     def misspecification(self) -> Any:
-        """As certificates take it."""
+        """The argument of certificates."""
         return 0.0 if self.zeta is None else Misspecification(tv=self.zeta, support=self.support)
 
     def next_look(self, episode: int) -> int:
-        """The first number of episodes, from `episode` on, at which it is asked whether the end is reached.
+        """The first number of episodes, from `episode` on, at which the rule is evaluated.
 
         With until_eps: at `first`, whenever the episodes have grown by a tenth, and at `last`. It depends on nothing
-        else, so a run stops after the same episode however often it was interrupted.
+        else, so an interrupted run stops after the same episode.
         """
         if self.until_eps is None or episode >= self.last:
             return self.last
@@ -52,118 +53,119 @@ class Until:
         return min(look, self.last)
 
     def is_look(self, episode: int) -> bool:
-        """Whether a certificate is made after this episode."""
+        """Whether a certificate is computed after this episode."""
         return self.until_eps is not None and episode == self.next_look(episode)
 
     def is_reached(self, episode: int, eps: float | None) -> bool:
-        """Whether this is the end; eps: the certified gap, where one was made."""
+        """Whether to stop; eps: the certified bound, where one was computed."""
         is_certified = eps is not None and self.until_eps is not None and eps <= self.until_eps
         return episode >= self.last or is_certified
 
 
-class Asked(NamedTuple):
-    """How long to explore, in plain numbers."""
+class StopRequest(NamedTuple):
+    """Checked arguments of `explore`."""
 
     episodes: int | None
     until_eps: float | None
     delta: float
     budget: int | None
-    within: Misspecification | None = None
+    misspecification: Misspecification | None = None
 
 
-def check(
+def check_stop_request(
     episodes: Any, until_eps: Any, delta: Any, budget: Any = None, misspecification: Any = 0.0
-) -> Asked:
-    """What a caller asks for; refuses what cannot be an end."""
+) -> StopRequest:
+    """Check the arguments that do not depend on the problem."""
     about = declared(misspecification)
     if about is not None and until_eps is None:
         raise OptionError(
-            "misspecification= is about the gap to explore until; give until_eps=, or leave it out and ask the run for "
-            "certificate(misspecification=...)"
+            "misspecification= belongs to until_eps=; give both, or leave it out and use "
+            "run.certificate(misspecification=...)"
         )
-    return Asked(
+    return StopRequest(
         None if episodes is None else check_count(episodes, "episodes"),
-        None if until_eps is None else check_probability(until_eps, "until_eps", "a gap to be certified"),
+        None if until_eps is None else check_probability(until_eps, "until_eps", "a bound to be certified"),
         check_probability(delta, "delta"),
         None if budget is None else check_count(budget, "budget"),
         about,
     )
 
 
-def until(problem: Problem, explored: int, asked: Asked, reward: Any) -> Until:
-    """What a caller asks for, as episodes after those explored and rewards of this problem."""
-    if asked.episodes is None and asked.until_eps is None:
+def stop_rule(problem: Problem, explored: int, request: StopRequest, reward: Any) -> StopRule:
+    """The stop rule of a run after so many episodes."""
+    if request.episodes is None and request.until_eps is None:
         raise OptionError("say how long to explore: episodes=500, or until_eps=0.2")
     H = problem.horizon
-    if asked.episodes is None:
-        last = min(explored + MOST_EPISODES, countable(H))
+    if request.episodes is None:
+        last = min(explored + MAX_EPISODES, max_countable(H))
     else:
-        last = explored + asked.episodes
+        last = explored + request.episodes
         check_countable(last, H)
-    if asked.within is None:
-        within: dict[str, Any] = {}
-    else:
-        radii = asked.within.radii(*problem.space.sizes[1:])
-        within = {"zeta": radii, "support": asked.within.support}
-        _check_floor(problem, asked, reward)
-    _check_samples(problem, asked, reward)
-    if asked.until_eps is None or reward is None:
-        return Until(explored, last, asked.until_eps, asked.delta, **within)
+    radii: dict[str, Any] = {}
+    if request.misspecification is not None:
+        zeta = request.misspecification.radii(*problem.space.sizes[1:])
+        radii = {"zeta": zeta, "support": request.misspecification.support}
+        _check_floor(problem, request, reward)
+    _check_samples(problem, request, reward)
+    if request.until_eps is None or reward is None:
+        return StopRule(explored, last, request.until_eps, request.delta, **radii)
     several = reward if isinstance(reward, (list, tuple)) else [reward]
     targets = np.stack([rewards.resolve(problem, x).table for x in several])
-    return Until(explored, last, asked.until_eps, asked.delta, targets, **within)
+    return StopRule(explored, last, request.until_eps, request.delta, targets, **radii)
 
 
-def _check_samples(problem: Problem, asked: Asked, reward: Any) -> None:
-    """Refuse a gap for every reward that samples of the kernels do not allow, however long one explores."""
+def _check_samples(problem: Problem, request: StopRequest, reward: Any) -> None:
+    """An error if the samples of the kernels make the bound impossible for every reward."""
     sampling = problem.sampling
-    if sampling is None or reward is not None or asked.until_eps is None:
+    if sampling is None or reward is not None or request.until_eps is None:
         return
-    floor = sampling.floor(asked.delta)
-    if floor > asked.until_eps:
+    floor = sampling.floor(request.delta)
+    if floor > request.until_eps:
         raise OptionError(
-            f"until_eps is {asked.until_eps:g}, but with these samples of the simulators a gap for every reward stays "
-            f"above {floor:.3g}; it needs about {sampling.needed(asked.until_eps, asked.delta):,.2g} samples of each "
-            "row, or reward= for the rewards that matter"
+            f"until_eps is {request.until_eps:g}, but with these samples of the simulators the bound for every reward "
+            f"stays above {floor:.3g}; it needs about {sampling.needed(request.until_eps, request.delta):,.2g} samples "
+            "of each row, or reward= for the rewards that matter"
         )
 
 
-def _check_floor(problem: Problem, asked: Asked, reward: Any) -> None:
-    """Refuse a gap for every reward that the radii alone exceed, however long one explores."""
-    floor = problem.model.asymptotic_gap(asked.within)
-    if reward is None and asked.until_eps is not None and floor > asked.until_eps:
+def _check_floor(problem: Problem, request: StopRequest, reward: Any) -> None:
+    """An error if the misspecification makes the bound impossible for every reward."""
+    floor = diagnostics_of(problem.model).asymptotic_gap(request.misspecification)
+    if reward is None and request.until_eps is not None and floor > request.until_eps:
         raise OptionError(
-            f"until_eps is {asked.until_eps:g}, but within this misspecification a gap for every reward stays at about "
-            f"{floor:.3g} even if the parameter is known; give a larger until_eps, a smaller misspecification, or "
+            f"until_eps is {request.until_eps:g}, but with this misspecification the bound for every reward stays at "
+            f"about {floor:.3g} even for a known parameter; give a larger until_eps, a smaller misspecification, or "
             "reward= for the rewards that matter"
         )
 
 
-def checked(found: Until, problem: Problem) -> Until:
-    """An end that was stored; refuses what no caller could have asked for."""
-    most = countable(problem.horizon)
-    first = check_int(found.first, "first", 0, most, f"an episode, 0 to {most}")
-    last = check_int(found.last, "last", first, most, f"an episode, {first} to {most}")
-    asked = check(None, found.until_eps, found.delta)
-    if found.targets is not None:
-        if found.targets.shape[1:] != problem.space.sizes or not len(found.targets):
+def check_stored_rule(stored: StopRule, problem: Problem) -> StopRule:
+    """A stop rule from a file."""
+    high = max_countable(problem.horizon)
+    first = check_int(stored.first, "first", 0, high, f"an episode, 0 to {high}")
+    last = check_int(stored.last, "last", first, high, f"an episode, {first} to {high}")
+    request = check_stop_request(None, stored.until_eps, stored.delta)
+    if stored.targets is not None:
+        if stored.targets.shape[1:] != problem.space.sizes or not len(stored.targets):
             raise OptionError(
-                f"targets have shape {found.targets.shape}; they must be [T, H, S, A] of the problem"
+                f"targets have shape {stored.targets.shape}; they must be [T, H, S, A] of the problem"
             )
-        for table in found.targets:
+        for table in stored.targets:
             rewards.resolve(problem, table)
-    if found.zeta is not None:
-        Misspecification(tv=found.zeta, support=found.support).radii(*problem.space.sizes[1:])
-    return Until(first, last, asked.until_eps, asked.delta, found.targets, found.zeta, found.support)
+    if stored.zeta is not None:
+        Misspecification(tv=stored.zeta, support=stored.support).radii(*problem.space.sizes[1:])
+    return StopRule(
+        first, last, request.until_eps, request.delta, stored.targets, stored.zeta, stored.support
+    )
 
 
-def countable(horizon: int) -> int:
-    """So many episodes can be counted: their steps are numbers of 32 bits."""
+def max_countable(horizon: int) -> int:
+    """The largest number of episodes whose steps fit into 32 bits."""
     return (2**31 - 1) // horizon
 
 
 def check_countable(episodes: int, horizon: int) -> None:
-    """Refuse more episodes than can be counted."""
-    most = countable(horizon)
-    if episodes > most:
-        raise OptionError(f"{episodes:,} episodes of {horizon:,} steps cannot be counted; {most:,} can")
+    """An error for more episodes than can be counted."""
+    limit = max_countable(horizon)
+    if episodes > limit:
+        raise OptionError(f"{episodes:,} episodes of {horizon:,} steps cannot be counted; {limit:,} can")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._repr import ReprMixin, Summary
+from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
@@ -28,12 +28,12 @@ class Verification(ReprMixin):
     statement: str
     differences: tuple[str, ...]
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """The verdict and its reasons."""
         verdict = "confirmed" if self.is_confirmed else "not confirmed"
         lines = [("verdict", verdict), ("statement", self.statement)]
         lines.append(("bound", f"{self.claimed:.6g} in the file, {self.bound:.6g} computed again"))
-        return Summary("Verification", [*lines, *(("differs", x) for x in self.differences)])
+        return ReprTable("Verification", [*lines, *(("differs", x) for x in self.differences)])
 
 
 def verify(path: Any, run: Any) -> Verification:
@@ -63,7 +63,7 @@ def verify(path: Any, run: Any) -> Verification:
     ]
     if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
         differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
-    texts = {"statement": found.words, "assumes": found.assumes, "holds_for": found.holds_for}
+    texts = {"statement": found.statement, "assumes": found.assumes, "holds_for": found.holds_for}
     texts["method"] = found.method
     differences += [
         f"{key} is {text!r}, in the file {content[key]!r}"
@@ -78,7 +78,7 @@ def verify(path: Any, run: Any) -> Verification:
         differences.append(
             f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
         )
-    return Verification(not differences, bound, claimed, found.words, tuple(differences))
+    return Verification(not differences, bound, claimed, found.statement, tuple(differences))
 
 
 def _view(run: Any, view: Any) -> Any:
@@ -92,7 +92,7 @@ def _view(run: Any, view: Any) -> Any:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise OptionError(f"the view of the question is damaged: {error}") from None
-    return run.seen_from(start, horizon, is_paid_after=bool(is_paid_after))
+    return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
 def _again(run: Any, there: Any, question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:

@@ -1,4 +1,4 @@
-"""What a sweep can measure at every checkpoint, by name; each is a column of its rows."""
+"""The measures of a sweep at every checkpoint; each is a column of its rows."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree.batch.many import CURVES
-from horizonfree.mdp.families import family
+from horizonfree.batch.evaluate import CURVES
+from horizonfree.mdp.rewards import family
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.run import Run
 
@@ -22,46 +22,47 @@ MEASURES = {
     "excess": "above 0 where the truth is outside the confidence set",
     "time": "seconds for one seed up to here",
 }
-REWARDS = ("suite", "goals", "occupancies")  # the last two by themselves, the first: both
-ON_RUNS = ("reward_max", "reward_median", "claim", "time")  # not computed on the device
+REWARDS = ("suite", "goals", "occupancies")  # suite: the other two together
+RUN_MEASURES = ("reward_max", "reward_median", "claim", "time")  # of one run at a time; the others are curves
 
 
-def curves_of(measures: Sequence[str]) -> list[str]:
-    """Those that are computed on the device, of all members in one compiled call."""
+def curve_names(measures: Sequence[str]) -> list[str]:
+    """The measures that are curves of `explore_many`."""
     return [name for name in measures if name in CURVES]
 
 
-def rewards_of(problem: Problem, rewards: str) -> list[Any] | None:
-    """The rewards that true gaps are the worst of; None stands for the suite of every state."""
+def measure_rewards(problem: Problem, rewards: str) -> list[Any] | None:
+    """The rewards over which true gaps are maximised; None stands for the suite of every state."""
     return None if rewards == "suite" else [x.table for x in family(problem, rewards)[1]]
 
 
-class OnRuns:
-    """The measures that are asked of one run after the other. `seeds`: how many share the time of a task."""
+class RunMeasures:
+    """The measures of one run, a function for `explore_many(measure=...)`. `seeds`: how many share the time of a
+    task."""
 
     def __init__(
         self, problem: Problem, measures: Sequence[str], rewards: str, delta: float, seeds: int
     ) -> None:
-        self.wanted = [name for name in measures if name in ON_RUNS]
+        self.names = [name for name in measures if name in RUN_MEASURES]
         self.delta, self.seeds, self.began = delta, seeds, time.perf_counter()
         kinds = ("goals", "occupancies") if rewards == "suite" else (rewards,)
-        has_rewards = {"reward_max", "reward_median"} & set(self.wanted)
-        self.rewards = [x for kind in kinds for x in family(problem, kind)[1]] if has_rewards else []
+        needs_rewards = {"reward_max", "reward_median"} & set(self.names)
+        self.rewards = [x for kind in kinds for x in family(problem, kind)[1]] if needs_rewards else []
 
     def __call__(self, run: Run) -> Mapping[str, float]:
-        """The numbers of a run; nan where there is none."""
-        found: dict[str, float] = {}
+        """The measures of a run; nan if there is none."""
+        result: dict[str, float] = {}
         if self.rewards:
             certificate = run.certificate(self.delta, rewards=self.rewards)
-            found["reward_max"] = certificate.eps
-            found["reward_median"] = certificate.parts.get("median", certificate.eps)
-        if "claim" in self.wanted:
-            found["claim"] = _claim(run, self.delta)
-        found["time"] = (time.perf_counter() - self.began) / self.seeds
-        return {name: found[name] for name in self.wanted}
+            result["reward_max"] = certificate.eps
+            result["reward_median"] = certificate.parts.get("median", certificate.eps)
+        if "claim" in self.names:
+            result["claim"] = _claim(run, self.delta)
+        result["time"] = (time.perf_counter() - self.began) / self.seeds
+        return {name: result[name] for name in self.names}
 
 
 def _claim(run: Run, delta: float) -> float:
-    """The gap that the explorer itself claims; nan where it claims none, or at another confidence."""
+    """The bound that the explorer itself claims; nan if it claims none, or at lower confidence."""
     claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
     return np.nan if claim is None or claim.delta > delta else claim.eps

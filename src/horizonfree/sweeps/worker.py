@@ -1,8 +1,8 @@
-"""A worker: a process of its own that performs one task after the other.
+"""A worker of the local executor: a process that runs one task after the other.
 
-It is told tasks on standard input, a line of JSON each, and answers with a line of JSON on standard output. It ends
-when its input does, in the middle of a task as well: a worker does not outlive the sweep. Nothing heavy is loaded
-before the number of threads is set.
+It reads tasks from standard input, one line of JSON each, and writes one line of JSON per task to standard output. It
+ends when its input ends, also in the middle of a task, so that no worker outlives its sweep. JAX is imported after the
+number of threads is set.
 """
 
 import json
@@ -16,42 +16,41 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-THREADS = (
+THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
     "NPROC",  # the threads of XLA on a CPU
 )
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The settings of a worker: so many threads, and of a GPU no more memory than it needs: workers may share it."""
-    shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")}
-    return dict.fromkeys(THREADS, str(threads)) | shared
+    """Environment variables of a worker: its threads, and GPU memory on demand, since workers may share a GPU."""
+    preallocate = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
 
 
-def perform(task: Mapping[str, Any], threads: int) -> dict[str, Any]:
-    """The rows of a task, or its error in words."""
+def execute(task: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    """The rows of a task, or the text of its error."""
     if "jax" not in sys.modules:
         os.environ.update(environment(threads))
     try:
-        from horizonfree.sweeps.task import run_task
+        from horizonfree.sweeps.tasks import run_task
 
         return run_task(dict(task)) | {"memory": peak_memory()}
-    except Exception as error:  # whatever it is, it is recorded and the sweep goes on
+    except Exception as error:  # of any type: it is recorded, and the sweep continues
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def peak_memory() -> int:
-    """The most bytes that this process has had so far.
+    """The largest number of bytes that this process has used.
 
-    Linux tells it in a file: of a process that another started, `getrusage` tells what that one had, if it was more.
+    On Linux from /proc: `getrusage` would include the memory of the process that started this one.
     """
     with suppress(OSError):
-        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
-        if found:
-            return int(found[1]) * 1024
+        match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+        if match:
+            return int(match[1]) * 1024
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
@@ -59,18 +58,18 @@ def peak_memory() -> int:
 
 
 def main() -> None:
-    """Answer until there is nobody to answer."""
+    """Run tasks until the input ends."""
     tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
     threads = int(os.environ["NPROC"])
     with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # whatever a library prints is no answer
-        threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
+        os.dup2(2, 1)  # output of libraries must not mix with answers
+        threading.Thread(target=_read_tasks, args=(tasks,), daemon=True).start()
         while True:
-            answers.write(json.dumps(perform(json.loads(tasks.get()), threads)) + "\n")
+            answers.write(json.dumps(execute(json.loads(tasks.get()), threads)) + "\n")
             answers.flush()
 
 
-def _listen(tasks: "queue.SimpleQueue[str]") -> None:
+def _read_tasks(tasks: "queue.SimpleQueue[str]") -> None:
     for line in sys.stdin:
         tasks.put(line)
     os._exit(0)

@@ -4,15 +4,7 @@ from typing import Any
 
 from horizonfree.theory.bounds import (
     Coefficients,
-    Row,
-    Symbols,
     beta,
-    bound_A,
-    bound_G,
-    bound_R,
-    bound_S_hat,
-    bound_S_tilde,
-    bound_sum,
     coefficients,
     iota,
     lower_bound,
@@ -23,10 +15,19 @@ from horizonfree.theory.bounds import (
     suboptimality,
     symbols,
     table,
-    table1,
     why_no_lower_bound,
     zeta,
 )
+from horizonfree.theory.proof_sums import (
+    Symbols,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
+)
+from horizonfree.theory.table1 import Row, table1
 
 __all__ = [
     "Coefficients",
@@ -57,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "home":  # HOME is compiled: JAX is imported when it is asked for
+    if name == "home":  # HOME is compiled, and the other functions must not import JAX
         from horizonfree.estimators.moments import home
 
         return home

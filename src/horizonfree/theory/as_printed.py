@@ -1,4 +1,4 @@
-"""The main theorem of HF-UCRL-RFE++ letter by letter: no slip mended, nothing restored, rounded or divided.
+"""The main theorem of HF-UCRL-RFE++ exactly as published, without any correction.
 
 Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), main theorem and the exact forms of appendix A, with alpha =
 H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
@@ -10,18 +10,18 @@ H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
     gap <= 4 A1/K + 4 A2/sqrt(K),   m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps.
 
 The print leaves open that A1 and A2 depend on K: m is the least fixed point here, too. Where the print takes the
-logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has what we make of it.
+logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has the corrected numbers.
 """
 
 import math
 
 from horizonfree.theory import bounds as theory
-from horizonfree.theory.ranges import Line, Scale, check, in_doubles, unit_of
+from horizonfree.theory.ranges import Scale, TableLine, check_ranges, python_numbers, scale_factor
 
 UNDEFINED = "undefined"
 
 
-@in_doubles
+@python_numbers
 def beta(k: float, d: int, H: int, B: float, delta: float) -> float:
     """beta_k; a ValueError where it is undefined."""
     levels = math.log(math.sqrt(H / d)) + 1  # log(gamma^2/alpha) + 1
@@ -29,7 +29,7 @@ def beta(k: float, d: int, H: int, B: float, delta: float) -> float:
     return 12 * math.sqrt(d * theory.iota(k, d, H, B) * tau) + 30 * tau * math.sqrt(d) + math.sqrt(d)
 
 
-@in_doubles
+@python_numbers
 def coefficients(K: float, delta: float, d: int, H: int, B: float) -> theory.Coefficients:
     """A1 and A2; a ValueError where they are undefined."""
     b, M = beta(K, d, H, B, delta), math.log2(7 * K * H)
@@ -41,13 +41,13 @@ def coefficients(K: float, delta: float, d: int, H: int, B: float) -> theory.Coe
     return theory.Coefficients(A1, A2)
 
 
-@in_doubles
+@python_numbers
 def table(
     eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
-) -> list[Line]:
+) -> list[TableLine]:
     """The rows of `theory.table` that the print has, for K episodes; by default as many as its own m(eps, delta)."""
-    check(eps=eps, delta=delta, d=d, H=H, B=B, **({} if K is None else {"K": K}))
-    unit = unit_of(scale, H)
+    check_ranges(eps=eps, delta=delta, d=d, H=H, B=B, **({} if K is None else {"K": K}))
+    unit = scale_factor(scale, H)
     try:
         enough: float | str = _enough(eps / unit, delta, d, H, B)
     except ValueError:
@@ -80,7 +80,7 @@ def _enough(eps: float, delta: float, d: int, H: int, B: float) -> float:
         K = enough
 
 
-def _lines(values: dict[str, float | str]) -> list[Line]:
+def _lines(values: dict[str, float | str]) -> list[TableLine]:
     meanings = {
         "M": "moment orders, not rounded",
         "beta": "confidence radius beta_K, delta undivided",
@@ -90,4 +90,6 @@ def _lines(values: dict[str, float | str]) -> list[Line]:
         "suboptimality": "gap of plans in theta_K",
         "sample_complexity": "episodes for a gap of eps",
     }
-    return [Line(f"{name}_as_printed", values[name], f"the print: {said}") for name, said in meanings.items()]
+    return [
+        TableLine(f"{name}_as_printed", values[name], f"the print: {text}") for name, text in meanings.items()
+    ]

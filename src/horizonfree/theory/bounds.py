@@ -1,4 +1,4 @@
-"""What the theorems promise, in numbers: the radius, the orders, the episodes enough and the episodes needed.
+"""The theorems of HF-UCRL-RFE++ in numbers: radius, moment orders, sufficient and necessary episodes.
 
 Paper: J. Zhang, W. Zhang, Gu 2023, "Optimal Horizon-Free Reward-Free Exploration for Linear Mixture MDPs" (arXiv
 2303.10165), main theorem and its corollaries (section 5) with their exact forms (appendix A), lower bound (appendix C).
@@ -15,7 +15,11 @@ Choices, where the print is in doubt (docs/theory.md has the reasons):
 2. 2752 = 2 * 32^2 + 2 * 352; one of the two printed versions has 896. The last two terms of A1 are kept.
 3. A1 and A2 depend on K, so m(eps, delta) is the least fixed point of K = 16 A2(K)^2/eps^2 + 8 A1(K)/eps.
 4. max{1, log(KH)} in zeta: the martingale bound behind it needs it when KH < e.
-5. Everything in `radius`. The lower bounds have a proof of our own, with constants that the paper leaves open.
+5. Everything in `radius`.
+
+Lower bounds (section 5.2 and appendix C, on instances of Zhou and Gu 2022): the paper leaves the constant open, and the
+proof in docs/theory.md is ours. K episodes leave two hard instances that differ in one sign of mu within a total
+variation of t = sqrt(KL/2), KL <= 256/(7 * 192).
 
 The print itself, letter by letter, is in `as_printed`; Table 1 in `table1`; the sums of the proof in `proof_sums`.
 
@@ -35,50 +39,11 @@ from horizonfree._validation import check_int, check_probability
 from horizonfree.estimators import radius_hf as radius
 from horizonfree.estimators.radius_hf import Sizes
 from horizonfree.estimators.radius_hf import moment_orders as _moment_orders
-from horizonfree.theory.lower_bounds import lower_bound, regret_lower_bound, why_no_lower_bound
-from horizonfree.theory.proof_sums import (
-    Symbols,
-    bound_A,
-    bound_G,
-    bound_R,
-    bound_S_hat,
-    bound_S_tilde,
-    bound_sum,
-)
-from horizonfree.theory.ranges import LIMITS, Line, Scale, check, in_doubles, unit_of
-from horizonfree.theory.table1 import Row, table1
+from horizonfree.theory.proof_sums import Symbols
+from horizonfree.theory.ranges import Scale, TableLine, check_ranges, python_numbers, scale_factor
 
-__all__ = [
-    "LIMITS",
-    "Coefficients",
-    "Line",
-    "Row",
-    "Scale",
-    "Symbols",
-    "beta",
-    "bound_A",
-    "bound_G",
-    "bound_R",
-    "bound_S_hat",
-    "bound_S_tilde",
-    "bound_sum",
-    "check",
-    "coefficients",
-    "in_doubles",
-    "iota",
-    "lower_bound",
-    "moment_orders",
-    "operations",
-    "regret_lower_bound",
-    "sample_complexity",
-    "suboptimality",
-    "symbols",
-    "table",
-    "table1",
-    "why_no_lower_bound",
-    "zeta",
-]
-MOST_ORDERS = 1000
+MAX_ORDERS = 1000
+TOTAL_VARIATION = math.sqrt(2 / 21)  # t = sqrt(KL/2) = 0.3086
 
 
 class Coefficients(NamedTuple):
@@ -88,58 +53,58 @@ class Coefficients(NamedTuple):
     A2: float
 
 
-@in_doubles
+@python_numbers
 def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None) -> float:
     """Radius beta_k of HF-UCRL-RFE++ at episode k.
 
     Without M, delta is the failure probability of one regression, as the main theorem prints it; with the number M of
     moment orders it is that of the whole algorithm.
     """
-    check(k=k, d=d, H=H, B=B, delta=delta)
+    check_ranges(k=k, d=d, H=H, B=B, delta=delta)
     if M is not None:
-        check_int(M, "M", 1, MOST_ORDERS, f"a whole number from 1 to {MOST_ORDERS}")
+        check_int(M, "M", 1, MAX_ORDERS, f"a whole number from 1 to {MAX_ORDERS}")
     return float(radius.beta_hf(k, Sizes(int(d), int(H), float(B)), delta, M=M))
 
 
-@in_doubles
+@python_numbers
 def moment_orders(K: float, H: int) -> int:
     """M = max{2, ceil(log2(7KH))}, the number of moment orders for K episodes of H steps."""
-    check(K=K, H=H)
+    check_ranges(K=K, H=H)
     return _moment_orders(math.ceil(K), int(H))
 
 
-@in_doubles
+@python_numbers
 def iota(K: float, d: int, H: int, B: float) -> float:
     """log(1 + KH/(d lam alpha^2)), the growth of one log det per dimension."""
-    check(K=K, d=d, H=H, B=B)
+    check_ranges(K=K, d=d, H=H, B=B)
     alpha, _, lam = radius.parameters(Sizes(d, H, B))
     return math.log1p(K * H / (d * lam * alpha**2))
 
 
-@in_doubles
+@python_numbers
 def zeta(K: float, H: int, delta: float) -> float:
     """4 log(4 max{1, log(KH)}/delta), of the martingale bound; delta is that of one event."""
-    check(K=K, H=H)
+    check_ranges(K=K, H=H)
     check_probability(delta, "delta")
     return 4 * (math.log(4 * max(1.0, math.log(K * H))) - math.log(delta))
 
 
-@in_doubles
+@python_numbers
 def symbols(K: float, delta: float, d: int, H: int, B: float) -> Symbols:
-    """What the bounds on the sums of the proof (`bound_R`, ...) are made of, delta divided among all events."""
-    check(K=K, d=d, H=H, B=B, delta=delta)
+    """The symbols of the bounds on the sums of the proof (`bound_R`, ...), delta divided among all events."""
+    check_ranges(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
     alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
     z = zeta(K, H, float(radius.per_event(delta, M)))
     return Symbols(K, H, d, M, alpha, gamma, beta(K, d, H, B, delta, M), iota(K, d, H, B), z)
 
 
-@in_doubles
+@python_numbers
 def coefficients(
     K: float, delta: float, d: int, H: int, B: float, *, split: bool = True, mended: bool = False
 ) -> Coefficients:
     """A1 and A2 for K episodes, as printed or with the slips of the proof mended."""
-    check(K=K, d=d, H=H, B=B, delta=delta)
+    check_ranges(K=K, d=d, H=H, B=B, delta=delta)
     M = moment_orders(K, H)
     alpha, gamma, _ = radius.parameters(Sizes(d, H, B))
     b = beta(K, d, H, B, delta, M if split else None)
@@ -158,7 +123,7 @@ def coefficients(
     return Coefficients(A1, A2)
 
 
-@in_doubles
+@python_numbers
 def suboptimality(
     K: float,
     delta: float,
@@ -175,10 +140,10 @@ def suboptimality(
     Vacuous above 1 (above H per step). The proof supports the larger number that `mended=True` gives.
     """
     A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
-    return unit_of(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
+    return scale_factor(scale, H) * (4 * A1 / K + 4 * A2 / math.sqrt(K))
 
 
-@in_doubles
+@python_numbers
 def sample_complexity(
     eps: float,
     delta: float,
@@ -195,8 +160,8 @@ def sample_complexity(
     With probability 1 - delta, says the print; the proof supports the larger number that `mended=True` gives.
     The map K -> 16 A2(K)^2/eps^2 + 8 A1(K)/eps increases in K, so iterating it from 1 climbs to its least fixed point.
     """
-    check(eps=eps, delta=delta, d=d, H=H, B=B)
-    eps = eps / unit_of(scale, H)
+    check_ranges(eps=eps, delta=delta, d=d, H=H, B=B)
+    eps = eps / scale_factor(scale, H)
     K = 1.0
     while True:
         A1, A2 = coefficients(K, delta, d, H, B, split=split, mended=mended)
@@ -206,23 +171,78 @@ def sample_complexity(
         K = enough
 
 
-@in_doubles
+@python_numbers
 def operations(K: float, d: int, H: int, S: int, A: int, *, expectation: float | None = None) -> float:
     """K H (O M + M d^2) + H S A d, the paper's count of what the algorithm costs beside its K calls of the oracle.
 
     O, `expectation`: what one phi_V(s, a) costs; by default S d.
     """
-    check(K=K, d=d, H=H, S=S, A=A)
+    check_ranges(K=K, d=d, H=H, S=S, A=A)
     if expectation is not None:
-        check(k=expectation)
+        check_ranges(k=expectation)
     O, M = S * d if expectation is None else expectation, moment_orders(K, H)
     return float(K) * H * (O * M + M * float(d) ** 2) + float(H) * S * A * d
 
 
-@in_doubles
+@python_numbers
+def lower_bound(eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total") -> int:
+    """No algorithm is (eps, delta)-correct on every linear mixture MDP of these sizes with fewer episodes.
+
+    K >= (D/eps)^2 (1 - t - 2 delta)^2 / (192 (1 - delta)^2),   D = (d-1)(H-1)/H,   t = sqrt(2/21) = 0.3086,
+
+    when that is at least max{3 d^2, (d-1)^2/(192 (B-1)^2)}: then the hard instance is a B-bounded linear mixture MDP.
+    Otherwise 0, which is vacuous; `why_no_lower_bound` gives the reason. The constant is ours; proof in docs/theory.md.
+    """
+    check_ranges(eps=eps, delta=delta, d=d, H=H, B=B)
+    unit = scale_factor(scale, H)
+    K = (_spread(d, H) * unit / eps * max(0.0, 1 - TOTAL_VARIATION - 2 * delta) / (1 - delta)) ** 2 / 192
+    return math.ceil(K) if K > 0 and K >= _min_episodes(d, B) else 0
+
+
+@python_numbers
+def why_no_lower_bound(
+    eps: float, delta: float, d: int, H: int, B: float, *, scale: Scale = "total"
+) -> str | None:
+    """The reason why `lower_bound` is 0; None if it is not."""
+    if lower_bound(eps, delta, d, H, B, scale=scale) > 0:
+        return None
+    if d == 1 or H == 1:
+        return f"{'d' if d == 1 else 'H'} is 1: no policy of the hard instance is better than another"
+    if 1 - TOTAL_VARIATION - 2 * delta <= 0:
+        return f"delta is not below {(1 - TOTAL_VARIATION) / 2:.3f}"
+    if B <= 1:
+        return "B is not above 1: no hard instance is so short"
+    return (
+        f"it begins at {_min_episodes(d, B):.3g} episodes: eps is too large{', or B too near 1' * (B < 1.1)}"
+    )
+
+
+@python_numbers
+def regret_lower_bound(K: float, d: int, H: int, B: float) -> float:
+    """Expected regret over K episodes, for one known reward of total at most 1, that no algorithm escapes.
+
+    sqrt(K) D (1 - t)/sqrt(192) = D sqrt(K)/20.04, when K >= max{3 d^2, (d-1)^2/(192 (B-1)^2)}; otherwise 0, which
+    is vacuous. The print has d sqrt(K)/(16 sqrt(3)) up to a constant: D sqrt(K)/27.7 is the same with t = 1/2.
+    """
+    check_ranges(K=K, d=d, H=H, B=B)
+    bound = math.sqrt(K / 192) * _spread(d, H) * (1 - TOTAL_VARIATION)
+    return bound if _min_episodes(d, B) <= K else 0.0
+
+
+def _spread(d: int, H: int) -> float:
+    """D: values of the hard instance differ by 2 Delta D."""
+    return (d - 1) * (H - 1) / H
+
+
+def _min_episodes(d: int, B: float) -> float:
+    """From how many episodes on the hard instance is a B-bounded linear mixture MDP."""
+    return max(3.0 * d**2, (d - 1) ** 2 / (192 * (B - 1) ** 2)) if B > 1 else math.inf
+
+
+@python_numbers
 def table(
     eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
-) -> list[Line]:
+) -> list[TableLine]:
     """Every quantity at once, for K episodes; by default as many as m(eps, delta) as printed."""
     enough, surely = (sample_complexity(eps, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
     K = enough if K is None else K
@@ -232,32 +252,32 @@ def table(
     bound, proved = (suboptimality(K, delta, d, H, B, scale=scale, mended=x) for x in (False, True))
     delta_0 = float(radius.per_event(delta, M))
     return [
-        Line("d", d, "dimension of the features"),
-        Line("H", H, "steps in an episode"),
-        Line("B", B, "bound on ||theta_star||_2"),
-        Line("eps", eps, "accuracy"),
-        Line("delta", delta, "failure probability of all 4M events"),
-        Line("scale", scale, "reward totals: at most 1, or at most H"),
-        Line("K", K, "episodes that the rows below speak of"),
-        Line("alpha", alpha, "floor of sigma_bar"),
-        Line("gamma", gamma, "weight of own uncertainty in sigma_bar"),
-        Line("lam", float(lam), "ridge"),
-        Line("M", M, "moment orders"),
-        Line("delta_0", delta_0, "failure probability of one event"),
-        Line("beta", beta(K, d, H, B, delta, M), "confidence radius beta_K"),
-        Line("iota", iota(K, d, H, B), "log(1 + KH/(d lam alpha^2))"),
-        Line("zeta", zeta(K, H, delta_0), "4 log(4 max{1, log(KH)}/delta_0)"),
-        Line("A1", A1, "coefficient of 4/K, as printed"),
-        Line("A2", A2, "coefficient of 4/sqrt(K), as printed"),
-        Line("suboptimality", bound, "as printed: gap, best episode's model"),
-        Line("suboptimality_mended", proved, "the same with the proof's slips mended"),
-        Line("sample_complexity", enough, "as printed: episodes for a gap of eps"),
-        Line("sample_complexity_mended", surely, "the same with the proof's slips mended"),
+        TableLine("d", d, "dimension of the features"),
+        TableLine("H", H, "steps in an episode"),
+        TableLine("B", B, "bound on ||theta_star||_2"),
+        TableLine("eps", eps, "accuracy"),
+        TableLine("delta", delta, "failure probability of all 4M events"),
+        TableLine("scale", scale, "reward totals: at most 1, or at most H"),
+        TableLine("K", K, "episodes that the rows below speak of"),
+        TableLine("alpha", alpha, "floor of sigma_bar"),
+        TableLine("gamma", gamma, "weight of own uncertainty in sigma_bar"),
+        TableLine("lam", float(lam), "ridge"),
+        TableLine("M", M, "moment orders"),
+        TableLine("delta_0", delta_0, "failure probability of one event"),
+        TableLine("beta", beta(K, d, H, B, delta, M), "confidence radius beta_K"),
+        TableLine("iota", iota(K, d, H, B), "log(1 + KH/(d lam alpha^2))"),
+        TableLine("zeta", zeta(K, H, delta_0), "4 log(4 max{1, log(KH)}/delta_0)"),
+        TableLine("A1", A1, "coefficient of 4/K, as printed"),
+        TableLine("A2", A2, "coefficient of 4/sqrt(K), as printed"),
+        TableLine("suboptimality", bound, "as printed: gap, best episode's model"),
+        TableLine("suboptimality_mended", proved, "the same with the proof's slips mended"),
+        TableLine("sample_complexity", enough, "as printed: episodes for a gap of eps"),
+        TableLine("sample_complexity_mended", surely, "the same with the proof's slips mended"),
         _lower_line(eps, delta, d, H, B, scale),
     ]
 
 
-def _lower_line(eps: float, delta: float, d: int, H: int, B: float, scale: Scale) -> Line:
+def _lower_line(eps: float, delta: float, d: int, H: int, B: float, scale: Scale) -> TableLine:
     why = why_no_lower_bound(eps, delta, d, H, B, scale=scale)
     meaning = "episodes any algorithm needs; the constant is ours" if why is None else f"says nothing: {why}"
-    return Line("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), meaning)
+    return TableLine("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), meaning)

@@ -1,4 +1,4 @@
-"""What the papers on linear MDPs promise, in numbers: their rates, and what their constants come to.
+"""The theorems of papers on linear MDPs in numbers: rates, and constants.
 
 Rewards are in [0, 1] at every step, as the papers have them; those of total at most 1 are among them, so that eps is
 the same for both. d is the dimension of the features. Episodes, without constants and logarithms (`rates`):
@@ -20,114 +20,115 @@ minimiser, C_1 = d^4 H^3 log(e + sqrt(d)/gamma^2), p_1 = 3, C_2 = d^4 H^3 log^{3
 
 Constants that a paper leaves open are 1. K_max is open, too: by default it is H sum K_i, as a fixed point. The appendix
 prints I upside down. Zhang, Lee, Chen, Du 2024 (arXiv 2403.10738) have a horizon-free regret for linear MDPs, by search
-over a net of value functions that nobody can run: of it there is the radius alone, `linear_horizon_free_alpha`.
+over a net of value functions, which is not computable in practice: only its radius is here,
+`linear_horizon_free_alpha`.
 """
 
 import math
 from typing import NamedTuple
 
-from horizonfree.theory.bounds import LIMITS, Line, check, in_doubles
+from horizonfree.theory.ranges import LIMITS, TableLine, check_ranges, python_numbers
 
 ORDERS = {"wang2020": (3, 6), "francis": (3, 5), "rflin": (2, 5), "lsvi-rfe": (2, 4), "lower": (2, 3)}
-HALVINGS = 200  # of the interval of logarithms in which an accuracy is sought
-LEAST = 1e-50  # accuracy that is spoken of
+BISECTIONS = 200  # of an interval of logarithms, to solve for an accuracy
+MIN_ACCURACY = 1e-50
 
 
 class Schedule(NamedTuple):
-    """Of RFLIN: the radius, and gamma_i^2 and K_i of every epoch; each of the H steps has them all."""
+    """The schedule of RFLIN: the radius, and gamma_i^2 and K_i of the epochs of each step."""
 
     beta: float
     gamma_sq: tuple[float, ...]
     lengths: tuple[float, ...]
 
 
-@in_doubles
+@python_numbers
 def rates(eps: float, d: int, H: int) -> dict[str, float]:
     """Episodes for an accuracy, without constants and logarithms."""
-    check(eps=eps, d=d, H=H)
+    check_ranges(eps=eps, d=d, H=H)
     return {name: float(d) ** i * float(H) ** j / eps**2 for name, (i, j) in ORDERS.items()}
 
 
-@in_doubles
+@python_numbers
 def wang_beta(eps: float, delta: float, d: int, H: int) -> float:
     """The radius of Wang et al."""
     return d * H * math.sqrt(_log(eps, delta, d, H))
 
 
-@in_doubles
+@python_numbers
 def wang_episodes(eps: float, delta: float, d: int, H: int) -> float:
     """K of Wang et al."""
     return float(d) ** 3 * float(H) ** 6 * _log(eps, delta, d, H) / eps**2
 
 
-@in_doubles
+@python_numbers
 def wang_accuracy(K: float, delta: float, d: int, H: int) -> float:
     """The eps for which K episodes are enough, at most 1: K falls as eps grows."""
     if K < wang_episodes(1.0, delta, d, H):
         return 1.0
-    low, high = math.log(LEAST), 0.0
-    for _ in range(HALVINGS):
+    low, high = math.log(MIN_ACCURACY), 0.0
+    for _ in range(BISECTIONS):
         middle = (low + high) / 2
         enough = wang_episodes(math.exp(middle), delta, d, H) <= K
         low, high = (low, middle) if enough else (middle, high)
     return math.exp(high)
 
 
-@in_doubles
+@python_numbers
 def rflin_schedule(eps: float, delta: float, d: int, H: int, K_max: float | None = None) -> Schedule:
     """beta, gamma_i^2 and K_i of RFLIN with FORCE."""
-    check(eps=eps, delta=delta, d=d, H=H)
+    check_ranges(eps=eps, delta=delta, d=d, H=H)
     if K_max is not None:
-        check(K=K_max)
+        check_ranges(K=K_max)
         return _schedule(eps, delta, d, H, K_max)
-    K, found = 1.0, _schedule(eps, delta, d, H, 1.0)
-    while rflin_episodes(found, H) > K * (1 + 1e-9):  # it grows with K, by logarithms
-        K = rflin_episodes(found, H)
-        found = _schedule(eps, delta, d, H, K)
-    return found
+    K, schedule = 1.0, _schedule(eps, delta, d, H, 1.0)
+    while rflin_episodes(schedule, H) > K * (1 + 1e-9):  # it grows with K, by logarithms
+        K = rflin_episodes(schedule, H)
+        schedule = _schedule(eps, delta, d, H, K)
+    return schedule
 
 
 def rflin_episodes(schedule: Schedule, H: int) -> float:
-    """H sum K_i."""
+    """Episodes of all steps, H sum K_i."""
     return H * math.fsum(schedule.lengths)
 
 
-@in_doubles
+@python_numbers
 def linear_horizon_free_alpha(K: float, H: int, d: int, delta: float) -> float:
     """150 d log(KH/delta), the radius of Zhang, Lee, Chen, Du 2024."""
-    check(K=K, H=H, d=d, delta=delta)
+    check_ranges(K=K, H=H, d=d, delta=delta)
     return 150 * d * (math.log(K) + math.log(H) - math.log(delta))
 
 
-@in_doubles
-def table(eps: float, delta: float, d: int, H: int, *, K: float | None = None) -> list[Line]:
+@python_numbers
+def table(eps: float, delta: float, d: int, H: int, *, K: float | None = None) -> list[TableLine]:
     """The rows above; for K episodes also the radius that is horizon-free, by default for those of Wang et al."""
     orders, schedule = rates(eps, d, H), rflin_schedule(eps, delta, d, H)
     enough = wang_episodes(eps, delta, d, H)
     episodes = min(max(1.0, enough), LIMITS["K"][1]) if K is None else K
     alpha = linear_horizon_free_alpha(episodes, H, d, delta)
-    said = [
-        Line(f"{name}_order", x, f"d^{i} H^{j}/eps^2")
+    lines = [
+        TableLine(f"{name}_order", x, f"d^{i} H^{j}/eps^2")
         for (name, x), (i, j) in zip(orders.items(), ORDERS.values())
     ]
     return [
-        *said,
-        Line("wang2020_beta", wang_beta(eps, delta, d, H), "its radius, open constants 1"),
-        Line("wang2020_episodes", enough, "its episodes, open constants 1"),
-        Line("rflin_beta", schedule.beta, "its radius, open constants 1"),
-        Line("rflin_episodes", rflin_episodes(schedule, H), "its episodes with FORCE, open constants 1"),
-        Line("linear_horizon_free_alpha", alpha, "150 d log(KH/delta), of a regret bound"),
+        *lines,
+        TableLine("wang2020_beta", wang_beta(eps, delta, d, H), "its radius, open constants 1"),
+        TableLine("wang2020_episodes", enough, "its episodes, open constants 1"),
+        TableLine("rflin_beta", schedule.beta, "its radius, open constants 1"),
+        TableLine("rflin_episodes", rflin_episodes(schedule, H), "its episodes with FORCE, open constants 1"),
+        TableLine("linear_horizon_free_alpha", alpha, "150 d log(KH/delta), of a regret bound"),
     ]
 
 
 def _log(eps: float, delta: float, d: int, H: int) -> float:
     """log(dH/(delta eps)), at least 0."""
-    check(eps=eps, delta=delta, d=d, H=H)
+    check_ranges(eps=eps, delta=delta, d=d, H=H)
     return max(0.0, math.log(d) + math.log(H) - math.log(delta) - math.log(eps))
 
 
 def _schedule(eps: float, delta: float, d: int, H: int, K_max: float) -> Schedule:
-    """For one K_max."""
+    """The schedule for one K_max."""
     seen = math.log(d) + math.log(H) + math.log(K_max)
     beta = H * math.sqrt(d * (seen + math.log1p(math.exp(-seen))) + math.log(H) - math.log(delta))
     number = max(1, math.ceil(math.log2(4 * beta * H / eps)))
@@ -137,7 +138,7 @@ def _schedule(eps: float, delta: float, d: int, H: int, K_max: float) -> Schedul
 
 
 def _length(i: int, gamma_sq: float, number: int, delta: float, d: int, H: int) -> float:
-    """K_i."""
+    """The length K_i of epoch i."""
     growth = math.log(math.e + math.sqrt(d) / gamma_sq)
 
     def force(C: float, p: float, first: int, second: int) -> float:

@@ -1,4 +1,4 @@
-"""The sums of the paper's proof, and what its lemmas bound them by.
+"""The sums of the paper's proof, and the bounds of its lemmas.
 
 Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), appendix A. For both families (hat: targets Vhat, tilde: targets
 V) and orders m = 0..M-1, with [P f] and [Var f] under theta_star and the frozen matrices Sigma_dot_k of the episode:
@@ -15,9 +15,9 @@ V) and orders m = 0..M-1, with [P f] and [Var f] under theta_star and the frozen
     G         <= M d iota
     sum_k Vhat_{k,1}(s_1) <= I_1 + I_2 + I_3 + I_4,   I_1 = tilde R_0,  I_2 <= 4 hat R_0,  I_3 = hat A_0,  I_4 <= G
 
-The bound on R_m drops a factor 4 between frozen and running norms; mended it is 2 d iota + 8 beta gamma^2 d iota +
+The bound on R_m drops a factor 4 between frozen and running norms; corrected it is 2 d iota + 8 beta gamma^2 d iota +
 8 beta sqrt(d iota) sqrt(...) (docs/theory.md). The sums R, S, A bound one another: `bound_*` take those that were
-measured, so that each lemma is looked at by itself.
+measured, so that each lemma is checked separately.
 """
 
 import math
@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 
 class Symbols(NamedTuple):
-    """What the bounds are made of; alpha, gamma and M are the algorithm's, zeta belongs to one of its 4M events."""
+    """The symbols of the bounds; alpha, gamma and M are the algorithm's, zeta belongs to one of its 4M events."""
 
     K: float
     H: int
@@ -39,34 +39,34 @@ class Symbols(NamedTuple):
 
 
 def bound_R(S_m: float, R_m: float, R_next: float, x: Symbols, *, mended: bool = False) -> float:
-    """Of R_m, m < M-1; of R_{M-1} there is only KH."""
+    """The bound on R_m, m < M-1; R_{M-1} <= KH."""
     di = x.d * x.iota
     root = math.sqrt(S_m + 4 * R_m + 2 * R_next + x.K * x.H * x.alpha**2)
     once, weighed, rooted = (2, 8, 8) if mended else (4, 4, 2)
-    found = once * di + weighed * x.beta * x.gamma**2 * di + rooted * x.beta * math.sqrt(di) * root
-    return min(x.K * x.H, found)
+    bound = once * di + weighed * x.beta * x.gamma**2 * di + rooted * x.beta * math.sqrt(di) * root
+    return min(x.K * x.H, bound)
 
 
 def bound_S_hat(A_next: float, G: float, R_hat: float, R_tilde: float, m: int) -> float:
-    """Of hat S_m, m < M-1, from |hat A_{m+1}|, G and both R_0."""
+    """The bound on hat S_m, m < M-1, from |hat A_{m+1}|, G and both R_0."""
     return abs(A_next) + G + 2.0 ** (m + 1) * (R_tilde + 4 * R_hat)
 
 
 def bound_S_tilde(A_next: float, G: float, R_tilde: float, m: int, K: float) -> float:
-    """Of tilde S_m, m < M-1, from |tilde A_{m+1}|, G and tilde R_0."""
+    """The bound on tilde S_m, m < M-1, from |tilde A_{m+1}|, G and tilde R_0."""
     return abs(A_next) + G + 2.0 ** (m + 1) * (K + 2 * R_tilde)
 
 
 def bound_A(S_m: float, x: Symbols) -> float:
-    """Of |A_m|, with probability 1 - delta_0."""
+    """The bound on |A_m|, with probability 1 - delta_0."""
     return min(math.sqrt(2 * x.zeta * S_m) + x.zeta, x.K * x.H)
 
 
 def bound_G(x: Symbols) -> float:
-    """Of G: an episode that counts makes one of 2M determinants 16 times larger."""
+    """The bound on G: a counted episode makes one of 2M determinants 16 times larger."""
     return x.M * x.d * x.iota
 
 
 def bound_sum(R_tilde: float, R_hat: float, A_hat: float, G: float) -> float:
-    """Of sum_k Vhat_{k,1}(s_1), from the sums of order 0: I_1 + I_2 + I_3 + I_4 with I_2 and I_4 bounded."""
+    """The bound on sum_k Vhat_{k,1}(s_1), from the sums of order 0: I_1 + I_2 + I_3 + I_4 with I_2 and I_4 bounded."""
     return R_tilde + 4 * R_hat + abs(A_hat) + G

@@ -1,4 +1,4 @@
-"""What the numbers of the theorems may be, and how they are shown: ranges, scales of rewards, lines of tables."""
+"""Ranges of the arguments of theorems, scales of rewards, lines of tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from horizonfree.errors import OptionError
 Scale = Literal["total", "per-step"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-LIMITS = {  # between which every quantity, and every square on the way to it, is a finite number
+LIMITS = {  # within which all quantities and their squares are finite
     "d": (1, 1e15),
     "H": (1, 1e15),
     "k": (1, 1e200),
@@ -27,30 +27,30 @@ LIMITS = {  # between which every quantity, and every square on the way to it, i
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of `table`: a symbol, its value, and what it means."""
+class TableLine:
+    """One line of `table`: a symbol, its value, and its meaning."""
 
     name: str
     value: float | int | str
     meaning: str
 
 
-def in_doubles(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Numbers of NumPy's as Python's: those of 16 or 32 bits would overflow, or lose digits, on the way."""
+def python_numbers(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Convert arguments from NumPy to Python numbers: types of 16 or 32 bits would overflow or lose digits."""
 
-    def plain(x: Any) -> Any:
+    def convert(x: Any) -> Any:
         return float(x) if isinstance(x, np.floating) else int(x) if isinstance(x, np.integer) else x
 
     @wraps(function)
-    def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        told: Any = {name: plain(x) for name, x in kwargs.items()}
-        return function(*map(plain, args), **told)
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        converted: Any = {name: convert(x) for name, x in kwargs.items()}
+        return function(*map(convert, args), **converted)
 
-    return called
+    return wrapper
 
 
-def unit_of(scale: Scale, H: int) -> int:
-    """How much larger gaps are on this scale than for totals at most 1."""
+def scale_factor(scale: Scale, H: int) -> int:
+    """The factor of suboptimality on this scale, relative to totals at most 1."""
     units = {"total": 1, "per-step": H}
     if not isinstance(scale, str) or scale not in units:
         raise OptionError(
@@ -59,8 +59,8 @@ def unit_of(scale: Scale, H: int) -> int:
     return units[scale]
 
 
-def check(**values: float) -> None:
-    """Refuse numbers outside their ranges."""
+def check_ranges(**values: float) -> None:
+    """Raise for arguments outside their ranges."""
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise OptionError(f"{name} is {short_repr(value)}; it must be a number")

@@ -1,4 +1,4 @@
-"""Table 1 of the paper as data: what every algorithm needs, up to constants and logarithms, and who of ours it is.
+"""Table 1 of the paper as data: episodes up to constants and logarithms, and the explorers of this library.
 
 Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), Table 1: episodes until every plan is eps-optimal. A rate is a
 sum of monomials in H, S, A and d, divided by eps^2; H^4 d (H + d) is H^5 d + H^4 d^2. delta stands in the logarithms
@@ -36,7 +36,7 @@ class Row:
 
     @property
     def order(self) -> str:
-        """The rate in letters."""
+        """The rate as a formula."""
         total = " + ".join(map(_monomial, self.terms))
         return f"({total})/eps^2" if len(self.terms) > 1 else f"{total}/eps^2"
 
@@ -63,7 +63,7 @@ def _product(term: tuple[int, ...], sizes: tuple[float, ...]) -> float:
 
 
 def _check(name: str, value: Any) -> None:
-    """Refuse what is no size and no accuracy: squares and powers stay finite."""
+    """Raise for numbers that are no size or accuracy; squares and powers stay finite."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     least = 1e-50 if name == "eps" else 1
     if not is_number or not least <= value <= 1e15:
@@ -76,12 +76,12 @@ def _plus(power: int) -> Terms:
 
 
 def _rows(
-    model: Class, *given: tuple[str, str, Reward, bool, Literal["upper", "lower"], Terms, str | None]
+    model: Class, *entries: tuple[str, str, Reward, bool, Literal["upper", "lower"], Terms, str | None]
 ) -> tuple[Row, ...]:
     """The rows of one class: algorithm, source, rewards, homogeneous, bound, exponents, explorer."""
     return tuple(
         Row(name, source, model, scale, homogeneous, kind, terms, explorer)
-        for name, source, scale, homogeneous, kind, terms, explorer in given
+        for name, source, scale, homogeneous, kind, terms, explorer in entries
     )
 
 

@@ -17,15 +17,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import leaf
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
-from horizonfree.problems.problem import Problem
-from horizonfree.problems.truth import true_gap
-from horizonfree.report.facts import as_known, explorer_of, num_starts, ringed, saw_reward
-from horizonfree.report.headline import name_of, of_goals
+from horizonfree.problems.problem import Problem, true_gap
+from horizonfree.report.facts import (
+    explorer_label_of,
+    goals_certificate,
+    goals_name,
+    marked_starts,
+    num_starts,
+    uses_reward,
+    without_assumed_truth,
+)
 from horizonfree.report.history import goal_states
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
@@ -67,19 +72,19 @@ class Session:
     """A run that answers questions about painted rewards; safe to ask from several threads."""
 
     def __init__(self, run: Run, delta: float = 0.05) -> None:
-        self.run, self.delta = as_known(run), delta
+        self.run, self.delta = without_assumed_truth(run), delta
         self._kept: OrderedDict[tuple[Painting, int], Planned] = OrderedDict()
         self._lock = threading.Lock()
 
     def problem(self) -> dict[str, Any]:
         """What the page draws, where the episodes are from, what is proved of the goals and of every reward."""
-        explorer, options = explorer_of(self.run)
+        explorer, options = explorer_label_of(self.run)
         told = {
             "reachable": np.flatnonzero(self.run.problem.space.reachable).tolist(),
             "episodes": self.run.episodes,
             "is_logged": self.run.explorer_spec is None,
             "explorer": explorer,
-            "saw_reward": saw_reward(options),
+            "saw_reward": uses_reward(options),
             "confidence": confidence_of(self.delta),
             "allowances": self.allowances,
         }
@@ -94,7 +99,7 @@ class Session:
     def _proved(self) -> dict[str, Any]:
         """Of every reward, and of the goals together."""
         with self._lock:
-            goals, every = of_goals(self.run, self.delta), self.run.certificate(self.delta)
+            goals, every = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
         return {
             "eps": every.eps,
             "words": every.words,
@@ -102,7 +107,7 @@ class Session:
             "is_vacuous": every.is_vacuous,
             "is_rejected": every.is_rejected,
             "goals": {
-                "name": name_of(goal_states(self.run)),
+                "name": goals_name(goal_states(self.run)),
                 "eps": goals.eps,
                 "forecast": goals.forecast,
                 "is_vacuous": goals.is_vacuous,
@@ -236,7 +241,7 @@ def drawing(problem: Problem) -> dict[str, Any]:
         "states": problem.num_states,
         "horizon": problem.horizon,
         "start": home(problem),
-        "starts": ringed(problem),
+        "starts": marked_starts(problem),
         "num_starts": num_starts(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
         "names": [problem.state_name(s) for s in range(problem.num_states)] if has_names else None,
@@ -257,7 +262,7 @@ def _beginning(space: Space, start: int) -> Space:
     if start == DRAWN:
         return space
     initial = (np.arange(space.num_states) == start).astype(np.float64)
-    return dataclasses.replace(space, initial=leaf(initial), start=None)
+    return dataclasses.replace(space, initial=initial, start=None)
 
 
 def index(value: Any, size: int, what: str, least: int = 0) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree._x64 import leaf, to_device, x64
+from horizonfree._x64 import to_device, x64
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import resolve
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
+from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear import features
+from horizonfree.models.registry import diagnostics_of
 from tests.models.linear.worlds import tiny
 from tests.reference import linear as reference
 
@@ -77,7 +78,7 @@ def test_what_no_episode_comes_to_is_no_part_of_a_declared_reward(problem, run):
     """`rescale` leaves odd numbers there: in the first step, states that are not the start."""
     reward = np.random.default_rng(0).standard_normal((5, 18, 2))
     rescaled = hf.rescale(problem, reward)
-    model = problem.declaring([rescaled]).model
+    model = problem.with_rewards([rescaled]).model
     confidence = model.confidence(run.evidence, 0.05)
     assert confidence.is_declared(rescaled.table)
     changed = rescaled.table.copy()
@@ -95,12 +96,12 @@ def test_data_that_do_not_go_as_the_features_say_refute_the_class(problem):
     """Two pairs with the same features that lead to different states."""
     phi, s = np.asarray(problem.model.phi).copy(), problem.start
     phi[s, 1] = phi[s, 0]
-    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (leaf(phi), leaf(features.whitening(phi))))
+    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (phi, features.whitening(phi)))
     actions = np.random.default_rng(0).integers(2, size=(400, 1))
     states = np.concatenate([np.full((400, 1), s), np.where(actions == 0, s, 7)], axis=1)
     certificate = hf.certify(dataclasses.replace(problem, model=model), (states, actions), budget=3000)
     assert certificate.is_rejected
-    assert "do not go as these features allow" in certificate.words
+    assert "do not go as these features allow" in certificate.summary()
 
 
 def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
@@ -117,7 +118,7 @@ def test_bounds_that_contradict_each_other_refute_the_class(problem, run):
         problem.model, forged, hf.goal(problem, 5), np.zeros((5, 18), np.int32)
     )
     assert certificate.is_rejected
-    assert "explains the data" in certificate.words
+    assert "explains the data" in certificate.summary()
     family = [resolve(problem, hf.goal(problem, 5))]
     assert certify.for_family(problem.model, forged, family, "one").is_rejected
 
@@ -136,7 +137,7 @@ def test_forecasts_come_true_roughly(problem, run):
 
 def test_what_is_missing_is_said(problem):
     few = hf.from_episodes(problem, ([[problem.start, 1]], [[0]]), budget=3000)
-    words = few.certificate().words
+    words = few.certificate().summary()
     assert "nothing is known of" in words
     assert "well-chosen episodes" in words
     assert few.confidence().more_episodes(0.5) > 100
@@ -162,7 +163,7 @@ def test_steps_that_were_not_seen_add_nothing(problem):
 def test_the_evidence_remembers_what_it_was_when_bets_started(problem):
     run = hf.explore(problem, "uniform", episodes=100, budget=600, seed=2)
     then = hf.explore(problem, "uniform", episodes=60, budget=600, seed=2)
-    (past,) = problem.model.evidence_history(run.evidence)
+    (past,) = diagnostics_of(problem.model).evidence_history(run.evidence)
     for field in dataclasses.fields(then.evidence):
         if field.name != "counts":
             np.testing.assert_array_equal(getattr(past, field.name), getattr(then.evidence, field.name))
@@ -174,7 +175,10 @@ def test_inefficiency_is_what_the_best_further_episode_would_add(problem, run):
     promise = np.einsum("sad,de,sae->sa", phi, np.linalg.inv(gram), phi)
     with jax.enable_x64(True):
         model, evidence = to_device((problem.model, run.evidence))
-        found, estimate = float(model.inefficiency(evidence)), np.asarray(model.estimate(evidence).prob)
+        found, estimate = (
+            float(diagnostics_of(model).inefficiency(evidence)),
+            np.asarray(model.estimate(evidence).prob),
+        )
     np.testing.assert_allclose(estimate, np.asarray(problem.kernel().prob), atol=0.05)
     _, V = reference.plan(estimate, np.broadcast_to(promise, (5, 18, 2)))
     assert found == pytest.approx(3000 * V[0, problem.start] / 3, abs=1e-9)

@@ -7,8 +7,8 @@ from scipy.stats import binom
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.guarantees.bets import ladder
 from horizonfree.guarantees.certificate import LARGEST
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.induction import best_policy, policy_values
 from horizonfree.planning.rollout import Sampler
 from tests.models.linear.worlds import tiny
@@ -51,7 +51,7 @@ def certified():
     Goals 1, 4 and 9 are declared, goals 2 and 3 are not.
     """
     problem = tiny()
-    model, kernel = problem.declaring([hf.goal(problem, s) for s in (1, 4, 9)]).model, problem.kernel()
+    model, kernel = problem.with_rewards([hf.goal(problem, s) for s in (1, 4, 9)]).model, problem.kernel()
     rewards = [hf.goal(problem, s) for s in (1, 4, 9, 2, 3)]
     best = [best_policy(kernel, reward)[1][0] for reward in rewards]
     at_start = problem.space.at_start

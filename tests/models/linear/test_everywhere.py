@@ -86,7 +86,7 @@ def test_explorers_of_other_classes_are_refused_in_both_directions(problem):
 
 def test_a_problem_that_was_moved_is_explored_stored_and_read(tmp_path):
     for i, how in enumerate(({"start": 2}, {"horizon": 3})):
-        problem = tiny().declaring("goals").moved(**how)
+        problem = tiny().with_rewards("goals").with_start(**how)
         run = hf.explore(problem, "uniform", episodes=5, progress=False)
         run.save(tmp_path / str(i))
         assert hf.load(tmp_path / str(i)).certificate().eps == run.certificate().eps

@@ -10,6 +10,7 @@ from scipy.special import betaln
 
 import horizonfree as hf
 from horizonfree.models.mixture import alternatives
+from horizonfree.models.registry import alternatives_of
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_laws_on_the_rows_of_each_kind_are_those_of_a_literal_loop() -> None:
             expected += math.lgamma(m / 2) - math.lgamma(m / 2 + n)
             for own, k in zip(N, alike):
                 expected += math.lgamma(0.5 + own) - math.lgamma(0.5) - own * math.log(k)
-    assert problem.model.marginal_log_likelihood(counts) == pytest.approx(expected, abs=1e-9)
+    assert alternatives_of(problem.model).marginal_log_likelihood(counts) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["features", "weights", "table"])
@@ -93,6 +94,6 @@ def test_what_an_alternative_gives_to_all_that_can_happen_sums_to_one_at_most(
         counts = np.zeros((2, *problem.space.succ.shape), int)
         for (s, part), j in zip(visits, slots):
             counts[part, s, 0, j] += 1
-        total += math.exp(problem.model.marginal_log_likelihood(counts))
+        total += math.exp(alternatives_of(problem.model).marginal_log_likelihood(counts))
     assert total <= 1 + 1e-9
     assert total >= (0.5 if kind == "weights" else 1 - 1e-9)

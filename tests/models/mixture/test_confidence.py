@@ -7,10 +7,11 @@ import pytest
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 from tests.reference import small
 from tests.reference.episodes import full_features
@@ -46,7 +47,7 @@ def test_the_certificate_does_not_depend_on_the_units_of_the_features():
         full_features(model) * model.unit @ turn,
         horizon=problem.horizon,
         bound=1e3,
-        theta=np.linalg.solve(turn, model.in_units(problem.truth)),
+        theta=np.linalg.solve(turn, diagnostics_of(model).in_units(problem.truth)),
     )
     found = [eps_of(each.model, gathered(each, 60, seed=3)) for each in (problem, other)]
     assert found[0] == pytest.approx(found[1], rel=1e-3)
@@ -59,7 +60,7 @@ def test_one_step_needs_no_data():
     assert certify.uniform(model, evidence, confidence).eps == 0
     _, certificate = for_plan(model, confidence, np.random.default_rng(0).uniform(size=(1, 4, 2)))
     assert certificate.eps == model.rounding() < 6e-12
-    assert certificate.words == "suboptimality at most 5.01e-12 (95% confidence, any stopping time)"
+    assert certificate.summary() == "suboptimality at most 5.01e-12 (95% confidence, any stopping time)"
 
 
 def test_nothing_to_learn_is_certified_at_once():
@@ -81,7 +82,7 @@ def test_no_data_certify_nothing_and_say_what_is_missing():
     certificate = certify.uniform(model, evidence, confidence)
     assert certificate.is_vacuous
     assert not certificate.is_rejected
-    assert "2 of 2 unknown directions" in certificate.words
+    assert "2 of 2 unknown directions" in certificate.summary()
     assert confidence.more_episodes(0.1) == np.inf
     assert len(confidence.unsure_pairs()) > 0
     bounds, each = for_plan(model, confidence, np.full((6, 6, 2), 1 / 6))
@@ -129,16 +130,18 @@ def test_a_system_outside_the_class_is_rejected_and_one_inside_is_not():
     ):
         assert certificate.is_rejected
         assert certificate.eps == 1
-        assert "no parameter explains the data (wrong with probability 1e-06 at most)" in certificate.words
+        assert (
+            "no parameter explains the data (wrong with probability 1e-06 at most)" in certificate.summary()
+        )
 
 
 def test_an_impossible_transition_rejects_the_model():
     problem = small.slips()
-    evidence = ev.Evidence(**{**vars(gathered(problem, 20)), "impossible": np.array(3, np.int32)})
+    evidence = ev.MixtureEvidence(**{**vars(gathered(problem, 20)), "impossible": np.array(3, np.int32)})
     confidence = certify.confidence(problem.model, evidence)
     certificate = certify.uniform(problem.model, evidence, confidence)
     assert certificate.is_rejected
-    assert "3 transitions are impossible" in certificate.words
+    assert "3 transitions are impossible" in certificate.summary()
     with jax.enable_x64(True):
         assert certify.uniform_eps(confidence) == 1
 

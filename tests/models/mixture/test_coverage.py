@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal
 from horizonfree.models import certify
 from horizonfree.planning.induction import best_plan, policy_values

@@ -15,8 +15,7 @@ from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.direct import CLOSE, direct
-from horizonfree.models.mixture.polytope import cube, cut
+from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
@@ -46,7 +45,7 @@ class Case:
     def direct(self, **options):
         counts = self.evidence.since[self.confidence.bet]
         found = self.confidence
-        given = self.space, self.valid, counts, found.ball, found.step, found.compared.is_out
+        given = self.space, self.valid, counts, found.ball, found.step, found.is_out
         return direct(*given, **options)
 
     def certificate(self, method="direct"):
@@ -69,7 +68,7 @@ class Case:
     @cached_property
     def kept(self):
         """P~: P_theta_hat without the rows that it all but excludes and theta may exclude."""
-        is_out = np.append(self.confidence.compared.is_out, False)[self.valid.row_of]
+        is_out = np.append(self.confidence.is_out, False)[self.valid.row_of]
         kernel = self.model.kernel(self.confidence.theta)
         prob = np.where(is_out, 0.0, kernel.prob)
         return Kernel(kernel.succ, prob / prob.sum(-1, keepdims=True), kernel.is_dense).dense()
@@ -248,6 +247,6 @@ def test_the_set_agrees_with_the_evidence_and_refuses_to_be_empty(case):
     for theta in small.inside(case.valid, np.random.default_rng(0), 5):
         wanted = float(excess(case, theta)[bet])
         assert case.U.excess(theta) == pytest.approx(wanted, abs=2e-4)  # the gap of the fit
-    poor = ev.Evidence(**{**vars(case.evidence), "losses": case.evidence.losses - 1e4})
+    poor = ev.MixtureEvidence(**{**vars(case.evidence), "losses": case.evidence.losses - 1e4})
     with pytest.raises(ModelError, match="empty"):
         likelihood_set(case.valid, poor, bet, delta=DELTA)

@@ -12,8 +12,8 @@ from scipy.stats import binom
 from horizonfree import Mixture, simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.bets import Bets, ladder
-from horizonfree.mdp.trajectory import Trajectory
+from horizonfree.guarantees.e_processes import Bets, ladder
+from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import learner
 from horizonfree.models.mixture.learner import predict

@@ -167,7 +167,7 @@ def test_the_hinge_is_infinite_where_a_row_has_no_probability():
 def built(case):
     """The programme of a case without bad pairs, and these."""
     stop = np.zeros(case.confidence.step.cost.shape, bool)
-    matters = np.asarray(_matters(case.space, case.valid, case.confidence.compared.is_out, stop))
+    matters = np.asarray(_matters(case.space, case.valid, case.confidence.is_out, stop))
     ball, step = case.confidence.ball, case.confidence.step
     return hinge(case.space, case.valid, ball, step, stop, matters, case.direct().kappa), stop
 

@@ -8,6 +8,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import KernelError, OptionError
 from horizonfree.models.mixture import diagnostics
+from horizonfree.models.registry import diagnostics_of
 from tests.reference import cases, small
 
 
@@ -134,7 +135,7 @@ def test_the_truth_is_inside_the_valid_parameters(name):
 def test_intervals_are_cut_where_programmes_would_cut_them(name, monkeypatch):
     """Where the ellipsoid ends among valid parameters, none is asked for."""
     case = cases.case_of(name)
-    found = [case.model.intervals(x) for x in case.confidences]
+    found = [diagnostics_of(case.model).intervals(x) for x in case.confidences]
     spared = [
         diagnostics._is_inside(case.valid, np.asarray(x.theta), np.zeros((len(x.theta), 1)))
         for x in case.confidences
@@ -142,6 +143,6 @@ def test_intervals_are_cut_where_programmes_would_cut_them(name, monkeypatch):
     assert np.all(spared)  # the estimate itself is valid
     monkeypatch.setattr(diagnostics, "_is_inside", lambda valid, theta, axes: np.zeros(len(theta), bool))
     for x, confidence in zip(found, case.confidences):
-        cut = case.model.intervals(confidence)
+        cut = diagnostics_of(case.model).intervals(confidence)
         np.testing.assert_allclose(x.low, cut.low, atol=1e-7)
         np.testing.assert_allclose(x.high, cut.high, atol=1e-7)

@@ -7,10 +7,10 @@ import numpy as np
 from scipy.optimize import linprog
 
 import horizonfree as hf
-from horizonfree._arrays import leaf
 from horizonfree.errors import FeatureError
-from horizonfree.guarantees.bets import Bets
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.models import certify
+from horizonfree.models.registry import diagnostics_of
 from tests.reference import small
 
 SCALES = [float(f"1e-{k}") for k in range(2, 13)]
@@ -31,12 +31,12 @@ def evidence_of(model, theta, visits):
     loss = -(rows * np.log(np.where(rows > 0, p, 1.0))).sum() + 0.1
     return replace(
         first,
-        counts=leaf(counts),
-        row_counts=leaf(rows),
-        since=leaf(rows[None]),
-        losses=leaf(np.full((1, 2), loss)),
-        episodes=leaf(np.asarray(visits, np.int32)),
-        table_loss=leaf(np.asarray(np.inf)),
+        counts=counts,
+        row_counts=rows,
+        since=rows[None],
+        losses=np.full((1, 2), loss),
+        episodes=np.asarray(visits, np.int32),
+        table_loss=np.asarray(np.inf),
     )
 
 
@@ -95,7 +95,7 @@ def check(problem, theta, visits):
     evidence = evidence_of(model, truth, visits)
     confidence = certify.confidence(model, evidence, delta=DELTA)
     assert not confidence.is_refuted
-    found = model.intervals(confidence)
+    found = diagnostics_of(model).intervals(confidence)
     exact = []
     for i in range(model.dim):
         points = members(model, evidence, truth, i) / model.unit

@@ -6,7 +6,7 @@ import pytest
 from horizonfree import explore, make
 from horizonfree._x64 import scope, to_device
 from horizonfree.guarantees.choice import _two_largest, least_loss
-from horizonfree.guarantees.trajectories import (
+from horizonfree.guarantees.divergence import (
     RowDivergence,
     bad_sets,
     divergence,
@@ -15,7 +15,7 @@ from horizonfree.guarantees.trajectories import (
     largest_sum,
 )
 from horizonfree.models.mixture import confidence, learner
-from horizonfree.models.mixture.steps import hellinger
+from horizonfree.models.mixture.divergence import DivergenceBound, hellinger
 from tests.reference import cases, small
 from tests.reference.jitted import jitted
 
@@ -75,7 +75,8 @@ def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, 
     eps = np.array([c.eps for c in case.confidences])
     asked = [i for i in range(len(eps)) if i != eps.argmin()]
     balls = {i: case.confidences[i].ball for i in asked}
-    comparisons = {i: case.confidences[i].compared for i in asked}
+    parts = {i: case.confidences[i] for i in asked}
+    comparisons = {i: DivergenceBound(x.step, x.divergence, x.is_out) for i, x in parts.items()}
     losses = confidence.losses_in(case.space, case.valid, balls, comparisons)
     assert min(losses, key=losses.get) == min(asked, key=lambda i: eps[i])
     computed = [i for i in asked if np.isfinite(losses[i])]

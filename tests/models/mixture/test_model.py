@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from horizonfree import Mixture
 from horizonfree.errors import FeatureError, KernelError, ShapeError, SimulationError
 from horizonfree.models.mixture import features
+from horizonfree.models.registry import diagnostics_of
 from tests.reference.episodes import full_features
 
 
@@ -175,7 +176,7 @@ def test_parameters_are_given_and_said_in_the_units_of_the_features():
     theta = np.full(3, 0.1)
     inside = model.parameter(theta, "x")
     np.testing.assert_allclose(inside, theta * model.unit)
-    np.testing.assert_allclose(model.in_units(inside), theta)
+    np.testing.assert_allclose(diagnostics_of(model).in_units(inside), theta)
     rounded = model.parameter(theta + 1e-10, "x")
     assert np.abs(model.kernel(rounded).prob.sum(-1) - 1).max() <= 1e-12
     with pytest.raises(KernelError, match=r"P_theta of x: row \(s=0, a=0\) sums to 2"):

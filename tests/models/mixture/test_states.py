@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.mdp.allowed import named_allowed
-from horizonfree.mdp.families import StateRewards, family
+from horizonfree.mdp.policies import named_allowed
+from horizonfree.mdp.rewards import StateRewards, family
 from horizonfree.models import certify
-from horizonfree.models.mixture import states
+from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.tangent import SECOND_ORDER
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
@@ -19,7 +19,7 @@ def check(model, confidence, kind):
     """Each of the family, one by one and together; the plan alone is for all states and steps."""
     _, rewards = family(model, kind)
     assert isinstance(rewards, StateRewards)
-    together = list(states.bounds_of_states(confidence, rewards))
+    together = list(tangent.bounds_of_states(confidence, rewards))
     assert len(together) == len(rewards)
     for reward, found in zip(rewards, together):
         plan = named_allowed(model.space, best_plan(confidence.kernel, reward.table).policy)
@@ -75,11 +75,11 @@ def test_who_has_had_enough_is_not_kept(run, monkeypatch):
     """Passes that were not begun are not made."""
     monkeypatch.setattr(states, "TOGETHER", 1)
     made = []
-    together = states._together
+    together = tangent._bounds_of_block
     monkeypatch.setattr(states, "_together", lambda *args: made.append(1) or together(*args))
     monkeypatch.setattr(states, "threads", lambda: 1)
     _, rewards = family(run.problem, "goals")
-    found = states.bounds_of_states(run.confidence(), rewards)
+    found = tangent.bounds_of_states(run.confidence(), rewards)
     next(found)
     found.close()
     assert len(made) < len(rewards)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.models.mixture import programmes, unique_rows
+from horizonfree.models.mixture import features, valid
 
 
 def literal(x):
@@ -30,7 +30,7 @@ def test_distinct_rows_are_those_of_a_comparison_row_by_row(seed, has_marks, mon
     if not has_marks:
         monkeypatch.setattr(unique_rows, "_marks", lambda digits: np.zeros(len(digits), np.uint64))
     x = rows(seed)
-    found, wanted = unique_rows.unique_rows(x), literal(x)
+    found, wanted = features.unique_rows(x), literal(x)
     assert all((a == b).all() for a, b in zip(found, wanted))
     assert 100 <= len(found[0]) < 160
 
@@ -40,15 +40,15 @@ def test_few_of_many_rows_give_the_same_point(monkeypatch):
     x = np.random.default_rng(0).dirichlet(np.ones(4), 3_000)
     x /= x.max(axis=1, keepdims=True)
     sums = np.ones((1, 4))
-    at_once, _ = programmes.relative_interior_point(x, sums)
+    at_once, _ = valid.relative_interior_point(x, sums)
     given = []
-    solve = programmes.scipy.optimize.linprog
+    solve = valid.scipy.optimize.linprog
     monkeypatch.setattr(programmes, "MANY", 100)
     monkeypatch.setattr(programmes, "FEW", 5)
     monkeypatch.setattr(
-        programmes.scipy.optimize, "linprog", lambda c, **x: given.append(len(x["A_ub"])) or solve(c, **x)
+        valid.scipy.optimize, "linprog", lambda c, **x: given.append(len(x["A_ub"])) or solve(c, **x)
     )
-    in_rounds, positive = programmes.relative_interior_point(x, sums)
+    in_rounds, positive = valid.relative_interior_point(x, sums)
     assert len(given) > 1
     assert given[-1] < 300
     assert (x @ in_rounds).min() == pytest.approx((x @ at_once).min(), abs=1e-9)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from horizonfree import Mixture
 from horizonfree.errors import FeatureError
-from horizonfree.models.mixture import programmes
-from horizonfree.models.mixture.programmes import DROWNED
+from horizonfree.models.mixture import valid
+from horizonfree.models.mixture.valid import NEGLIGIBLE_CHANGE
 from tests.reference import memory
 from tests.reference.odd_features import odd_features
 
@@ -237,7 +237,7 @@ def test_nearly_equal_kernels_are_equal_or_different_or_refused(subtests):
             assert (valid.rows @ valid.center > 0).all()
             off = problem.truth - valid.center
             off -= valid.basis @ (valid.basis.T @ off)
-            assert np.abs(valid.rows @ off).max() <= 2 * DROWNED
+            assert np.abs(valid.rows @ off).max() <= 2 * NEGLIGIBLE_CHANGE
 
 
 def test_what_is_known_is_known_to_all_digits_that_certificates_count():
@@ -328,9 +328,9 @@ def test_a_point_that_is_seen_to_be_the_farthest_inside_is_the_one_of_the_progra
     )  # a row that is larger, and one twice
     cases = [(zones, np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])), (np.eye(3), np.ones((1, 3)))]
     for rows, sums in cases:
-        seen = programmes._even(rows, sums)
-        assert seen == pytest.approx(programmes._largest_least(rows, sums).x[:-1], abs=1e-9)
+        seen = valid._even_parameter(rows, sums)
+        assert seen == pytest.approx(valid._largest_least(rows, sums).x[:-1], abs=1e-9)
     skewed = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1]]), np.array([[1.0, 2.0]])
     unbound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0]])
     for rows, sums in (skewed, unbound):
-        assert programmes._even(rows, sums) is None
+        assert valid._even_parameter(rows, sums) is None

@@ -9,13 +9,13 @@ import pytest
 
 from horizonfree._x64 import scope as x64_scope
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models import certify
 from horizonfree.models.tabular import radius
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.planning.rollout import Sampler
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
 
 S, A, M, H, DELTA, SEEDS, FEW = 4, 2, 3, 6, 0.5, 1000, 100
@@ -45,7 +45,7 @@ def simulate(model, tables, policy):
 
 def member(evidence, i, t):
     """The evidence of one table at one time."""
-    return Evidence(*(getattr(evidence, x.name)[i, t] for x in fields(evidence)))
+    return TabularEvidence(*(getattr(evidence, x.name)[i, t] for x in fields(evidence)))
 
 
 def judge_rows(model, evidence, tables):
@@ -122,7 +122,7 @@ def test_little_data_say_what_is_missing_and_how_much_would_help():
     assert 0 < confidence.more_episodes(0.1) < np.inf
     certificate = certify.uniform(case.problem.model, case.evidence, confidence)
     assert certificate.eps == 1
-    assert certificate.words.startswith("vacuous: nothing is known of")
+    assert certificate.summary().startswith("vacuous: nothing is known of")
 
 
 def test_forecasts_are_about_right():
@@ -155,7 +155,7 @@ def test_the_class_is_refuted_by_what_it_calls_impossible():
     wrong = replace(evidence, impossible=np.asarray(3, np.int32))
     confidence = certify.confidence(model, wrong)
     assert bool(confidence.is_refuted)
-    assert "3 transitions are impossible" in certify.uniform(model, wrong, confidence).words
+    assert "3 transitions are impossible" in certify.uniform(model, wrong, confidence).summary()
 
 
 @pytest.mark.parametrize("episodes", [0, 20, 200])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from horizonfree.guarantees.bets import ladder
-from horizonfree.mdp.trajectory import IMPOSSIBLE, UNSEEN, Trajectory
-from horizonfree.problems.tabular import Tabular
+from horizonfree.guarantees.e_processes import ladder
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import gather, world
 from tests.reference.jitted import jitted
 

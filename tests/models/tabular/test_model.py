@@ -7,9 +7,10 @@ import pytest
 import horizonfree as hf
 from horizonfree._x64 import x64
 from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.serialization import arrays_of, rebuild, statics_of
 from horizonfree.models.tabular.model import TabularModel, lists
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import random_table, world
 from tests.reference.jitted import jitted
 
@@ -41,7 +42,7 @@ def test_a_parameter_is_a_table_on_the_lists():
     assert model.space.succ.shape == (6, 2, 2)
     table = model.parameter(P, "P")
     np.testing.assert_allclose(model.kernel(table).dense(), P, atol=1e-15)
-    assert model.in_units(table).shape == (int((P > 0).sum()),)
+    assert diagnostics_of(model).in_units(table).shape == (int((P > 0).sum()),)
     P[0, 0] = np.full(6, 1 / 6)
     with pytest.raises(KernelError, match="impossible"):
         model.parameter(P, "P")
@@ -61,18 +62,18 @@ def test_a_stored_model_is_the_same():
 def test_what_judges_ask():
     case = world(2, episodes=3000)
     model, evidence = case.problem.model, case.evidence
-    assert 0.9 < float(jitted(type(model).inefficiency, model, evidence)) < 3
+    assert 0.9 < float(jitted(lambda *x: diagnostics_of(x[0]).inefficiency(x[1]), model, evidence)) < 3
     assert float(model.violation(evidence, case.problem.truth, 0.05)) < 0
     wrong = np.roll(case.problem.truth, 1, axis=-1)
     assert float(model.violation(evidence, wrong, 0.05)) > 0
-    doubt = model.row_uncertainty(case.confidence)
+    doubt = diagnostics_of(model).row_uncertainty(case.confidence)
     off = np.abs(case.table - case.problem.kernel().dense()).max((1, 2))
     assert (off <= doubt).all()
-    assert 0 < model.mean_uncertainty(case.confidence) <= doubt.max()
-    assert model.evidence_history(evidence) == []
-    assert model.intervals(case.confidence) is None
+    assert 0 < diagnostics_of(model).mean_uncertainty(case.confidence) <= doubt.max()
+    assert diagnostics_of(model).evidence_history(evidence) == []
+    assert diagnostics_of(model).intervals(case.confidence) is None
     with pytest.raises(OptionError, match="uniform"):
-        model.sharper(evidence, case.confidence, "direct")
+        case.confidence.sharper("direct")
 
 
 def test_a_run_from_end_to_end(tmp_path):
@@ -101,7 +102,7 @@ def test_a_system_that_leaves_the_support_is_rejected():
     episodes = hf.simulate(Tabular.from_table(P, horizon=5), np.zeros((5, 4), int), episodes=50)
     certificate = hf.from_episodes(known, episodes).certificate()
     assert certificate.is_rejected
-    assert "impossible" in certificate.words
+    assert "impossible" in certificate.summary()
 
 
 def test_sparse_tables_are_taken_as_they_are():

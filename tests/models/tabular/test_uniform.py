@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from horizonfree.models.tabular.uniform import uniform
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import boundary, loss, random_table, world
 from tests.reference import tabular as ref
 

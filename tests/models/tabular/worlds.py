@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.guarantees.bets import ladder
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models import certify
 from horizonfree.models.tabular.confidence import confidence
 from horizonfree.models.tabular.evidence import full_lists
 from horizonfree.planning.rollout import Sampler
-from horizonfree.problems.tabular import Tabular
+from horizonfree.problems.classes import Tabular
 
 
 def random_table(rng, S, A, m):

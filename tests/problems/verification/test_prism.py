@@ -48,7 +48,7 @@ def test_the_robot_is_a_mixture_and_its_slip_rates_are_learnt():
     assert problem.num_states == 25
     assert problem.labels["goal"] == [problem.state_number("x=4 & y=4")]
     assert problem.layout["actions"] == ["right", "up", "stay"]
-    np.testing.assert_allclose(problem.model.in_units(problem.truth), [1, 0.1, 0.3])
+    np.testing.assert_allclose(problem.truth / problem.model.unit, [1, 0.1, 0.3])
     run = hf.explore(problem, episodes=200, seed=0, progress=False)
     np.testing.assert_allclose(run.weight_intervals[1:], [[0.066, 0.157], [0.267, 0.375]], atol=0.002)
     plan = run.plan(hf.goal(problem, "goal"))

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horizonfree.report.sweep_page import write_sweep
-from horizonfree.sweeps import file, rows, sweep, table
-from horizonfree.sweeps.grid import tasks_of
+from horizonfree.sweeps import results, sweep
+from horizonfree.sweeps import spec as specs
+from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY, rows_for
 
 from .test_playground import Picture, Visit
@@ -19,14 +20,16 @@ EPS = {"a": 0.3, "b": 0.1, "c": 0.2}
 
 
 def test_a_setting_can_be_hidden_and_a_table_sorted(visit: Visit, picture: Picture, tmp_path: Path) -> None:
-    spec = file.read(SPEC)
-    writer = rows.Writer(tmp_path)
-    for key, task in tasks_of(spec).items():
+    spec = specs.read(SPEC)
+    writer = results.RowWriter(tmp_path)
+    for key, task in build_tasks(spec).items():
         found = rows_for(task)
         found["rows"]["eps"] = [EPS[task["explorer"]]] * len(found["rows"]["seed"])
-        writer.put(sweep.line_of(key, task, found))
-    lines = rows.Writer(tmp_path).lines
-    page = visit(f"file://{write_sweep(table.gathered(tmp_path, spec, lines), tmp_path / 'report.html')}")
+        writer.append(sweep.task_line(key, task, found))
+    lines = results.RowWriter(tmp_path).lines
+    page = visit(
+        f"file://{write_sweep(results.build_sweep(tmp_path, spec, lines), tmp_path / 'report.html')}"
+    )
 
     def title(column: int) -> "Locator":
         return page.locator("table.sortable").first.locator(f"th:nth-child({column}) button")

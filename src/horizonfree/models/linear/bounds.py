@@ -33,8 +33,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree.mdp.space import Space
-from horizonfree.models.confidence import Bounds, Policy, probabilities
-from horizonfree.models.linear.widths import Fit
+from horizonfree.models.base import Bounds, Policy, probabilities
+from horizonfree.models.linear.regression import Fit
 from horizonfree.models.norms import length
 from horizonfree.planning.induction import largest_totals
 

@@ -27,10 +27,16 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
-from horizonfree.models.linear.evidence import Evidence
-from horizonfree.models.linear.widths import Fit, fit, level_of_all, level_of_some, regress
+from horizonfree.models.linear.regression import (
+    Fit,
+    LinearEvidence,
+    fit,
+    level_of_all,
+    level_of_some,
+    regress,
+)
 
 DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
@@ -61,12 +67,6 @@ class LinearConfidence(Confidence):
         """By tangents and bands, by intervals, and by the gap for every reward."""
         beta = self.beta_declared if self.is_declared(reward) else self.beta_all
         return reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
-
-    def difference(
-        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[float, float]:
-        """By the intervals of both policies."""
-        return difference_by_intervals(self, reward, policies)
 
     def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
@@ -154,7 +154,7 @@ def confidence(
     phi: Float[np.ndarray, "S A d"],
     white: Float[np.ndarray, "d d"],
     declared: Float[np.ndarray, "F H S A"],
-    evidence: Evidence,
+    evidence: LinearEvidence,
     delta: float,
 ) -> LinearConfidence:
     """The confidence of the evidence, with the e-process that gives the smallest uniform gap."""

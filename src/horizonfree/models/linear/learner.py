@@ -16,11 +16,9 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.linear.evidence import Evidence
-from horizonfree.models.linear.widths import fit, level_of_all, prior, regress
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
+from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
 from horizonfree.planning.rollout import allowed_actions
 from horizonfree.planning.traced import stationary_jax
 
@@ -28,12 +26,12 @@ RIDGE = 0.1  # of the estimate, and what a direction without data counts for in 
 VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
 
 
-def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> Evidence:
+def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> LinearEvidence:
     """No episodes yet."""
     check_bets(bets)
     S, A, d = phi.shape
     J = len(bets.starts)
-    return Evidence(
+    return LinearEvidence(
         gram=jnp.zeros((d, d)),
         cross=jnp.zeros((d, S)),
         gram_at=jnp.zeros((J, d, d)),
@@ -46,7 +44,9 @@ def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> Evidence:
     )
 
 
-def update(space: Space, phi: Float[Array, "S A d"], evidence: Evidence, trajectory: Trajectory) -> Evidence:
+def update(
+    space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence, trajectory: Trajectory
+) -> LinearEvidence:
     """Evidence after one more episode. Steps that were not seen count for nothing."""
     S, trajectory = len(phi), allowed_actions(space, trajectory)
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
@@ -56,7 +56,7 @@ def update(space: Space, phi: Float[Array, "S A d"], evidence: Evidence, traject
     gram = evidence.gram + x.T @ x
     cross = evidence.cross.at[:, after].add(x.T, mode="drop")
     is_on = (evidence.episodes >= evidence.starts)[:, None, None]
-    return Evidence(
+    return LinearEvidence(
         gram=gram,
         cross=cross,
         gram_at=jnp.where(is_on, evidence.gram_at, gram),
@@ -69,7 +69,7 @@ def update(space: Space, phi: Float[Array, "S A d"], evidence: Evidence, traject
     )
 
 
-def estimate(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -> Kernel:
+def estimate(space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence) -> Kernel:
     """The kernel that the evidence suggests, cheap enough for every episode."""
     raw = phi @ jsl.cho_solve((_ridge_root(evidence), True), evidence.cross)
     prob = jnp.maximum(raw, 0.0)
@@ -78,7 +78,7 @@ def estimate(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -> Ke
     return space.kernel(jnp.where(is_seen, prob / jnp.where(is_seen, total, 1.0), 1 / space.num_states))
 
 
-def inefficiency(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -> Float[Array, ""]:
+def inefficiency(space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence) -> Float[Array, ""]:
     """K T / d: 1 for the best design, 2 for one that needs twice the episodes."""
     S, A, d = phi.shape
     x = jsl.solve_triangular(_ridge_root(evidence), phi.reshape(-1, d).T, lower=True)
@@ -87,7 +87,7 @@ def inefficiency(space: Space, phi: Float[Array, "S A d"], evidence: Evidence) -
     return evidence.episodes * space.at_start(V) / d
 
 
-def _ridge_root(evidence: Evidence) -> Float[Array, "d d"]:
+def _ridge_root(evidence: LinearEvidence) -> Float[Array, "d d"]:
     """The Cholesky factor of gram + lam I."""
     return jnp.linalg.cholesky(evidence.gram + RIDGE * jnp.eye(evidence.gram.shape[-1]))
 
@@ -96,7 +96,7 @@ def violation(
     space: Space,
     phi: Float[Array, "S A d"],
     white: Float[Array, "d d"],
-    evidence: Evidence,
+    evidence: LinearEvidence,
     mu: Float[Array, "d S"],
     delta: Float[Array, ""],
 ) -> Float[Array, ""]:

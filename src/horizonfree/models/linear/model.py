@@ -16,16 +16,14 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import check_real
-from horizonfree.errors import OptionError, ShapeError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import acts_of, taken
-from horizonfree.mdp.space import Kernel, Space, make_space, occupied_states
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Description, Model
-from horizonfree.models.linear import evidence as ev
+from horizonfree.errors import ShapeError
+from horizonfree.guarantees.e_processes import Bets
+from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.mdp.space import Kernel, Space, Trajectory, make_space, occupied_states
+from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
-from horizonfree.models.linear.evidence import Evidence
+from horizonfree.models.linear.regression import LinearEvidence
 
 ALMOST = 1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
 EPS = float(np.finfo(np.float64).eps)
@@ -40,8 +38,7 @@ class LinearModel(Model):
     declared: Float[Leaf, "F H S A"]
     white: Float[Leaf, "d d"]
     unit: float = static()
-    evidence_type: ClassVar[type] = Evidence
-    methods: ClassVar[tuple[str, ...]] = ("uniform",)
+    evidence_type: ClassVar[type[Evidence]] = LinearEvidence
     derived: ClassVar[tuple[str, ...]] = ("white",)
     explorer: ClassVar[str] = "linear-design"
     burn_in: ClassVar[int] = 10
@@ -57,13 +54,14 @@ class LinearModel(Model):
         return self.dim * (self.space.num_states - 1)
 
     @property
-    def assumption(self) -> str:
-        """That the truth is in the class."""
-        return "a linear MDP with the given features, the same in every episode and step"
+    def parameter_shape(self) -> tuple[int, ...]:
+        """[d, S]."""
+        return self.dim, self.space.num_states
 
     def describe(self) -> Description:
         """Measures that all pairs share."""
         return Description(
+            "a linear MDP with the given features, the same in every episode and step",
             "Pairs of a state and an action share what they teach by their features, so one that was never tried can "
             "still be known well.",
             f"features, {self.dim}",
@@ -78,87 +76,50 @@ class LinearModel(Model):
 
     def kernel(self, parameter: Float[Leaf, "d S"]) -> Kernel:
         """<phi, mu>; NumPy in, NumPy out, or traced."""
-        wanted = self.dim, self.space.num_states
-        if np.shape(parameter) != wanted:
-            raise ShapeError(f"mu has shape {np.shape(parameter)}; it must be [d, S] = {wanted}")
+        if np.shape(parameter) != self.parameter_shape:
+            raise ShapeError(
+                f"mu has shape {np.shape(parameter)}; it must be [d, S] = {self.parameter_shape}"
+            )
         return self.space.kernel(self.phi @ parameter)
 
-    def parameter(self, given: Any, name: str) -> Float[np.ndarray, "d S"]:
+    def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "d S"]:
         """mu of the features as given; its rows must be probabilities."""
-        return features.measures(given, np.asarray(self.phi), self.unit, name)
+        return features.measures(argument, np.asarray(self.phi), self.unit, name)
 
-    def in_units(self, parameter: Float[np.ndarray, "d S"]) -> Float[np.ndarray, " n"]:
-        """mu of the features as given, one feature after the other."""
-        flat: np.ndarray = (np.asarray(parameter) / self.unit).ravel()
-        return flat
-
-    def init_evidence(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> LinearEvidence:
         """No sums."""
         from horizonfree.models.linear import learner
 
         return learner.init_evidence(self.phi, bets)
 
-    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: LinearEvidence, trajectory: Trajectory) -> LinearEvidence:
         """Sums and counts; traced."""
         from horizonfree.models.linear import learner
 
         return learner.update(self.space, self.phi, evidence, trajectory)
 
-    def estimate(self, evidence: Evidence) -> Kernel:
+    def estimate(self, evidence: LinearEvidence) -> Kernel:
         """The ridge estimate without what is negative, made to sum to one; traced."""
         from horizonfree.models.linear import learner
 
         return learner.estimate(self.space, self.phi, evidence)
 
-    def confidence(self, evidence: Evidence, delta: float) -> LinearConfidence:
+    def confidence(self, evidence: LinearEvidence, delta: float) -> LinearConfidence:
         """The e-process that gives the smallest uniform gap."""
         return confidence(self.space, self.phi, self.white, self.declared, evidence, delta)
-
-    def sharper(
-        self, evidence: Evidence, confidence: LinearConfidence, method: str
-    ) -> tuple[float, dict[str, float]]:
-        """There is no other method."""
-        raise OptionError(f"method is {method!r}; linear MDPs have 'uniform' alone")
-
-    @property
-    def sharpest(self) -> str:
-        """The only one."""
-        return "uniform"
 
     def rounding(self) -> float:
         """In H steps sums of S products, a few of them, and rows that do not quite sum to one."""
         return self.space.horizon * (features.NEGATIVE + 16 * (self.space.num_states + 4) * EPS)
 
     def violation(
-        self, evidence: Evidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
+        self, evidence: LinearEvidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
     ) -> Float[Array, ""]:
         """Over functions of the states and e-processes; traced. For many states a condition that members must meet."""
         from horizonfree.models.linear import learner
 
         delta_all = delta / 2 if len(self.declared) else delta
         return learner.violation(self.space, self.phi, self.white, evidence, parameter, delta_all)
-
-    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
-        """K T / d of optimal design; traced."""
-        from horizonfree.models.linear import learner
-
-        return learner.inefficiency(self.space, self.phi, evidence)
-
-    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
-        """At the starts of the e-processes."""
-        return ev.evidence_history(evidence)
-
-    def row_uncertainty(self, confidence: LinearConfidence) -> Float[np.ndarray, " S"]:
-        """The width of the least known action."""
-        return np.where(self.space.reachable, confidence.width.max(axis=1), np.nan)
-
-    def mean_uncertainty(self, confidence: LinearConfidence) -> float:
-        """Over all pairs."""
-        return float(confidence.width.mean())
-
-    def intervals(self, confidence: LinearConfidence) -> None:
-        """Too many to show."""
-        return None
 
 
 def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> LinearModel:

@@ -11,15 +11,55 @@ the variational bound; a <- 1/2 + sum_r N_r c_ri e_i / sum_j c_rj e_j raises it.
 rows of every kind of pair (pairs with the same rows), in closed form.
 """
 
+import math
+from typing import ClassVar
+
 import numpy as np
 import scipy  # loads `scipy.sparse` and `scipy.special` when it is asked for
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.alternatives import HALF, dirichlet
+from horizonfree.guarantees.e_processes import HALF, dirichlet
+from horizonfree.models.base import Alternatives
+from horizonfree.models.mixture.confidence import MixtureConfidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
+from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet
 
 ROUNDS = 300  # of the variational bound; any number gives a bound
 RAISED = 1e-4  # nats; less than that in ten rounds is not worth more of them
+
+
+class MixtureAlternatives(Alternatives):
+    """Weights of their own for each part; of other features, distributions on the rows of each kind of pair."""
+
+    model: MixtureModel
+    names: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory", "age")
+
+    @property
+    def _has_weights(self) -> bool:
+        return has_weights(self.model.valid, self.model.is_hull)
+
+    def max_log_likelihood(self, evidence: MixtureEvidence, confidence: MixtureConfidence) -> float:
+        """From the maximum of the likelihood and its gap, of which the slack of the table is made."""
+        slack, delta = float(confidence.slacks[-1]), float(confidence.delta)
+        return slack + math.log(delta) - float(evidence.table_loss)
+
+    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
+        """Averaged over weights; of other features, over distributions on the rows of each kind of pair."""
+        valid = self.model.valid
+        return over_weights(valid, on_rows(valid, counts)) if self._has_weights else over_kinds(valid, counts)
+
+    def changepoint_evidence(self, evidence: MixtureEvidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
+        """From the counts of rows since the start of each e-process, which suffice for weights."""
+        if not self._has_weights:
+            return [], np.zeros(0)
+        rows, since = np.asarray(evidence.row_counts), np.asarray(evidence.since)
+        parts = [over_weights(self.model.valid, np.stack([rows - x, x])) for x in since]
+        return parts, np.asarray(evidence.weights)
+
+    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
+        """The kernel that favours a transition most."""
+        return labels(self.model.valid, self.model.is_hull)
 
 
 def on_rows(valid: ValidSet, counts: Int[np.ndarray, "C S A n"]) -> Int[np.ndarray, "C R"]:

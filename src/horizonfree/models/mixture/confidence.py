@@ -11,22 +11,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.trajectories import Divergence, RowDivergence
-from horizonfree.mdp.families import StateRewards
+from horizonfree.guarantees.divergence import Divergence, RowDivergence
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Policy
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.mixture import tangent
+from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
+from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
 from horizonfree.models.mixture.entries import entry_intervals
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
-from horizonfree.models.mixture.states import bounds_of_states
-from horizonfree.models.mixture.steps import DivergenceBound, compare, hellinger, tilts
+from horizonfree.models.mixture.tangent import bounds_of_states
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
 
@@ -46,28 +48,21 @@ class MixtureConfidence(Confidence):
     valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
-    compared: DivergenceBound
+    step: RowDivergence  # one transition of the estimate, and how far that of theta_star may be from it
+    divergence: Divergence  # how far trajectories may be from those of the estimate, under any policy
+    is_out: Bool[np.ndarray, " R"]  # rows that `step` leaves out
     bet: int
+    counts: Int[np.ndarray, " R"]  # of rows, since the start of that bet
     slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
     starts: Int[np.ndarray, " J"]
     num_seen: int
     episodes: int
     impossible: int
 
-    @property
-    def step(self) -> RowDivergence:
-        """One transition of the estimate, and how far those that the data allow can be from it."""
-        return self.compared.step
-
     @cached_property
     def tilts(self) -> Float[np.ndarray, "S A n q"]:
         """z on the successor lists."""
         return tilts(self.space, self.valid, self.ball)
-
-    @property
-    def divergence(self) -> Divergence:
-        """How far trajectories can be from those of the estimate, under any policy."""
-        return self.compared.divergence
 
     def parts(self) -> dict[str, float]:
         """Of the bet that was chosen."""
@@ -131,10 +126,8 @@ class MixtureConfidence(Confidence):
         shrunk = replace(
             self,
             ball=replace(ball, z=ball.z / root),
-            compared=self.compared._replace(
-                step=replace(step, cost=step.cost / times),
-                divergence=replace(found, kappa=found.kappa / times),
-            ),
+            step=replace(step, cost=step.cost / times),
+            divergence=replace(found, kappa=found.kappa / times),
             eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
@@ -152,6 +145,23 @@ class MixtureConfidence(Confidence):
     def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
         """In passes that look only where something can still be earned; for successor lists."""
         return None if self.space.is_dense else bounds_of_states(self, rewards)
+
+    def sharper(self, method: str) -> tuple[float, dict[str, float]]:
+        """method "direct": the divergence over the likelihood set itself, for few unknowns."""
+        q = self.valid.num_free
+        if q > MAX_UNKNOWNS:
+            raise OptionError(
+                f"method 'direct' is for at most {MAX_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
+            )
+        if q == 0:
+            return float(self.eps), {}
+        result = direct(self.space, self.valid, self.counts, self.ball, self.step, self.is_out)
+        return result.eps, {name: getattr(result, name) for name in ("kappa", "hit", "attained", "hinge")}
+
+    @property
+    def sharpest(self) -> str:
+        """Over the likelihood set itself where there are few unknowns."""
+        return "direct" if 0 < self.valid.num_free <= MAX_UNKNOWNS else "uniform"
 
     def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
         """The confidence set projected on every entry."""
@@ -174,7 +184,8 @@ class MixtureConfidence(Confidence):
             kernel=lift.kernel(self.kernel),
             eps=math.inf,
             valid=replace(self.valid, row_of=lift.of(self.valid.row_of), choices=np.ones(stop.shape, bool)),
-            compared=self.compared._replace(step=steps, divergence=divergence),
+            step=steps,
+            divergence=divergence,
         )
 
 
@@ -183,7 +194,7 @@ def confidence(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
 ) -> MixtureConfidence:
     """The confidence of the evidence, with the bet that gives the smallest uniform gap."""
@@ -215,11 +226,14 @@ def confidence(
         is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
         ball=ball,
-        compared=comparisons[best],
+        step=comparisons[best].step,
+        divergence=comparisons[best].divergence,
+        is_out=comparisons[best].is_out,
         bet=best,
+        counts=counts[best],
         slacks=slacks,
         starts=starts,
-        num_seen=_num_seen(ball.z, np.asarray(evidence.since)[best]),
+        num_seen=_rank(ball.z[counts[best] > 0]),
         episodes=episodes,
         impossible=int(evidence.impossible),
     )
@@ -256,10 +270,7 @@ def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Di
     return largest_loss(space, compared.step, compared.divergence, h2, spread, np.asarray(valid.choices))
 
 
-def _num_seen(z: Float[np.ndarray, "R q"], counts: Int[np.ndarray, " R"]) -> int:
-    """In how many directions the data say something: the rank of the rows that were observed."""
-    if z.shape[1] == 0:
-        return 0
+def _rank(z: Float[np.ndarray, "r q"]) -> int:
+    """In how many directions the rows that were observed say something."""
     unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-300)
-    seen = unit[counts > 0]
-    return int((np.linalg.eigvalsh(seen.T @ seen) > 1e-9).sum())
+    return int((np.linalg.eigvalsh(unit.T @ unit) > 1e-9).sum()) if z.shape[1] else 0

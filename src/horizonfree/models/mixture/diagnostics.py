@@ -3,22 +3,85 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import leaf
+from horizonfree._arrays import Array
 from horizonfree.mdp.space import Space
-from horizonfree.models.interface import Intervals
+from horizonfree.models.base import Diagnostics, Intervals
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import MixtureConfidence
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import predict
-from horizonfree.models.mixture.programmes import EPS
-from horizonfree.models.mixture.robust.confidence import RobustConfidence
-from horizonfree.models.mixture.valid import ValidSet, extent
+from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.models.mixture.robust.confidence import (
+    RobustConfidence,
+    asymptotic_gap,
+    by_pinsker,
+    check_support,
+    shown_low,
+)
+from horizonfree.models.mixture.robust.sets import zeta_low
+from horizonfree.models.mixture.valid import EPS, ValidSet, extent
 
 CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
 RESOLVED = 1e-12  # singular values below this share of the largest are left to the remainder of an interval
 SMALL = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
 
 
-def evidence_history(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
+class MixtureDiagnostics(Diagnostics):
+    """Theta in the units of the features as given, and probabilities of its distinct rows."""
+
+    model: MixtureModel
+
+    def in_units(self, parameter: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
+        """Of the features as given."""
+        return np.asarray(parameter) / self.model.unit
+
+    def row_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
+        """The largest half width of a row."""
+        return row_uncertainty(self.model.space, confidence.valid, confidence)
+
+    def mean_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> float:
+        """Over the distinct free rows."""
+        return mean_uncertainty(confidence.valid, confidence)
+
+    def inefficiency(self, evidence: MixtureEvidence) -> Float[Array, ""]:
+        """K T / q of optimal design; traced."""
+        from horizonfree.models.mixture import learner
+
+        return learner.inefficiency(self.model.space, self.model.valid, evidence)
+
+    def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
+        """Theta in the units of the features as given."""
+        model = self.model
+        limits = np.array([0.0, model.unit] if model.is_hull else [-np.inf, np.inf])
+        result = intervals(confidence.valid, confidence, model.bound, limits)
+        theta, low, high = (x / model.unit for x in result[:3])
+        return Intervals(theta, low, high, result.is_learnable)
+
+    def evidence_history(self, evidence: MixtureEvidence) -> list[MixtureEvidence]:
+        """At the starts of the e-processes."""
+        return evidence_history(self.model.valid, evidence)
+
+    def remedy(self, evidence: MixtureEvidence, delta: float) -> str:
+        """From which misspecification on the data allow the class, where they determine it."""
+        if not evidence.has_history or evidence.impossible > 0:
+            return ""
+        low = shown_low(zeta_low(self.model.valid, evidence, delta))
+        return (
+            f"; no single parameter is within {low} of all laws, and certificate(misspecification=zeta) says what "
+            "holds if one is within zeta"
+        )
+
+    def asymptotic_gap(self, misspecification: Misspecification) -> float:
+        """For the parameter in the middle of the class."""
+        space, valid = self.model.space, self.model.valid
+        check_support(space, misspecification)
+        zeta, center = misspecification.radii(*space.sizes[1:]), np.asarray(valid.center)
+        anywhere = misspecification.support == "anywhere"
+        known = asymptotic_gap(space, valid, zeta, center, anywhere=anywhere)
+        return min(known, by_pinsker(space, misspecification))
+
+
+def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[MixtureEvidence]:
     """The evidence at the starts of the bets that lie in the past.
 
     Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode
@@ -34,21 +97,21 @@ def evidence_history(valid: ValidSet, evidence: Evidence) -> list[Evidence]:
     ]
 
 
-def _at(valid: ValidSet, evidence: Evidence, j: int) -> Evidence:
+def _at(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
     """The evidence at the start of bet j. Counts per (s, a) of that moment are not kept: they are left at zero."""
     starts = np.asarray(evidence.starts)
     is_on = starts < starts[j]
     since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
     row_counts = np.asarray(evidence.row_counts) - since[j]
-    return Evidence(
-        counts=leaf(np.zeros(evidence.counts.shape, np.int32)),
-        row_counts=leaf(row_counts),
-        since=leaf(np.where(is_on[:, None], since - since[j], 0)),
-        losses=leaf(np.where(is_on[:, None], losses - losses[j], 0.0)),
+    return MixtureEvidence(
+        counts=np.zeros(evidence.counts.shape, np.int32),
+        row_counts=row_counts,
+        since=np.where(is_on[:, None], since - since[j], 0),
+        losses=np.where(is_on[:, None], losses - losses[j], 0.0),
         starts=evidence.starts,
         weights=evidence.weights,
-        thetas=leaf(predict(valid, row_counts, np.asarray(evidence.thetas))),
-        episodes=leaf(np.asarray(starts[j])),
+        thetas=predict(valid, row_counts, np.asarray(evidence.thetas)),
+        episodes=np.asarray(starts[j]),
         impossible=evidence.impossible,
     )
 

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.psi import curvature, psi, psi_inverse
-from horizonfree.models.mixture.likelihood import Fit, coordinates, gram, whiten
+from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
+from horizonfree.models.mixture.likelihood import Fit, coordinates, whiten
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length
 
 ROUNDS = 6  # of tightening; the last ones change little
 NEWTON = 6  # steps for the inverse of psi below 0
@@ -84,18 +83,19 @@ def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: f
 
     # |p_theta,r - p_r| <= max(p_r, 1 - p_r): the mean of the squares over the free rows is an ellipsoid around Theta
     reach = np.where(free, np.maximum(p, 1 - p), 1.0)
-    box = gram(z, 1 / reach**2) / max(int(free.sum()), 1)
+    box = (z / reach**2) @ z.T / max(int(free.sum()), 1)
 
     # one bound for all rows seen: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
-    F = gram(z, N / p**2) + SHARE * box
-    g = np.where(is_seen, length(whiten(F, z), 0) / p, 0.0).max()
+    F = (z * (N / p**2)) @ z.T + SHARE * box
+    g = np.where(is_seen, np.linalg.norm(whiten(F, z), axis=0) / p, 0.0).max()
     rho = psi_inverse(np.asarray(g**2 * (W + SHARE)))
     above = np.where(is_seen, np.minimum(above, rho), above)
     below = np.where(is_seen, np.minimum(below, rho), below)
 
     for _ in range(ROUNDS):
-        F = gram(z, N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2)  # (2)
+        weight = N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2
+        F = (z * weight) @ z.T  # (2)
         white = whiten((1 - SHARE) * F + SHARE * box, z)
-        size = length(white, 0) / p
+        size = np.linalg.norm(white, axis=0) / p
         below, above = np.minimum(below, size), np.minimum(above, size)
     return Ellipsoid(fit.theta, fit.p, white.T, np.where(free, below, 0.0), np.where(free, above, 0.0), slack)

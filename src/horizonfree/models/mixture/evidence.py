@@ -17,6 +17,15 @@ transition (`table_loss`), which learns any stationary Markov dynamics. If it be
 class is wrong, except with probability delta.
 
 `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
+
+What a certificate for a class that is a little wrong reads beside the counts: the same counts, block by block.
+
+Episodes fall into blocks, fixed beforehand, each a quarter as long as everything before it. The predictor of a block is
+made of the blocks before it (`predictors`), so it need not be kept: the counts of each block tell it. Per block are
+kept: how often each row was seen, and how often each action was taken in each state, wherever it led.
+
+A predictor that stands for a quarter more episodes loses about q/2 (1/4 - log(5/4)) = q/75 nats per block against one
+that learns after every episode; over the episodes from K/5 to K that is q/10.
 """
 
 from dataclasses import field
@@ -24,38 +33,67 @@ from dataclasses import field
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, Leaf, library, node
-from horizonfree.models.mixture.record import Record
+from horizonfree._arrays import Array, Leaf, node
+from horizonfree.models.base import Evidence
+from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet
+
+BLOCKS = 64  # the last begins after about a million episodes, and has no end
+GROWTH = 4  # a block has one episode for so many before it
+
+
+def _block_starts() -> Int[np.ndarray, " T"]:
+    starts = [0]
+    while len(starts) < BLOCKS:
+        starts.append(starts[-1] + max(1, starts[-1] // GROWTH))
+    return np.array(starts, np.int32)
+
+
+STARTS = _block_starts()  # episodes before each block
 
 
 @node
-class Evidence:
-    """Counts and bets after some episodes.
+class Record:
+    """`rows` [T, R] counts each row in each block, `visits` [T, S, A] each pair, also where it led nowhere listed."""
 
-    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of bet j, `losses` [J, 2]
-    are those of the two predictors since then. `thetas` are the predictors for the next episode. `impossible` counts
-    transitions that no parameter explains. `table_loss` is the loss of the table; infinite where it was not kept, and
-    then the class is not tested. `record` has the counts block by block, for certificates of a class that is a little
-    wrong, where it is kept.
+    rows: Int[Leaf, "*batch T R"]
+    visits: Int[Leaf, "*batch T S A"]
+
+
+def predictors(valid: ValidSet, rows: Int[np.ndarray, "T R"]) -> Float[np.ndarray, "T d"]:
+    """The parameter that each block is predicted with, from the counts of the blocks before it; on the host.
+
+    The one with few pseudo-counts (likelihood.predict), three Newton steps on from the block before, inside Theta.
+    """
+    before = np.cumsum(rows, axis=0) - rows
+    thetas, found = np.tile(np.asarray(valid.center), (2, 1)), []
+    for counts in before:
+        thetas = predict(valid, counts, thetas)
+        found.append(thetas[1])
+    return np.stack(found)
+
+
+@node
+class MixtureEvidence(Evidence):
+    """The counts of the base class, and e-processes.
+
+    `row_counts` [R] counts each distinct feature row, `since` [J, R] those after the start of e-process j, `losses`
+    [J, 2] are those of the two predictors since then. `thetas` are the predictors for the next episode. `table_loss` is
+    the loss of the table; infinite where it was not computed, and then the class is not tested. `record` has the counts
+    block by block, for certificates of a misspecified class; None where they were not asked for.
     """
 
-    counts: Int[Leaf, "*batch S A n"]
     row_counts: Int[Leaf, "*batch R"]
     since: Int[Leaf, "*batch J R"]
     losses: Float[Leaf, "*batch J 2"]
-    starts: Int[Leaf, "*batch J"]
-    weights: Float[Leaf, "*batch J"]
     thetas: Float[Leaf, "*batch 2 d"]
-    episodes: Int[Leaf, "*batch"]
-    impossible: Int[Leaf, "*batch"]
     table_loss: Float[Leaf, "*batch"] = field(default_factory=lambda: np.asarray(np.inf))
     record: Record | None = None
 
     @property
-    def visits(self) -> Int[Leaf, "*batch S A"]:
-        """How often each action was taken in each state."""
-        return self.counts.sum(-1)
+    def has_history(self) -> bool:
+        """Whether `record` is there."""
+        return self.record is not None
 
     @property
     def theta(self) -> Float[Leaf, "*batch d"]:
@@ -66,7 +104,7 @@ class Evidence:
     @property
     def loss(self) -> Float[Leaf, "*batch J"]:
         """Lq of each bet: its predictors mixed with weights that were fixed when it started."""
-        xp = library(self.losses)
+        xp = self.losses.__array_namespace__()
         weight = 1 / 4 + _shares(self.losses - self._since_the_earliest()[..., None, :]) / 2
         least = self.losses.min(-1)
         mixed: Array = least - xp.log((weight * xp.exp(least[..., None] - self.losses)).sum(-1))
@@ -80,21 +118,22 @@ class Evidence:
 
 def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
     """exp(x) as shares of their sum."""
-    xp = library(x)
+    xp = x.__array_namespace__()
     weight = xp.exp(x - x.max(-1, keepdims=True))
     shares: Array = weight / weight.sum(-1, keepdims=True)
     return shares
 
 
 def violation(
-    valid: ValidSet, evidence: Evidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
+    valid: ValidSet, evidence: MixtureEvidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
 ) -> Float[Leaf, " J"]:
     """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; NumPy in and out, or traced.
 
     Infinite when theta gives a transition that was seen probability zero.
     """
-    xp = library(theta, evidence.since)
-    p = xp.maximum(valid.rows @ theta, 0.0)
+    p = valid.rows @ theta
+    xp = (evidence.since @ p).__array_namespace__()  # JAX's where one of the arrays is traced
+    p = xp.maximum(p, 0.0)
     with np.errstate(divide="ignore"):
         loss = -(evidence.since * xp.log(xp.where(evidence.since > 0, p, 1.0))).sum(-1)
     return loss - evidence.loss + xp.log(delta * evidence.weights)

@@ -1,23 +1,41 @@
 """From arrays to padded successor lists: dense tables, sparse tables, coordinates.
 
 Every function returns `succ [S, A, n]`, `phi [S, A, n, d]` and whether the lists are dense (n = S, succ = 0..S-1).
+
+Row sums of features: <sum_s' phi(s'|s,a), theta> = 1 for every (s,a) is what ties parameters together.
+
+Input may be rounded: rows may miss 1 by TOLERANCE. Taken literally, such an error would be a constraint on theta, and
+would pin it down where nothing is known. So kernels and true parameters are mended, and other features refused.
+
+Which of many rows of numbers are the same but for rounding: each row has a mark, and marks are sorted, not rows.
 """
 
 from typing import Any
 
 import numpy as np
 import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt64
 
 from horizonfree._validation import check_floats, check_int, check_real, short_repr
 from horizonfree.errors import FeatureError, KernelError, ShapeError
-from horizonfree.mdp.allowed import acts_of, taken
+from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.mdp.space import TOLERANCE
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
 LOOKED_AT = 2**22  # features that are looked at together
 UNEVEN = 1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
 VANISHING = 1e-100  # smaller features count as zero: their squares would vanish
+ROW_SUM_TOLERANCE = 1e-12  # rows further from one than this are mended
+# Differences of row sums, as a share of them, that are neither rounding nor a constraint.
+AMBIGUOUS_SHARES = (1e-11, 1e-3)
+EQUAL_DIGITS = 12  # rows that agree to this many digits (relative to their largest entry) are one row
+HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # its multiples spread over all numbers of 64 bits
+HASH_SHIFT = np.uint64(32)
+
+
 Packed = tuple[Int[np.ndarray, "S A n"], Float[np.ndarray, "S A n d"], bool]
+
+
 Coordinates = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -54,7 +72,7 @@ def check_columns(phi: Float[np.ndarray, "S A n d"]) -> None:
 def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) -> Packed:
     """Successor lists from coordinates (s, a, s', i, value); repeated coordinates add up, zeros are dropped.
 
-    allowed: which actions are (mdp/allowed.py). What is given of others is not looked at.
+    allowed: which actions are (mdp/policies.py). What is given of others is not looked at.
     """
     s, a, s_next, i, value = coordinates
     check_size(S, A, 1, d)
@@ -248,3 +266,105 @@ def check_size(S: int, A: int, n: int, d: int) -> None:
             f"phi would take {size / 2**30:.1f} GiB (S={S}, A={A}, {n} successors, d={d}); "
             "use fewer features, or name the support of a tabular problem"
         )
+
+
+def normalize_rows(phi: Float[np.ndarray, "S A n d"]) -> Float[np.ndarray, "S A n d"]:
+    """Kernels whose rows sum to one, from rows that nearly do."""
+    total = phi.sum(axis=2, keepdims=True)
+    total[np.abs(total - 1) <= ROW_SUM_TOLERANCE] = 1.0
+    return phi if (total == 1).all() else phi / total
+
+
+def nearest_kernel_parameter(
+    phi: Float[np.ndarray, "S A n d"], theta: Float[np.ndarray, " d"]
+) -> Float[np.ndarray, " d"]:
+    """The nearest parameter whose rows sum to one."""
+    sums = phi.sum(axis=2)
+    if np.abs(sums @ theta - 1).max() <= ROW_SUM_TOLERANCE:
+        return theta
+    C = _distinct_sums(sums)
+    near: np.ndarray = theta - np.linalg.lstsq(C, C @ theta - 1, rcond=None)[0]
+    return near
+
+
+def check_row_sums(phi: Float[np.ndarray, "S A n d"], bound: float) -> None:
+    """Some theta within the bound must make every row sum to one, and rounding must not decide which."""
+    sums = phi.sum(axis=2)
+    C = _distinct_sums(sums)
+    theta, _, _, size = np.linalg.lstsq(C, np.ones(len(C)), rcond=None)
+    wrong = np.abs(sums @ theta - 1)
+    if wrong.max() > 1e-6:
+        s, a = np.unravel_index(int(wrong.argmax()), wrong.shape)
+        raise FeatureError(
+            f"no parameter makes every row of P_theta sum to 1: at (s={s}, a={a}) the best is "
+            f"{sums[s, a] @ theta:.6g}; check the features of that row"
+        )
+    share = size / size[0]
+    unclear = share[(share > AMBIGUOUS_SHARES[0]) & (share < AMBIGUOUS_SHARES[1])]
+    if unclear.size:
+        raise FeatureError(
+            f"sums of phi over s' differ by about {unclear[0]:.1g} of their size: too much for rounding, too little "
+            "for a constraint on theta; divide the features of each row by what it should sum to, or use from_kernels"
+        )
+    least = float(np.linalg.norm(theta))
+    if least > bound * (1 + TOLERANCE):
+        raise FeatureError(
+            f"bound is {bound:.6g}, but a parameter that makes every row sum to 1 has norm {least:.6g} or more"
+        )
+
+
+def _distinct_sums(sums: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "m d"]:
+    return np.unique(sums.reshape(-1, sums.shape[-1]), axis=0)
+
+
+def unique_rows(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, " N"]]:
+    """Distinct rows and the row of each entry; rows that differ by rounding only are one.
+
+    In the order of their digits, and of equal ones the first.
+    """
+    digits = _digits(x)
+    _, first, inverse = np.unique(_hashes(digits), return_index=True, return_inverse=True)
+    found = digits[first]
+    for i in range(digits.shape[1]):  # column by column, so that no copy of all rows is made
+        if (
+            digits[:, i] != found[inverse, i]
+        ).any():  # two rows of one mark: once in 10^7 problems of 10^6 rows
+            _, first, inverse = np.unique(digits, axis=0, return_index=True, return_inverse=True)
+            return x[first], inverse.reshape(-1)
+    order = _order(found)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return x[first[order]], rank[inverse]
+
+
+def _order(rows: Float[np.ndarray, "R m"]) -> Int[np.ndarray, " R"]:
+    """How to sort rows by their first entry, then by the second, and so on."""
+    order = np.argsort(rows[:, 0], kind="stable")
+    first = rows[order, 0]
+    is_same = first[1:] == first[:-1]
+    is_tied = np.append(is_same, False) | np.append(False, is_same)
+    tied = order[is_tied]
+    order[is_tied] = tied[np.lexsort(rows[tied].T[::-1])]
+    return order
+
+
+def _digits(x: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N d1"]:
+    """The entries as shares of the largest of their row, and its logarithm, to so many digits."""
+    size = np.abs(x).max(axis=1)
+    size = np.where(size > 0, size, 1.0)
+    digits = np.empty((len(x), x.shape[1] + 1))
+    np.divide(x, size[:, None], out=digits[:, :-1])
+    np.log(size, out=digits[:, -1])
+    np.round(digits, EQUAL_DIGITS, out=digits)
+    digits += 0.0  # -0 is 0
+    return digits
+
+
+def _hashes(digits: Float[np.ndarray, "N m"]) -> UInt64[np.ndarray, " N"]:
+    """One number of 64 bits for each row; equal rows have equal ones."""
+    marks = np.zeros(len(digits), np.uint64)
+    for column in digits.T:
+        marks ^= np.ascontiguousarray(column).view(np.uint64)
+        marks *= HASH_MULTIPLIER
+        marks ^= marks >> HASH_SHIFT
+    return marks

@@ -22,7 +22,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.trajectories import RowDivergence
+from horizonfree.guarantees.divergence import RowDivergence
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet

@@ -24,19 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, taken
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.mixture.evidence import Evidence
+from horizonfree._arrays import Array
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Space, Trajectory
+from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence, Record
 from horizonfree.models.mixture.likelihood import HALF, STEPS
-from horizonfree.models.mixture.record import BLOCKS, STARTS, Record
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import UNROLLED
 from horizonfree.native import ffi
 from horizonfree.planning.rollout import allowed_actions as allowed_actions
-from horizonfree.planning.traced import TIE, stationary_jax
+from horizonfree.planning.traced import TIE, stationary_jax, take
 
+MAX_UNROLLED_TERMS = 16  # up to which XLA is faster with a sum written out
 LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
 GROWTH = 1.02  # of the episodes, between two fits of it
 MANY = 10_000  # rows: with more, an episode updates only the rows that it showed
@@ -76,12 +74,12 @@ def coordinates(valid: ValidSet) -> Coordinates:
 
 def at_slots(x: Float[Array, " R"], row_of: Int[Array, "S A n"]) -> Float[Array, "S A n"]:
     """Each slot's entry of an array over rows; zero for padding."""
-    return taken(jnp.append(x, 0.0), row_of)
+    return take(jnp.append(x, 0.0), row_of)
 
 
 def gram(z: Float[Array, "q R"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
     """sum_r weight_r z_r z_r'. Of many rows one direction at a time: so no product of all is kept."""
-    if z.shape[1] > MANY and z.shape[0] <= UNROLLED:
+    if z.shape[1] > MANY and z.shape[0] <= MAX_UNROLLED_TERMS:
         return jnp.stack([z @ (weight * direction) for direction in z])
     return (z * weight) @ z.T
 
@@ -117,11 +115,11 @@ class _Transitions(NamedTuple):
     is_possible: Bool[Array, " H"]
 
 
-def init_evidence(valid: ValidSet, bets: Bets) -> Evidence:
+def init_evidence(valid: ValidSet, bets: Bets, *, has_history: bool = False) -> MixtureEvidence:
     """No episodes yet; the first prediction is the centre of Theta."""
     check_bets(bets)
     R, J = valid.rows.shape[0], len(bets.starts)
-    return Evidence(
+    return MixtureEvidence(
         counts=jnp.zeros(valid.row_of.shape, jnp.int32),
         row_counts=jnp.zeros(R, jnp.int32),
         since=jnp.zeros((J, R), jnp.int32),
@@ -132,10 +130,11 @@ def init_evidence(valid: ValidSet, bets: Bets) -> Evidence:
         episodes=jnp.int32(0),
         impossible=jnp.int32(0),
         table_loss=jnp.zeros((), jnp.float64),
+        record=init_record(valid) if has_history else None,
     )
 
 
-def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> MixtureEvidence:
     """Evidence after one more episode; traceable.
 
     The loss of the episode is that of the predictors fixed before it; only then are they trained on it.
@@ -150,7 +149,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
     record = evidence.record
     if record is not None:
         record = update_record(record, evidence.episodes, seen.s, seen.a, seen.row, is_seen)
-    return Evidence(
+    return MixtureEvidence(
         counts=evidence.counts.at[seen.s, seen.a, jnp.where(seen.is_slot, seen.j, n)].add(1, mode="drop"),
         row_counts=row_counts,
         since=since,
@@ -166,7 +165,7 @@ def update(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> Evide
 
 
 def _counted(
-    evidence: Evidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
+    evidence: MixtureEvidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
 ) -> tuple[Int[Array, " R"], Int[Array, "J R"]]:
     """`row_counts` and `since` after an episode; R counts for nothing. Many rows are not gone through for its sake."""
     R = evidence.row_counts.shape[0]
@@ -177,7 +176,7 @@ def _counted(
     return evidence.row_counts + counted, evidence.since + is_on[:, None] * counted
 
 
-def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) -> Float[Array, "2 d"]:
+def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvidence) -> Float[Array, "2 d"]:
     """The predictors for the next episode. Where a fit costs much it is made on a schedule; any schedule is fair."""
     if valid.rows.shape[0] * valid.num_free**2 <= LARGE:
         return predict(valid, row_counts, evidence.thetas)
@@ -189,7 +188,7 @@ def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: Evidence) 
     return trained
 
 
-def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Transitions:
+def _seen(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> _Transitions:
     """The transitions of an episode, as the class and its predictors see them.
 
     A row is possible if some parameter gives it more than nothing, however little.
@@ -197,19 +196,19 @@ def _seen(valid: ValidSet, evidence: Evidence, trajectory: Trajectory) -> _Trans
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
-    row = jnp.where(is_slot, taken(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
+    row = jnp.where(is_slot, take(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
     if R > MANY:
-        p = jnp.where(row[:, None] < R, taken(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
+        p = jnp.where(row[:, None] < R, take(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
     else:
-        p = taken(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
-    is_possible = (p > 0).all(-1) & taken(jnp.append(valid.positive, False), row)
+        p = take(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
+    is_possible = (p > 0).all(-1) & take(jnp.append(valid.positive, False), row)
     return _Transitions(s, a, j, row, p, is_slot, is_possible)
 
 
-def _by_table(valid: ValidSet, evidence: Evidence, seen: _Transitions) -> Float[Array, " H"]:
+def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) -> Float[Array, " H"]:
     """What the table of frequencies of the episodes before gave each transition."""
-    before = taken(evidence.counts, (seen.s, seen.a))
-    slots = (taken(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
+    before = take(evidence.counts, (seen.s, seen.a))
+    slots = (take(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
     at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
     return (at_slot + HALF) / (before.sum(-1) + HALF * slots)
 
@@ -358,7 +357,7 @@ def known_of(valid: ValidSet, counts: Int[Array, " R"]) -> Float[Array, " R"]:
     return jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
 
 
-def inefficiency(space: Space, valid: ValidSet, evidence: Evidence) -> Float[Array, ""]:
+def inefficiency(space: Space, valid: ValidSet, evidence: MixtureEvidence) -> Float[Array, ""]:
     """K T / q: 1 for the best design in hindsight, 2 for one that needs twice the episodes; traceable.
 
     The pseudo-counts are part of what is known, so that values slightly below 1 occur early. 0 where q = 0.

@@ -45,7 +45,7 @@ class Fit(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """Theta seen from y: z_r = Z'x_r, and p_r at the centre; rows that are not free have z = 0."""
+    """Theta seen from y: theta = center + basis y and p = p_center + y z; z_r = 0 for rows that are not free."""
 
     z: Float[np.ndarray, "q R"]
     p_center: Float[np.ndarray, " R"]
@@ -56,16 +56,6 @@ class Coordinates(NamedTuple):
         """p_r(y)."""
         p: np.ndarray = self.p_center + y @ self.z
         return p
-
-    def theta(self, y: Float[np.ndarray, " q"]) -> Float[np.ndarray, " d"]:
-        """The parameter with coordinates y."""
-        theta: np.ndarray = self.center + self.basis @ y
-        return theta
-
-    def y(self, theta: Float[np.ndarray, " d"]) -> Float[np.ndarray, " q"]:
-        """The coordinates of a parameter."""
-        y: np.ndarray = self.basis.T @ (theta - self.center)
-        return y
 
 
 def coordinates(valid: ValidSet) -> Coordinates:
@@ -97,10 +87,10 @@ def predict(
         return thetas
     at, free, found = coordinates(valid), np.asarray(valid.free), []
     for pseudo, theta in zip(pseudo_counts(valid), thetas, strict=True):
-        c, y = np.where(free, counts + pseudo, 0.0), at.y(theta)
+        c, y = np.where(free, counts + pseudo, 0.0), at.basis.T @ (theta - at.center)
         for _ in range(STEPS):
             y, _ = _newton(at, c, y)
-        found.append(at.theta(y))
+        found.append(at.center + at.basis @ y)
     return np.stack(found)
 
 
@@ -114,7 +104,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
     if valid.num_free == 0:
         return Fit(start, at.p_center, np.zeros_like(at.p_center), log_loss(counts, at.p_center), 0.0)
     last = GAP / len(counts)
-    y = at.y(np.asarray(start))
+    y = at.basis.T @ (np.asarray(start) - at.center)
     if not ((at.p(y) > 0) | ~free).all():
         y = np.zeros_like(y)
     for barrier in np.geomspace(pseudo_counts(valid)[1], last, BARRIERS):
@@ -125,7 +115,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
                 break
     p = at.p(y)
     lam, gap = _multipliers(at, free, counts, p, last)
-    return Fit(at.theta(y), p, lam, log_loss(counts, p), gap)
+    return Fit(at.center + at.basis @ y, p, lam, log_loss(counts, p), gap)
 
 
 def _newton(
@@ -135,7 +125,7 @@ def _newton(
     p = np.where(c > 0, at.p(y), 1.0)
     w = c / p
     grad = -(at.z @ w)
-    dy = solve(gram(at.z, w / p), -grad)
+    dy = solve((at.z * (w / p)) @ at.z.T, -grad)
     x = dy @ at.z / p  # relative change of each probability
     longest = 0.95 / max(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
     t, change = _best_step(c, x, longest * 0.5 ** np.arange(8.0))
@@ -179,7 +169,7 @@ def _multipliers(
     g = -(at.z @ (counts / p_free))
     lam = np.where(free, barrier / p_free, 0.0)
     weight = np.where(free, 1 / (p_free + barrier), 0.0)
-    Gram = gram(at.z, weight)
+    Gram = (at.z * weight) @ at.z.T
     for _ in range(3):
         lam = np.maximum(lam + weight * (solve(Gram, g - at.z @ lam) @ at.z), 0.0)
     e, Gram = g - at.z @ lam, at.z @ at.z.T
@@ -187,12 +177,6 @@ def _multipliers(
     residual = float(np.abs(x @ at.z).sum())
     is_solved = np.abs(Gram @ x - e).max() <= SOLVED * (np.abs(Gram) @ np.abs(x)).max()
     return lam, float(lam @ p_free) + (residual if is_solved else np.inf)
-
-
-def gram(z: Float[np.ndarray, "q R"], weight: Float[np.ndarray, " R"]) -> Float[np.ndarray, "q q"]:
-    """sum_r weight_r z_r z_r'."""
-    found: np.ndarray = (z * weight) @ z.T
-    return found
 
 
 def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np.ndarray, "q R"]:

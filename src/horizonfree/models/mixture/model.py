@@ -11,40 +11,27 @@ for small b, since judgements of rank are made on the scale of 1.
 `unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, library, node, static
+from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import short_repr
-from horizonfree.errors import FeatureError, OptionError, ShapeError
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import acts_of
+from horizonfree.errors import FeatureError, ShapeError
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space, values
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Description, Intervals, Model
+from horizonfree.mdp.policies import acts_of
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, check_values, make_space
+from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
-from horizonfree.models.mixture import alternatives, diagnostics, features, row_sums
 from horizonfree.models.mixture import evidence as ev
+from horizonfree.models.mixture import features
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
-from horizonfree.models.mixture.direct import MOST_UNKNOWNS, direct
-from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.programmes import DROWNED, EPS
-from horizonfree.models.mixture.robust.common import zeta_low
-from horizonfree.models.mixture.robust.confidence import (
-    RobustConfidence,
-    asymptotic_gap,
-    by_pinsker,
-    check_support,
-    confidence_within,
-    shown_low,
-)
-from horizonfree.models.mixture.valid import ValidSet, restricted_valid, valid_set
+from horizonfree.models.mixture.evidence import MixtureEvidence
+from horizonfree.models.mixture.robust.confidence import RobustConfidence, confidence_within
+from horizonfree.models.mixture.valid import EPS, NEGLIGIBLE_CHANGE, ValidSet, restricted_valid, valid_set
 
 FAINT = 0.01  # features whose norms stay below this are scaled up
 
@@ -61,12 +48,10 @@ class MixtureModel(Model):
     bound: float = static()
     unit: float = static()
     is_hull: bool = static()  # theta are weights, none negative
-    evidence_type: ClassVar[type] = Evidence
+    evidence_type: ClassVar[type[Evidence]] = MixtureEvidence
     methods: ClassVar[tuple[str, ...]] = ("uniform", "direct")
     derived: ClassVar[tuple[str, ...]] = ("valid",)
     explorer: ClassVar[str] = "optimal-design"
-    burn_in: ClassVar[int] = 5
-    alternatives: ClassVar[tuple[str, ...]] = ("noise", "table", "change", "memory", "age")
 
     @property
     def dim(self) -> int:
@@ -79,16 +64,17 @@ class MixtureModel(Model):
         return self.valid.num_free
 
     @property
-    def assumption(self) -> str:
-        """That the truth is in the class."""
-        given = (
-            f"a mixture of the {self.dim} given kernels" if self.is_hull else "linear in the given features"
-        )
-        return f"the transition probabilities are {given}, the same in every episode and step"
+    def parameter_shape(self) -> tuple[int, ...]:
+        """[d]."""
+        return (self.dim,)
 
     def describe(self) -> Description:
-        """Weights that all states share; what can be told of them is drawn."""
+        """Weights that all states share."""
+        known = (
+            f"a mixture of the {self.dim} given kernels" if self.is_hull else "linear in the given features"
+        )
         return Description(
+            f"the transition probabilities are {known}, the same in every episode and step",
             "States share what they teach, so a state that was never visited can still be known well.",
             f"unknown directions, {self.num_unknown}",
             "No weight can be told from what happens in an episode alone; only the transition probabilities matter, "
@@ -98,8 +84,8 @@ class MixtureModel(Model):
     def phi_V(self, V: Float[Leaf, "*batch S"]) -> Float[Array, "*batch S A d"]:
         """phi_V(s,a) = sum_s' phi(s'|s,a) V(s') for one value function or a batch; NumPy in, NumPy out, or traced."""
         S, A, _, d = self.phi.shape
-        xp = library(self.phi, V)
-        V = values(V, S, xp)
+        check_values(V, S)
+        xp = V.__array_namespace__()
         if self.space.is_dense:
             table = xp.asarray(self.phi).transpose(2, 0, 1, 3).reshape(S, S * A * d)
             mixed: Array = (V @ table).reshape(*V.shape[:-1], S, A, d)
@@ -115,52 +101,42 @@ class MixtureModel(Model):
             )
         return self.space.kernel(self.phi @ parameter)
 
-    def parameter(self, given: Any, name: str) -> Float[np.ndarray, " d"]:
+    def parameter(self, argument: Any, name: str) -> Float[np.ndarray, " d"]:
         """Of the normalised features, and its rows sum to one."""
-        truth = features.vector(given, self.dim, name) * self.unit
-        check_kernel(self.kernel(leaf(truth)), f"P_theta of {name}")
-        return row_sums.mended(np.asarray(self.phi), truth)
-
-    def in_units(self, parameter: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-        """Of the features as given."""
-        return np.asarray(parameter) / self.unit
+        truth = features.vector(argument, self.dim, name) * self.unit
+        check_kernel(self.kernel(truth), f"P_theta of {name}")
+        return features.nearest_kernel_parameter(np.asarray(self.phi), truth)
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, " d"] | None
     ) -> tuple["MixtureModel", Float[np.ndarray, " d"] | None]:
         """The features of these states, and the same parameters."""
-        phi, valid = leaf(np.asarray(self.phi)[states]), restricted_valid(self.valid, states)
+        phi, valid = np.asarray(self.phi)[states], restricted_valid(self.valid, states)
         space = restricted_space(self.space, states)
         return MixtureModel(space, phi, valid, self.bound, self.unit, self.is_hull), parameter
 
-    def init_evidence(self, bets: Bets) -> Evidence:
-        """No counts, and the first prediction: the centre of Theta."""
+    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> MixtureEvidence:
+        """No counts, and the first prediction: the centre of Theta; has_history: with counts block by block."""
         from horizonfree.models.mixture import learner
 
-        return learner.init_evidence(self.valid, bets)
+        return learner.init_evidence(self.valid, bets, has_history=has_history)
 
-    def with_history(self, evidence: Evidence) -> Evidence:
-        """With counts block by block."""
-        from horizonfree.models.mixture import learner
-
-        return replace(evidence, record=learner.init_record(self.valid))
-
-    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: MixtureEvidence, trajectory: Trajectory) -> MixtureEvidence:
         """Counts, bets and the next prediction; traced."""
         from horizonfree.models.mixture import learner
 
         return learner.update(self.valid, evidence, learner.allowed_actions(self.space, trajectory))
 
-    def estimate(self, evidence: Evidence) -> Kernel:
+    def estimate(self, evidence: MixtureEvidence) -> Kernel:
         """The kernel of the predictor; traced."""
         return self.kernel(evidence.theta)
 
-    def confidence(self, evidence: Evidence, delta: float) -> MixtureConfidence:
+    def confidence(self, evidence: MixtureEvidence, delta: float) -> MixtureConfidence:
         """The bet that gives the smallest uniform gap."""
         return confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta)
 
     def robust_confidence(
-        self, evidence: Evidence, delta: float
+        self, evidence: MixtureEvidence, delta: float
     ) -> Callable[[Misspecification], RobustConfidence]:
         """The same for every system whose laws are within the radii of one parameter; on the host."""
 
@@ -169,105 +145,17 @@ class MixtureModel(Model):
 
         return confidence_within(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
 
-    def remedy(self, evidence: Evidence, delta: float) -> str:
-        """From which misspecification on the data allow the class, where they tell."""
-        if evidence.record is None or evidence.impossible > 0:
-            return ""
-        low = shown_low(zeta_low(self.valid, evidence, delta))
-        return (
-            f"; no single parameter is within {low} of all laws, and certificate(misspecification=zeta) says what "
-            "holds if one is within zeta"
-        )
-
-    def asymptotic_gap(self, misspecification: Misspecification) -> float:
-        """For the parameter in the middle of the class."""
-        check_support(self.space, misspecification)
-        zeta, center = misspecification.radii(*self.space.sizes[1:]), np.asarray(self.valid.center)
-        anywhere = misspecification.support == "anywhere"
-        known = asymptotic_gap(self.space, self.valid, zeta, center, anywhere=anywhere)
-        return min(known, by_pinsker(self.space, misspecification))
-
-    def sharper(
-        self, evidence: Evidence, confidence: MixtureConfidence, method: str
-    ) -> tuple[float, dict[str, float]]:
-        """method "direct": the divergence over the likelihood set itself, for few unknowns."""
-        q = self.valid.num_free
-        if q > MOST_UNKNOWNS:
-            raise OptionError(
-                f"method 'direct' is for at most {MOST_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
-            )
-        if q == 0:
-            return float(confidence.eps), {}
-        counts = np.asarray(evidence.since)[int(confidence.bet)]
-        given = confidence.ball, confidence.step, confidence.compared.is_out
-        found = direct(self.space, self.valid, counts, *given)
-        parts = {"kappa": found.kappa, "hit": found.hit, "attained": found.attained, "hinge": found.hinge}
-        return found.eps, parts
-
-    @property
-    def sharpest(self) -> str:
-        """Over the likelihood set itself where there are few unknowns."""
-        return "direct" if 0 < self.valid.num_free <= MOST_UNKNOWNS else "uniform"
-
     def rounding(self) -> float:
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
         products."""
         n = self.space.succ.shape[2]
-        return self.space.horizon * (row_sums.EXACT + n * DROWNED + 4 * (n + 2) * EPS)
-
-    def max_log_likelihood(self, evidence: Evidence, confidence: MixtureConfidence) -> float:
-        """By the maximum of the likelihood and its gap, of which the slack of the table is made."""
-        slack, delta = float(confidence.slacks[-1]), float(confidence.delta)
-        return slack + math.log(delta) - float(evidence.table_loss)
-
-    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
-        """Over weights; of other features, over laws on the rows of each kind of pair."""
-        if not alternatives.has_weights(self.valid, self.is_hull):
-            return alternatives.over_kinds(self.valid, counts)
-        return alternatives.over_weights(self.valid, alternatives.on_rows(self.valid, counts))
-
-    def changepoint_evidence(self, evidence: Evidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
-        """From the rows seen since each bet began; for weights, which rows alone tell of."""
-        if not alternatives.has_weights(self.valid, self.is_hull):
-            return [], np.zeros(0)
-        rows, since = np.asarray(evidence.row_counts), np.asarray(evidence.since)
-        parts = [alternatives.over_weights(self.valid, np.stack([rows - x, x])) for x in since]
-        return parts, np.asarray(evidence.weights)
-
-    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
-        """The kernel that favours a transition most."""
-        return alternatives.labels(self.valid, self.is_hull)
+        return self.space.horizon * (features.ROW_SUM_TOLERANCE + n * NEGLIGIBLE_CHANGE + 4 * (n + 2) * EPS)
 
     def violation(
-        self, evidence: Evidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
+        self, evidence: MixtureEvidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
     ) -> Float[Leaf, ""]:
         """Of the bet that leaves the parameter out by most; NumPy in and out, or traced."""
         return ev.violation(self.valid, evidence, parameter, delta).max()
-
-    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
-        """K T / q of optimal design; traced."""
-        from horizonfree.models.mixture import learner
-
-        return learner.inefficiency(self.space, self.valid, evidence)
-
-    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
-        """At the starts of the bets."""
-        return diagnostics.evidence_history(self.valid, evidence)
-
-    def row_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
-        """The largest half width of a row."""
-        return diagnostics.row_uncertainty(self.space, confidence.valid, confidence)
-
-    def mean_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> float:
-        """Over the distinct free rows."""
-        return diagnostics.mean_uncertainty(confidence.valid, confidence)
-
-    def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
-        """Theta in the units of the features as given."""
-        limits = np.array([0.0, self.unit] if self.is_hull else [-np.inf, np.inf])
-        found = diagnostics.intervals(confidence.valid, confidence, self.bound, limits)
-        theta, low, high = (x / self.unit for x in found[:3])
-        return Intervals(theta, low, high, found.is_learnable)
 
 
 def mixture_model(
@@ -291,7 +179,7 @@ def mixture_model(
     b = features.norm_bound(phi)
     unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
     features.check_columns(phi)
-    row_sums.check(phi, float(bound))
+    features.check_row_sums(phi, float(bound))
     phi = phi / unit
     bound = float(bound * unit)
-    return MixtureModel(space, leaf(phi), valid_set(space, phi, bound, hull), bound, unit, hull)
+    return MixtureModel(space, phi, valid_set(space, phi, bound, hull), bound, unit, hull)

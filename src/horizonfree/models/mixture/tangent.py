@@ -14,20 +14,36 @@ sharpens the uniform bound, and an interval for the true value of pi. Expansions
 difference of their values: what they have in common cancels. docs/certificates.md has the proofs.
 
 A policy is a table of actions [H, S], or of their probabilities [H, S, A].
+
+The bounds of tangent.py for rewards of states: many of them in one pass that looks only where something is paid.
+
+At a state from which a reward cannot be reached any more every value is zero, and what is left is the divergence of the
+policy, which takes its first action there: one row stands for all rewards. So a pass goes through the rows of the pairs
+of a reward and a state that can still be paid, and behind them those of the reward that pays nowhere.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.trajectories import Divergence, RowDivergence, gap
-from horizonfree.mdp.space import Space
-from horizonfree.models.confidence import Bounds, Number, Policy
+from horizonfree.guarantees.divergence import Divergence, RowDivergence, gap
+from horizonfree.mdp.rewards import StateRewards
+from horizonfree.mdp.space import Kernel, Space, occupied_states
+from horizonfree.mdp.windows import Before, Rows, before, distances, rows
+from horizonfree.models.base import Bounds, Number, Policy
 from horizonfree.models.norms import length, opnorm
+from horizonfree.planning.induction import greedy
+from horizonfree.planning.native import threads
 
 SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
 OPTIMAL = 1e-12  # a policy that falls short of the best action under theta_hat by no more is optimal but for rounding
+REWARDS_PER_BLOCK = 64  # rewards
+
 
 Choice = Int[np.ndarray, " S"] | Float[np.ndarray, "S A"]  # a policy at one step
 
@@ -42,7 +58,7 @@ class Around(Protocol):
 
     @property
     def step(self) -> RowDivergence:
-        """One transition: the kernel p of the estimate, its cost and its leak (guarantees/trajectories.py)."""
+        """One transition: the kernel p of the estimate, its cost and its leak (guarantees/divergence.py)."""
 
     @property
     def divergence(self) -> Divergence:
@@ -239,3 +255,107 @@ def _interval(at: Values) -> tuple[Number, Number]:
     by_divergence = at.hit + np.sqrt(at.kappa / 2)
     radius = np.fmin(by_tangent, by_divergence)
     return np.fmax(at.lower, at.V - radius), np.fmin(at.higher, at.V + radius)
+
+
+_Unpaid = tuple[np.ndarray, np.ndarray]  # kappa and hit, of the occupied states of a step
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What tangent.py reads, for some rows in place of all states."""
+
+    space: Space
+    step: RowDivergence
+    divergence: Divergence
+    tilts: Float[np.ndarray, "N A n q"]
+    eps: Any
+
+
+def bounds_of_states(around: Around, rewards: StateRewards) -> Iterator[Bounds]:
+    """Of the best plan under the estimate for each of the rewards, on all processors of this process."""
+    some = [rewards[first : first + REWARDS_PER_BLOCK] for first in range(0, len(rewards), REWARDS_PER_BLOCK)]
+    occupied, lists = occupied_states(around.space), before(around.space)
+    found = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
+    pool = ThreadPoolExecutor(threads())
+    try:
+        for bounds in pool.map(found, some):
+            yield from bounds
+    finally:
+        pool.shutdown(cancel_futures=True)  # the caller may stop early
+
+
+def _bounds_of_block(
+    around: Around,
+    occupied: Bool[np.ndarray, "H S"],
+    lists: Before,
+    unpaid: list[_Unpaid],
+    rewards: StateRewards,
+) -> list[Bounds]:
+    """The pass, for some of them. Plans are the best under the estimate, so nothing falls short of it."""
+    (H, S, _), G = around.space.sizes, len(rewards)
+    distance = distances(lists, rewards.states, H - 1)
+    after, place = _one_row_at_end(around), np.zeros((G + 1, S), np.int32)
+    with np.errstate(all="ignore"):  # infinite divergences
+        for h in range(H - 1, -1, -1):
+            here = rows(occupied[h], distance, H - 1 - h)
+            paid = here.g < G
+            g, s = here.g[paid], here.s[paid]
+            r = rewards.paid(h) * (s == rewards.states[g])
+            now = _back_rows(around, after, place, Rows(g, s, here.place), r, h == H - 1)
+            after, place = _append_unpaid(now, unpaid[h]), here.place
+        starts = np.flatnonzero(around.space.starts())
+        initial = np.ones(1) if around.space.initial is None else np.asarray(around.space.initial)[starts]
+        at = [np.tensordot(x[place[:G, starts]], initial, (1, 0)) for x in after]
+        return [bounds_at(around, Values(*(x[g, ...] for x in at)), 0.0) for g in range(G)]
+
+
+def _without_reward(around: Around, occupied: Bool[np.ndarray, "H S"]) -> list[_Unpaid]:
+    """Of the reward that pays nowhere, for the occupied states of each step."""
+    H, S, _ = around.space.sizes
+    after, place, found = _one_row_at_end(around), np.zeros((1, S), np.int32), []
+    with np.errstate(all="ignore"):
+        for h in range(H - 1, -1, -1):
+            here = rows(occupied[h], np.zeros((0, S), np.int32), H - 1 - h)
+            after = _back_rows(around, after, place, here, np.zeros(len(here.s)), h == H - 1)
+            place = here.place
+            found.append((after.kappa, after.hit))
+    return found[::-1]
+
+
+def _one_row_at_end(around: Around) -> Values:
+    """One row, after the last step."""
+    q, o = around.tilts.shape[-1], np.zeros(1)
+    e = q if q <= SECOND_ORDER else 0
+    return Values(o, o, o, o, o, o, o, o, o, np.zeros((1, q)), np.zeros((1, e, e)))
+
+
+def _back_rows(
+    around: Around,
+    after: Values,
+    place: Int[np.ndarray, "G1 S"],
+    here: Rows,
+    r: Float[np.ndarray, " N"],
+    is_last: bool,
+) -> Values:
+    """One step back of rows that are paid r, under their best actions; `place`: rows of the next step."""
+    g, s, space, step = here.g, here.s, around.space, around.step
+    succ = place[g[:, None, None], np.asarray(space.succ)[s]]
+    p, stop = step.kernel.prob[s], around.divergence
+    lists = Space(succ, np.asarray(space.support)[s], np.ones(len(s), bool), None, space.horizon, None, False)
+    own = _Rows(
+        lists,
+        RowDivergence(Kernel(succ, p, False), step.cost[s], step.leak[s]),
+        Divergence(stop.kappa, stop.hit, stop.stop[s], stop.eps),
+        around.tilts[s],
+        around.eps,
+    )
+    paid = np.broadcast_to(r[:, None], p.shape[:2])
+    _, pi = greedy(paid + (p * after.V_star[succ]).sum(-1))
+    return back(own, after, paid, pi, is_last=is_last)[0]
+
+
+def _append_unpaid(now: Values, unpaid: _Unpaid) -> Values:
+    """The rows of a step, and behind them those of the reward that pays nowhere: zero but for the divergence."""
+    behind = Values(*(np.zeros((len(unpaid[0]), *x.shape[1:])) for x in now))
+    behind = behind._replace(kappa=unpaid[0], hit=unpaid[1])
+    return Values(*(np.concatenate(pair) for pair in zip(now, behind, strict=True)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.psi import curvature, psi_inverse
+from horizonfree.guarantees.divergence import curvature, psi_inverse
 from horizonfree.mdp.space import Space
 from horizonfree.models.tabular.support import highest_mean
 

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.mdp.space import Space
-from horizonfree.models.confidence import Policy, probabilities
+from horizonfree.models.base import Policy, probabilities
 from horizonfree.models.tabular.balls import Balls
 
 # In the gradients of all pairs: beyond that, blocks are left out and intervals alone remain.

@@ -7,15 +7,15 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree.mdp.allowed import taken
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.policies import taken
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Number, Policy, difference_by_intervals
+from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion
 from horizonfree.models.tabular.entries import entry_intervals
-from horizonfree.models.tabular.evidence import Evidence, Listed, short_lists
+from horizonfree.models.tabular.evidence import Listed, TabularEvidence, short_lists
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
 TYPICAL = 14.0  # n eps of a pair that has been seen often
@@ -60,12 +60,6 @@ class TabularConfidence(Confidence):
             "tangent": D,
         }
         return Bounds(V, lo, upi, gaps)
-
-    def difference(
-        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[float, float]:
-        """By the interval of each policy."""
-        return difference_by_intervals(self, reward, policies)
 
     def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
         """The confidence set projected on every entry."""
@@ -171,7 +165,7 @@ class TabularConfidence(Confidence):
 def confidence(
     space: Space,
     pairs: Int[np.ndarray, "X 2"],
-    evidence: Evidence,
+    evidence: TabularEvidence,
     delta: float,
     is_support_known: bool,
     lists: Listed | None = None,

@@ -7,29 +7,16 @@ of starts. Those that were declared are stored, as every class does, and not use
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
-from horizonfree._arrays import Leaf, node
+from horizonfree._arrays import node
 from horizonfree.mdp.space import Space
+from horizonfree.models.base import Evidence
 
 
 @node
-class Evidence:
-    """`counts` of every slot of the successor lists; `impossible`: transitions outside the support.
-
-    Its shapes are fixed: it can be carried by a scan and mapped over seeds.
-    """
-
-    counts: Int[Leaf, "*batch S A n"]
-    starts: Int[Leaf, "*batch J"]
-    weights: Float[Leaf, "*batch J"]
-    episodes: Int[Leaf, "*batch"]
-    impossible: Int[Leaf, "*batch"]
-
-    @property
-    def visits(self) -> Int[Leaf, "*batch S A"]:
-        """How often each action was taken in each state."""
-        return self.counts.sum(-1)
+class TabularEvidence(Evidence):
+    """The counts of the base class; transitions outside the support are `impossible`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +28,12 @@ class Listed:
     is_listed: Bool[np.ndarray, "S A C"]
 
 
-def full_lists(space: Space, evidence: Evidence) -> Listed:
+def full_lists(space: Space, evidence: TabularEvidence) -> Listed:
     """The counts on the lists of all that is possible."""
     return Listed(np.asarray(space.succ), np.asarray(evidence.counts), np.asarray(space.support))
 
 
-def short_lists(space: Space, evidence: Evidence) -> Listed:
+def short_lists(space: Space, evidence: TabularEvidence) -> Listed:
     """The counts on lists of what was seen, or of one possible successor where nothing was.
 
     On the lists of all that is possible where that saves less than half.

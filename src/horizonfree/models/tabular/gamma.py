@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.guarantees.psi import psi
+from horizonfree.guarantees.divergence import psi
 
 HEAD = 8  # terms that are summed one by one
 

@@ -3,20 +3,19 @@
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, taken
-from horizonfree.guarantees.bets import Bets, check_bets
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.mdp.trajectory import UNSEEN, Trajectory
-from horizonfree.models.tabular.evidence import Evidence
-from horizonfree.planning.traced import stationary_jax
+from horizonfree._arrays import Array
+from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
+from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.planning.traced import stationary_jax, take
 
 HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
 
 
-def init_evidence(space: Space, bets: Bets) -> Evidence:
+def init_evidence(space: Space, bets: Bets) -> TabularEvidence:
     """No episodes yet."""
     check_bets(bets)
-    return Evidence(
+    return TabularEvidence(
         counts=jnp.zeros(space.succ.shape, jnp.int32),
         starts=jnp.asarray(bets.starts, jnp.int32),
         weights=jnp.asarray(bets.weights, jnp.float64),
@@ -25,10 +24,10 @@ def init_evidence(space: Space, bets: Bets) -> Evidence:
     )
 
 
-def update(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+def update(space: Space, evidence: TabularEvidence, trajectory: Trajectory) -> TabularEvidence:
     """Evidence after one more episode. Steps that were not seen count for nothing.
 
-    Actions that are one and the same (mdp/allowed.py) all have the counts.
+    Actions that are one and the same (mdp/policies.py) all have the counts.
     """
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_counted = is_possible(space, trajectory)
@@ -42,7 +41,7 @@ def update(space: Space, evidence: Evidence, trajectory: Trajectory) -> Evidence
         counts = evidence.counts.at[s[:, None], every, slot[:, None]].add(
             is_same.astype(jnp.int32), mode="drop"
         )
-    return Evidence(
+    return TabularEvidence(
         counts=counts,
         starts=evidence.starts,
         weights=evidence.weights,
@@ -55,17 +54,17 @@ def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
     """Which steps were seen, and are possible."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < space.succ.shape[2])
-    return is_slot & taken(space.support, (s, a, jnp.where(is_slot, j, 0)))
+    return is_slot & take(space.support, (s, a, jnp.where(is_slot, j, 0)))
 
 
-def estimate(space: Space, evidence: Evidence) -> Kernel:
+def estimate(space: Space, evidence: TabularEvidence) -> Kernel:
     """The frequencies; every possible successor alike where there are none."""
     n = evidence.visits[..., None]
     even = space.support / space.support.sum(-1, keepdims=True)
     return space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
 
 
-def inefficiency(space: Space, pairs: Int[Array, "X 2"], evidence: Evidence) -> Float[Array, ""]:
+def inefficiency(space: Space, pairs: Int[Array, "X 2"], evidence: TabularEvidence) -> Float[Array, ""]:
     """K T / X, T the largest expected sum of 1/visits over an episode: optimal design."""
     if not len(pairs):
         return jnp.zeros(())

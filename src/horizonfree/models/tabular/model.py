@@ -3,7 +3,7 @@
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
 terminal state is one whose only successor is itself. Where any state may follow, the lists are dense. A forbidden
-action (mdp/allowed.py) is no pair of its own: it has the counts and the ball of what is done for it.
+action (mdp/policies.py) is no pair of its own: it has the counts and the ball of what is done for it.
 """
 
 from dataclasses import replace
@@ -12,19 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, leaf, node, static
+from horizonfree._arrays import Leaf, node, static
 from horizonfree._validation import check_floats
-from horizonfree.errors import KernelError, OptionError, ShapeError
-from horizonfree.guarantees.alternatives import dirichlet
-from horizonfree.guarantees.bets import Bets
-from horizonfree.mdp.allowed import is_allowed, taken
+from horizonfree.errors import KernelError, ShapeError
+from horizonfree.guarantees.e_processes import Bets
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.space import Kernel, Space, check_kernel, make_space
-from horizonfree.mdp.trajectory import Trajectory
-from horizonfree.models.interface import Description, Model
+from horizonfree.mdp.policies import is_allowed, taken
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
+from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
-from horizonfree.models.tabular.evidence import Evidence
+from horizonfree.models.tabular.evidence import TabularEvidence
 
 MOST_ENTRIES = 2**28  # of the successor lists
 EPS = float(np.finfo(np.float64).eps)
@@ -37,12 +35,8 @@ class TabularModel(Model):
     space: Space
     pairs: Int[Leaf, "X 2"]
     is_support_known: bool = static()
-    evidence_type: ClassVar[type] = Evidence
-    methods: ClassVar[tuple[str, ...]] = ("uniform",)
-    derived: ClassVar[tuple[str, ...]] = ()
+    evidence_type: ClassVar[type[Evidence]] = TabularEvidence
     explorer: ClassVar[str] = "tabular-design"
-    burn_in: ClassVar[int] = 5
-    alternatives: ClassVar[tuple[str, ...]] = ("change", "memory", "age")
 
     @property
     def num_unknown(self) -> int:
@@ -50,14 +44,16 @@ class TabularModel(Model):
         return len(self.pairs)
 
     @property
-    def assumption(self) -> str:
-        """That the states are Markov and, where it was declared, the support."""
-        known = ", and only the declared transitions are possible" if self.is_support_known else ""
-        return f"the next state depends on state and action alone, in the same way in every episode and step{known}"
+    def parameter_shape(self) -> tuple[int, ...]:
+        """[S, A, n]."""
+        return self.space.succ.shape
 
     def describe(self) -> Description:
         """Every pair by itself."""
+        known = ", and only the declared transitions are possible" if self.is_support_known else ""
         return Description(
+            "the next state depends on state and action alone, in the same way in every episode and step"
+            + known,
             "Every pair of a state and an action is learnt by itself.",
             f"unknown pairs, {self.num_unknown}",
             f"A table of transition probabilities, {self.num_unknown} unknown pairs of a state and an action; their "
@@ -72,10 +68,10 @@ class TabularModel(Model):
             )
         return self.space.kernel(parameter)
 
-    def parameter(self, given: Any, name: str) -> Float[np.ndarray, "S A n"]:
+    def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "S A n"]:
         """Probabilities [S, A, S], brought to the successor lists; rows are made to sum to one exactly."""
         table, succ, support = (
-            check_floats(given, name),
+            check_floats(argument, name),
             np.asarray(self.space.succ),
             np.asarray(self.space.support),
         )
@@ -93,14 +89,9 @@ class TabularModel(Model):
                 f"{name}: P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g}, but the support (or a terminal "
                 "state) says that it is impossible"
             )
-        check_kernel(self.space.kernel(leaf(prob)), name)
+        check_kernel(self.space.kernel(prob), name)
         prob = np.maximum(prob, 0.0)
         return np.asarray(prob / prob.sum(-1, keepdims=True))
-
-    def in_units(self, parameter: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, " d"]:
-        """The probabilities of all possible transitions, one after the other."""
-        flat: np.ndarray = np.asarray(parameter)[np.asarray(self.space.support)]
-        return flat
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, "S A n"] | None
@@ -108,65 +99,42 @@ class TabularModel(Model):
         """The lists of these states; where an episode can only end, the first slot stands for staying."""
         space = restricted_space(self.space, states)
         is_acting, is_first = np.asarray(space.reachable)[:, None, None], np.arange(space.succ.shape[2]) == 0
-        space = replace(space, support=leaf(np.where(is_acting, space.support, is_first)))
+        space = replace(space, support=np.where(is_acting, space.support, is_first))
         if parameter is not None:
             parameter = np.where(is_acting, parameter[states], is_first.astype(np.float64))
-        return TabularModel(space, leaf(unknown_pairs(space)), self.is_support_known), parameter
+        return TabularModel(space, unknown_pairs(space), self.is_support_known), parameter
 
-    def init_evidence(self, bets: Bets) -> Evidence:
+    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> TabularEvidence:
         """No counts."""
         from horizonfree.models.tabular import learner
 
         return learner.init_evidence(self.space, bets)
 
-    def update(self, evidence: Evidence, trajectory: Trajectory) -> Evidence:
+    def update(self, evidence: TabularEvidence, trajectory: Trajectory) -> TabularEvidence:
         """Counts; traced."""
         from horizonfree.models.tabular import learner
 
         return learner.update(self.space, evidence, trajectory)
 
-    def estimate(self, evidence: Evidence) -> Kernel:
+    def estimate(self, evidence: TabularEvidence) -> Kernel:
         """The frequencies; every possible successor alike where there are none; traced."""
         from horizonfree.models.tabular import learner
 
         return learner.estimate(self.space, evidence)
 
-    def confidence(self, evidence: Evidence, delta: float) -> TabularConfidence:
+    def confidence(self, evidence: TabularEvidence, delta: float) -> TabularConfidence:
         """A ball for every unknown pair, from the counts of what was seen alone."""
         return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
-
-    def sharper(
-        self, evidence: Evidence, confidence: TabularConfidence, method: str
-    ) -> tuple[float, dict[str, float]]:
-        """There is no other method."""
-        raise OptionError(f"method is {method!r}; tables have 'uniform' alone")
-
-    @property
-    def sharpest(self) -> str:
-        """The only one."""
-        return "uniform"
 
     def rounding(self) -> float:
         """In H steps sums of n products, a few functions of each."""
         return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
 
-    def max_log_likelihood(self, evidence: Evidence, confidence: TabularConfidence) -> float:
-        """That of the frequencies."""
-        counts = np.asarray(evidence.counts) * is_allowed(self.space)[..., None]
-        share = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
-        return float((counts * np.log(np.where(counts > 0, share, 1.0))).sum())
-
-    def marginal_log_likelihood(self, counts: Int[np.ndarray, "C S A n"]) -> float:
-        """Over all laws of every pair."""
-        counts = counts * is_allowed(self.space)[..., None]
-        return float(dirichlet(counts, np.broadcast_to(np.asarray(self.space.support), counts.shape)).sum())
-
-    def memory_labels(self) -> Int[np.ndarray, "S A n"]:
-        """The state that a transition came from."""
-        return np.broadcast_to(np.arange(self.space.num_states)[:, None, None], self.space.succ.shape)
-
     def violation(
-        self, evidence: Evidence, parameter: Float[np.ndarray, "S A n"], delta: float | Float[np.ndarray, ""]
+        self,
+        evidence: TabularEvidence,
+        parameter: Float[np.ndarray, "S A n"],
+        delta: float | Float[np.ndarray, ""],
     ) -> Float[np.ndarray, ""]:
         """Of the pair that leaves the parameter out by most."""
         s, a = self.pairs.T
@@ -176,33 +144,6 @@ class TabularModel(Model):
         N = np.asarray(evidence.counts)[s, a].astype(float)
         L = radius.level(len(self.pairs), float(delta))
         return np.asarray(radius.violation(N, parameter[s, a], m, L, self.is_support_known).max())
-
-    def inefficiency(self, evidence: Evidence) -> Float[Array, ""]:
-        """K T / X of optimal design; traced."""
-        from horizonfree.models.tabular import learner
-
-        return learner.inefficiency(self.space, self.pairs, evidence)
-
-    def evidence_history(self, evidence: Evidence) -> list[Evidence]:
-        """Counts do not tell when."""
-        return []
-
-    def row_uncertainty(self, confidence: TabularConfidence) -> Float[np.ndarray, " S"]:
-        """By Pinsker's inequality, for the worst action."""
-        return np.where(self.space.reachable, self._doubt(confidence).max(axis=1), np.nan)
-
-    def mean_uncertainty(self, confidence: TabularConfidence) -> float:
-        """Over the unknown pairs."""
-        s, a = np.asarray(self.pairs).T
-        return float(self._doubt(confidence)[s, a].mean()) if len(s) else 0.0
-
-    def intervals(self, confidence: TabularConfidence) -> None:
-        """Too many to show."""
-        return None
-
-    def _doubt(self, confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
-        """|p - p_hat| <= sqrt(eps/2) for every successor."""
-        return np.minimum(1.0, np.sqrt(np.asarray(confidence.balls.eps) / 2))
 
 
 def unknown_pairs(space: Space) -> Int[np.ndarray, "X 2"]:
@@ -220,10 +161,10 @@ def tabular_model(
     is_support_known: bool,
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> TabularModel:
-    """The class of all tables in which only these transitions are possible; acts: as in mdp/allowed.py."""
+    """The class of all tables in which only these transitions are possible; acts: as in mdp/policies.py."""
     succ, support, is_dense = lists(taken(acts, possible))
     space = make_space(succ, support, is_dense, horizon, start, acts)
-    return TabularModel(space, leaf(unknown_pairs(space)), is_support_known)
+    return TabularModel(space, unknown_pairs(space), is_support_known)
 
 
 def lists(

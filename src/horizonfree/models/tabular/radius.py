@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.guarantees.psi import curvature, psi, psi_inverse
+from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
 from horizonfree.models.tabular.gamma import bend, slope, stirling
 
 KAPPAS = (1.0, 32.0, 1024.0, 32768.0)

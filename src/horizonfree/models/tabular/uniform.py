@@ -1,6 +1,6 @@
 """What plans lose for every reward at once, when the rows of all pairs lie in balls.
 
-Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/trajectories.py), and
+Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/divergence.py), and
 one may leave the comparison anywhere at the price of the probability to get there. For every eta > 0
 
     c_h(s) = max_a min(1, eps(s,a)/(4 eta) + sum p_hat c_{h+1}),        gap <= eta + 2 c_1,

@@ -1,1 +1,1 @@
-"""Gymnasium in both directions: tables, problems from environments, environments from problems, live episodes."""
+"""Problems from Gymnasium environments, environments from problems, and episodes of real environments."""

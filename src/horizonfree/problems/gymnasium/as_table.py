@@ -1,12 +1,12 @@
-"""A Gymnasium environment of which nothing is known but its spaces, as an unknown table.
+"""A Gymnasium environment with unknown transition probabilities, as a tabular MDP.
 
-States and actions are those of its discrete spaces, the horizon is its time limit. After termination it counts as
-staying where it ended, so it is assumed that a state ends every episode that enters it, or none. An environment that
-contradicts this raises an error, and the class is refuted (live.py). `Tabular(.., terminal="unknown")` does not assume
-it.
+States and actions are those of its discrete spaces, the horizon is its time limit. After termination the state no
+longer changes, so it is assumed that a state ends every episode that enters it, or none. An environment that
+contradicts this raises an error, and the model class is refuted (live.py). `Tabular(.., terminal="unknown")` does not
+assume it.
 
-Where episodes start is what the environment says of it. Where it says nothing a few resets are looked at before the
-first episode: if they agree, that state is taken to be the start; if not, the caller must say.
+The start is the one that the environment declares. If it declares none, it is reset a few times before the first
+episode: if all resets lead to one state, that is the start; otherwise the caller must give it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,25 +16,24 @@ from jaxtyping import Float
 
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import start_distribution
+from horizonfree.problems.classes import Tabular
 from horizonfree.problems.endings import ENDED, UNDECLARED
 from horizonfree.problems.gymnasium.live import check_is_env, state_of
 from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.tabular import Tabular
 
 if TYPE_CHECKING:
     import gymnasium
 
-LOOKS = 20  # resets of an environment that does not say where it starts
+NUM_RESETS = 20  # of an environment that does not declare its start
 
 
 def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, start: Any = None) -> Problem:
-    """The environment as a table of which every transition is unknown, and any state may follow any other.
+    """The environment as a tabular MDP in which any state may follow any other.
 
-    horizon: the environment's time limit unless given. start: a state, a distribution over states, or "unknown" (one
-    more state to start from, and one more step: problems/tabular.py); by default what the environment says of it
-    (`initial_state_distrib`, as Gymnasium's toys do), or the state to which all of its first resets lead. Where its
-    table `P` can be read, states in which it always ends are known to be so; nothing else is taken from it.
+    horizon: by default the environment's time limit. start: a state, a distribution over states, or "unknown" (see
+    `Tabular`); by default `initial_state_distrib` of the environment, or the state to which its first resets lead.
+    From its table `P`, where it has one, only the terminal states are used.
     """
     from gymnasium.spaces import Discrete
 
@@ -52,7 +51,7 @@ def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, st
     return Tabular(
         S,
         A,
-        _limit(env) if horizon is None else horizon,
+        _time_limit(env) if horizon is None else horizon,
         start,
         terminal=_terminal(env, S, start),
         layout={ENDED: np.full(S, UNDECLARED)},
@@ -60,8 +59,7 @@ def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, st
     )
 
 
-def _limit(env: "gymnasium.Env[Any, Any]") -> int:
-    """The time limit of the environment."""
+def _time_limit(env: "gymnasium.Env[Any, Any]") -> int:
     limit = getattr(env.spec, "max_episode_steps", None) or getattr(env, "_max_episode_steps", None)
     if limit is None:
         raise OptionError(
@@ -71,14 +69,14 @@ def _limit(env: "gymnasium.Env[Any, Any]") -> int:
 
 
 def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " S"]:
-    """Where episodes start, as far as the environment tells."""
-    said = getattr(env.unwrapped, "initial_state_distrib", None)
-    if said is not None and np.shape(said) == (S,):
-        return np.asarray(said, np.float64)
-    first = sorted({state_of(env, env.reset(seed=seed)[0]) for seed in range(LOOKS)})
+    """The start that the environment declares, or that its resets lead to."""
+    declared = getattr(env.unwrapped, "initial_state_distrib", None)
+    if declared is not None and np.shape(declared) == (S,):
+        return np.asarray(declared, np.float64)
+    first = sorted({state_of(env, env.reset(seed=seed)[0]) for seed in range(NUM_RESETS)})
     if len(first) > 1:
         raise OptionError(
-            f"the environment does not say where episodes start, and {LOOKS} resets led to {len(first)} states, "
+            f"the environment does not say where episodes start, and {NUM_RESETS} resets led to {len(first)} states, "
             f"{first[0]} and {first[1]} among them; pass start='unknown' (one more state, numbered {S}, and one more "
             "step, the first, in which the start is drawn), or a distribution over the states: start=[...]"
         )
@@ -86,7 +84,7 @@ def _start(env: "gymnasium.Env[Any, Any]", S: int) -> int | Float[np.ndarray, " 
 
 
 def _terminal(env: "gymnasium.Env[Any, Any]", S: int, start: Any) -> list[int]:
-    """States in which the environment's own table, where it has one, always ends; but not those it can start in."""
+    """States that always end an episode in the environment's table, where it has one, except possible first states."""
     if not hasattr(env.unwrapped, "P"):
         return []
     try:

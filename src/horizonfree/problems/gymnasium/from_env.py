@@ -1,39 +1,37 @@
-"""From a Gymnasium environment with a table P to a problem.
+"""A problem from a Gymnasium environment with a table P (table.py).
 
-Three ways from tables (gym_table.py) to a class of dynamics:
-- FrozenLake, CliffWalking and Taxi move as intended or turn off to either side. The j-th outcome of every row of the
-  slippery version is the j-th base kernel (d = 3), the truth is how the environment mixes them.
+- FrozenLake, CliffWalking and Taxi move as intended or to either side. The j-th outcome of every row of the slippery
+  version is the j-th base kernel (d = 3); the true weights are those of the environment.
 - A list of environments on the same spaces is a mixture of their kernels (d = their number).
 - Any other environment is tabular with known support: one coordinate per possible transition.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
 from horizonfree._validation import short_repr, shorten
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import BEFORE
 from horizonfree.mdp.space import TOLERANCE
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.endings import ENDED, layout_with_copies, num_copies
 from horizonfree.problems.gymnasium.table import ended_in, kernel_from, read_table, start_of
-from horizonfree.problems.mixture import Mixture
 from horizonfree.problems.problem import Problem
 
 if TYPE_CHECKING:
     import gymnasium
 
-# How to build the slippery version of an environment, from the environment.
+# Arguments of the slippery version of an environment.
 SLIPPERY: dict[str, Callable[[Any], dict[str, Any]]] = {
     "FrozenLakeEnv": lambda env: {"desc": env.desc, "is_slippery": True},
     "CliffWalkingEnv": lambda env: {"is_slippery": True},
     "TaxiEnv": lambda env: {"is_rainy": True},
 }
-# What the outcomes of its rows are, in their order: the sides are those of who moves.
+# The outcomes of its rows, in their order.
 OUTCOMES = {
     "FrozenLakeEnv": ("off to the right", "as intended", "off to the left"),
     "CliffWalkingEnv": ("off to the left", "as intended", "off to the right"),
@@ -47,9 +45,9 @@ ACTIONS = {
 
 
 class Base(NamedTuple):
-    """Base kernels, each [S*A, S], the start distribution, and the weights and names, where they are known.
+    """Base kernels, each [S*A, S], the start distribution, and the weights and names, if known.
 
-    `ended` is the array of problems/endings.py, None where observations do not show the states.
+    `ended`: the array of problems/endings.py, None where observations do not determine the states.
     """
 
     kernels: "list[scipy.sparse.csr_array]"
@@ -67,16 +65,20 @@ def from_gymnasium(
     weights: Any = None,
     **make_kwargs: Any,
 ) -> Problem:
-    """A problem from an environment, its id, or a list of either (base simulators of one mixture).
+    """A problem from an environment, its id, or a list of either (the base models of a mixture).
 
-    start: the state in which every episode starts, or a distribution over states. The default is the environment's
-    own. Where the environments of a list start differently, where an episode starts is one more thing to learn: a
-    state is added, numbered last, in which every action leads to the draw, the first of the `horizon` steps.
-    weights: the truth of a list, optional. make_kwargs go to gymnasium.make.
+    start: the state in which every episode starts, or a distribution over states; by default the environment's own.
+    Where the environments of a list have different starts, the start is unknown as well: a state is added, numbered
+    last, in which every action leads to the first state, in the first of the `horizon` steps.
+    weights: the truth of a list, optional. make_kwargs are for gymnasium.make.
 
     Taxi with a fickle passenger has one more bit of state, "the passenger has been driven a step": state s + 500,
-    and each base kernel splits in two, destination kept and destination changed (d = 6). Its observations do not
-    show that bit, so this problem can only simulate itself. Wrappers are ignored.
+    and each base kernel splits in two, destination kept and destination changed (d = 6). Observations do not contain
+    that bit, so this problem can only simulate itself. Wrappers are ignored.
+
+    >>> import horizonfree as hf
+    >>> hf.from_gymnasium("FrozenLake-v1", horizon=60).model.dim
+    3
     """
     envs: list[Any] = [env] if isinstance(env, str) or not isinstance(env, Sequence) else list(env)
     is_list = envs != [env]
@@ -84,15 +86,15 @@ def from_gymnasium(
         raise OptionError("weights= is for a list of environments; one environment has its own truth")
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
-    made = [_make(e, make_kwargs) for e in envs]
-    base = None if is_list else _slips(made[0], start)
+    bare = [_make(e, make_kwargs) for e in envs]
+    base = None if is_list else _slippery_base(bare[0], start)
     is_tabular = base is None and not is_list
-    base = base or _joined(made, start, weights, _apart(made) if is_list else None)
-    layout = _layout(made[0], base.kernels[0].shape[1])
+    base = base or _mixture_of(bare, start, weights, _distinct_names(bare) if is_list else None)
+    layout = _layout(bare[0], base.kernels[0].shape[1])
     if base.ended is not None:
         layout[ENDED] = base.ended
         layout |= _names_of_copies(base)
-    settings: dict[str, Any] = {"horizon": horizon, "start": base.rho, "name": _name(made), "layout": layout}
+    settings: dict[str, Any] = {"horizon": horizon, "start": base.rho, "name": _name(bare), "layout": layout}
     if is_tabular:
         P = base.kernels[0].toarray()
         P = P.reshape(P.shape[1], -1, P.shape[1])
@@ -102,12 +104,12 @@ def from_gymnasium(
         problem = Mixture.from_kernels(kernels, weights=base.weights, **settings)
     if not isinstance(env, str):
         return problem
-    chosen = {} if start is None else {"start": np.asarray(start).tolist()}
-    parameters = {"horizon": horizon, **chosen, **make_kwargs}
-    if _kind(made[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None:  # a map drawn at random
-        desc = ["".join(row) for row in made[0].desc.astype(str)]
+    start_entry = {} if start is None else {"start": np.asarray(start).tolist()}
+    parameters = {"horizon": horizon, **start_entry, **make_kwargs}
+    if _kind(bare[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None:  # a map drawn at random
+        desc = ["".join(row) for row in bare[0].desc.astype(str)]
         parameters = {**parameters, "desc": desc}
-    return replace(problem, recipe={"name": f"gymnasium:{env}", "parameters": parameters})
+    return problem._replace(recipe={"name": f"gymnasium:{env}", "parameters": parameters})
 
 
 def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
@@ -122,14 +124,14 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
         return gymnasium.make(env, **make_kwargs).unwrapped
     except (gymnasium.error.Error, ImportError) as error:
         raise UnknownNameError(f"gymnasium cannot make {short_repr(env)}: {shorten(error)}") from error
-    except Exception as error:  # whatever its constructor makes of these options
+    except Exception as error:  # of the environment's constructor
         raise OptionError(
             f"gymnasium cannot make {short_repr(env)} with {short_repr(make_kwargs)}: {shorten(error)}"
         ) from error
 
 
-def _slips(env: Any, start: Any) -> Base | None:
-    """Base kernel j takes outcome j of every row of the slippery version, the only one where a row has one.
+def _slippery_base(env: Any, start: Any) -> Base | None:
+    """Base kernel j takes outcome j of every row of the slippery version, or the only outcome of a row.
 
     None for an environment of another kind, or with a table that is no mixture of these kernels.
     """
@@ -139,9 +141,9 @@ def _slips(env: Any, start: Any) -> Base | None:
     rho = start_of(env, start, own.num_states)
     ended = ended_in([slippery], rho > 0)
     row = slippery.s * slippery.num_actions + slippery.a
-    is_sure = np.bincount(row)[row] == 1
+    is_single = np.bincount(row)[row] == 1
     num = int(slippery.j.max()) + 1
-    kernels = [kernel_from(slippery, ((slippery.j == j) | is_sure) * 1.0, ended) for j in range(num)]
+    kernels = [kernel_from(slippery, ((slippery.j == j) | is_single) * 1.0, ended) for j in range(num)]
     truth = kernel_from(own, own.p, ended)
     full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
     mixed = [own.p[last - num + 1 : last + 1] for last in full]
@@ -165,12 +167,12 @@ def _fickle(base: Base, probability: float) -> Base:
         row, s_next = kernel.nonzero()
         s = row // A
         is_moment = (s // 4 % 5 == 4) & (s // 20 != s_next // 20)
-        kept = np.where(is_moment, s_next + S, s_next)
+        unchanged = np.where(is_moment, s_next + S, s_next)
         others = [(s_next - s_next % 4 + (s_next + turn) % 4)[is_moment] + S for turn in (1, 2, 3)]
         resolved = (row + S * A, s_next + S, kernel.data)
         unmoved = (row[~is_moment], s_next[~is_moment], kernel.data[~is_moment])
         moved = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in others]
-        for parts in ([(row, kept, kernel.data), resolved], [unmoved, *moved, resolved]):
+        for parts in ([(row, unchanged, kernel.data), resolved], [unmoved, *moved, resolved]):
             i, to, value = (np.concatenate(column) for column in zip(*parts))
             kernels.append(scipy.sparse.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
     weights = np.outer(base.weights, [1 - probability, probability]).ravel()
@@ -178,7 +180,7 @@ def _fickle(base: Base, probability: float) -> Base:
     return Base(kernels, np.concatenate([base.rho, np.zeros(S)]), weights, names)
 
 
-def _joined(envs: list[Any], start: Any, weights: Any, names: list[str] | None) -> Base:
+def _mixture_of(envs: list[Any], start: Any, weights: Any, names: list[str] | None) -> Base:
     """Environments on the same spaces as one mixture of their kernels."""
     if any(getattr(env, "fickle_passenger", False) for env in envs):
         raise ModelError(
@@ -218,22 +220,22 @@ def _names_of_copies(base: Base) -> dict[str, Any]:
 
 
 def _kind(env: Any) -> str:
-    """The class of an environment of Gymnasium's own; nothing for a class of somebody else, whatever its name."""
+    """The class of a toy-text environment of Gymnasium; empty for classes of other packages."""
     kind = type(env)
     return kind.__name__ if kind.__module__.startswith("gymnasium.envs.toy_text.") else ""
 
 
-def _name(made: list[Any]) -> str:
-    return " + ".join(_id(env) for env in made)
+def _name(envs: list[Any]) -> str:
+    return " + ".join(_id(env) for env in envs)
 
 
 def _id(env: Any) -> str:
     return env.spec.id if env.spec else type(env).__name__
 
 
-def _apart(made: list[Any]) -> list[str] | None:
-    """The names of environments that have different ones."""
-    names = [_id(env) for env in made]
+def _distinct_names(envs: list[Any]) -> list[str] | None:
+    """The names of environments, if all are different."""
+    names = [_id(env) for env in envs]
     return names if len(set(names)) == len(names) else None
 
 

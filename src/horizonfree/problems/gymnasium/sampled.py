@@ -1,7 +1,7 @@
-"""Environments asked for samples: put into every state, or followed in episodes of random actions.
+"""Samples of environments: from every state, or from episodes of random actions.
 
-An outcome is the next state and whether the environment terminated in it. `truncated` ends no episode: the rest of it
-is not seen.
+An outcome is the next state and whether the environment terminated in it. `truncated` is no ending: the rest of the
+episode is unobserved.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._validation import check_int, short_repr
+from horizonfree._validation import check_int, check_state, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.problems.gymnasium.live import Encode, state_of
 
 Place = Callable[[Any, int, np.random.Generator], None]
-RESETS = 20  # to see whether an environment always starts alike
-MOST_STEPS = 20_000_000  # of an environment: many minutes
+NUM_RESETS = 20  # to check that an environment always starts in the same state
+MAX_STEPS = 20_000_000  # of an environment: many minutes
 
 
 def is_env(x: Any) -> bool:
@@ -36,33 +36,33 @@ def sampled_env(
 ) -> Int[np.ndarray, "S A S2"]:
     """Counts of the outcomes: S next states in which the episode goes on, then S in which it has ended."""
     S, A = _sizes(env, name, num_states, encode)
-    if S * A * samples > MOST_STEPS:
+    if S * A * samples > MAX_STEPS:
         raise OptionError(
-            f"environment {name} would take {S * A * samples:,} steps; more than {MOST_STEPS:,} take too long: ask "
+            f"environment {name} would take {S * A * samples:,} steps; more than {MAX_STEPS:,} take too long: ask "
             "for fewer samples, or sample it yourself and give counts [S, A, S]"
         )
-    asked = _Asked(env, name, S, A, encode, rng)
+    sampler = _EnvSampler(env, name, S, A, encode, rng)
     if place is None:
-        asked.follow(samples * S * A, horizon)
+        sampler.run_episodes(samples * S * A, horizon)
     else:
-        asked.put(place, samples)
-    return asked.counts
+        sampler.sample_pairs(place, samples)
+    return sampler.counts
 
 
 def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
     """The one state in which all of them start."""
     S = 2**31
-    found = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(RESETS)}
-    if len(found) > 1:
+    starts = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(NUM_RESETS)}
+    if len(starts) > 1:
         raise OptionError(
-            f"the environments start in {len(found)} different states; say from which distribution, start=[..], or "
+            f"the environments start in {len(starts)} different states; give their distribution, start=[..], or "
             "start= the state to plan from"
         )
-    return found.pop()
+    return starts.pop()
 
 
-class _Asked:
-    """An environment, and what it showed so far."""
+class _EnvSampler:
+    """Counts the outcomes of an environment."""
 
     def __init__(
         self, env: Any, name: str, S: int, A: int, encode: Encode | None, rng: np.random.Generator
@@ -70,22 +70,22 @@ class _Asked:
         self._env, self._name, self._encode, self._rng = env, name, encode, rng
         self.counts = np.zeros((S, A, 2 * S), np.int64)
 
-    def put(self, place: Place, samples: int) -> None:
-        """The same number of samples of every pair."""
+    def sample_pairs(self, place: Place, samples: int) -> None:
+        """The same number of samples of every state-action pair."""
         S, A, _ = self.counts.shape
         for s, a in np.ndindex(S, A):
             for _ in range(samples):
                 self._reset()
                 try:
                     place(self._env, s, self._rng)
-                except Exception as error:  # whatever somebody's function does
+                except Exception as error:  # of the user's function
                     raise OptionError(
                         f"place(environment {self._name}, state {s}) fails: {type(error).__name__}: {error}"
                     ) from error
                 self._step(s, a)
 
-    def follow(self, steps: int, horizon: int) -> None:
-        """So many steps, in episodes, of actions at random."""
+    def run_episodes(self, steps: int, horizon: int) -> None:
+        """This many steps, in episodes of random actions."""
         while steps > 0:
             s, is_over = self._state(self._reset()), False
             for _ in range(horizon):
@@ -109,14 +109,14 @@ class _Asked:
 
 
 def _sizes(env: Any, name: str, num_states: int | None, encode: Encode | None) -> tuple[int, int]:
-    """S and A, from its spaces or as told."""
+    """S and A, from the spaces of the environment or from num_states."""
     from gymnasium.spaces import Discrete
 
     if not isinstance(env.action_space, Discrete):
         raise ShapeError(f"environment {name} has actions {env.action_space}; they must be Discrete")
     A = int(env.action_space.n)
     if encode is not None:
-        meaning = "a whole number of at least 1, as encode gives states"
+        meaning = "a whole number of at least 1, as encode returns states"
         return check_int(num_states, "num_states", 1, 2**31, meaning), A
     if not isinstance(env.observation_space, Discrete):
         raise ShapeError(
@@ -130,11 +130,9 @@ def _state(env: Any, encode: Encode | None, S: int, observation: Any) -> int:
     if encode is None:
         return state_of(env, observation)
     try:
-        found = encode(observation)
-    except Exception as error:  # whatever somebody's function does
+        state = encode(observation)
+    except Exception as error:  # of the user's function
         raise OptionError(
             f"encode({short_repr(observation)}) fails: {type(error).__name__}: {error}"
         ) from error
-    return check_int(
-        found, f"encode({short_repr(observation)})", 0, S - 1, f"a state, 0 to {S - 1}", ShapeError
-    )
+    return check_state(state, f"encode({short_repr(observation)})", S)

@@ -7,10 +7,10 @@ absorbing; one that is entered with and without it gets an absorbing copy (probl
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._validation import check_floats
+from horizonfree._validation import check_floats, check_shape
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.endings import Entries, ended_states, next_states, num_copies
@@ -34,7 +34,7 @@ def read_table(env: Any) -> Table:
     kind = type(env).__name__
     if not hasattr(env, "P"):
         raise ShapeError(
-            f"{kind} has no table P; build the known class yourself (Mixture.from_kernels) and explore the environment "
+            f"{kind} has no table P; build the model class yourself (Mixture.from_kernels) and explore the environment "
             "with known=problem"
         )
     P = env.P
@@ -61,11 +61,11 @@ def read_table(env: Any) -> Table:
         n = getattr(getattr(env, name, None), "n", size)
         if n != size:
             raise ShapeError(f"the {name} of {kind} has {n} elements but P has {size}")
-    for s, a, _, p, to, _, given in rows:
+    for s, a, _, p, to, _, raw in rows:
         if not (np.isfinite(p) and p >= 0):
             raise KernelError(f"P[{s}][{a}] has an outcome of probability {p}; it must be a number >= 0")
-        if to != given or not 0 <= to < S:
-            raise ShapeError(f"P[{s}][{a}] leads to {given!r}; states are 0 to {S - 1}")
+        if to != raw or not 0 <= to < S:
+            raise ShapeError(f"P[{s}][{a}] leads to {raw!r}; states are 0 to {S - 1}")
     if not rows:
         raise ShapeError(f"P of {kind} has no outcomes")
     s_, a_, j_, p_, next_, ends_ = (np.array(column) for column in list(zip(*rows))[:6])
@@ -73,23 +73,20 @@ def read_table(env: Any) -> Table:
 
 
 def start_of(env: Any, start: Any, S: int) -> Float[np.ndarray, " S"]:
-    """Where an environment starts, or the state or distribution that the caller chose."""
+    """The start distribution of an environment, or the state or distribution given."""
     if start is not None:
         return start_distribution(start, S)
     if not hasattr(env, "initial_state_distrib"):
-        raise OptionError(f"{type(env).__name__} does not say where it starts; pass start=")
+        raise OptionError(f"{type(env).__name__} does not declare its start; pass start=")
     rho = check_floats(env.initial_state_distrib, "initial_state_distrib")
-    if rho.shape != (S,):
-        raise ShapeError(
-            f"initial_state_distrib has shape {rho.shape}; it must be ({S},), one entry per state"
-        )
+    check_shape(rho, "initial_state_distrib", (S,), "[S]")
     if not ((rho >= 0).all() and abs(rho.sum() - 1) <= 1e-8):
         raise KernelError("initial_state_distrib must be >= 0 and sum to 1; pass start= to choose a state")
     return rho
 
 
 def ended_in(tables: list[Table], starts: Bool[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
-    """In which state an episode is that has ended in s, for all tables alike (problems/endings.py)."""
+    """The array `ended` (problems/endings.py) for all tables."""
     columns = ("s", "s_next", "ends")
     return ended_states(
         Entries(*(np.concatenate([getattr(x, name)[x.p > 0] for x in tables]) for name in columns)), starts
@@ -97,7 +94,7 @@ def ended_in(tables: list[Table], starts: Bool[np.ndarray, " S"]) -> Int[np.ndar
 
 
 def kernel_from(table: Table, value: np.ndarray, ended: Int[np.ndarray, " S"]) -> "scipy.sparse.csr_array":
-    """The kernel [S*A, S] that gives each outcome this probability; final states and copies absorb."""
+    """The kernel [S*A, S] with these probabilities of the outcomes; final states and copies are absorbing."""
     S, A = table.num_states, table.num_actions
     total = S + num_copies(ended)
     is_final = np.append(ended == np.arange(S), np.ones(total - S, bool))

@@ -1,4 +1,4 @@
-"""A problem as a Gymnasium environment: for agents of other libraries, and for tests of our own."""
+"""A problem as a Gymnasium environment, for agents of other libraries and for tests."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from horizonfree.mdp.allowed import is_allowed
+from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, RewardLike, as_table
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.problem import Problem
@@ -30,7 +30,7 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
         self.action_space = Discrete(A)
         self._problem, self._reward, self._kernel = problem, table, problem.kernel()
         self._allowed = is_allowed(problem.space)
-        self._h, self._s = H, 0  # over: nothing has begun
+        self._h, self._s = H, 0  # the episode is over: call reset()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -59,7 +59,7 @@ class ProblemEnv(gymnasium.Env[np.int64, np.int64]):
         return np.int64(self._s), float(self._reward[h, s, a]), False, is_cut, self._info()
 
     def _info(self) -> dict[str, Any]:
-        """The steps taken; where some actions are forbidden also which are not, as Gymnasium's Taxi says it."""
+        """The number of steps taken; where some actions are forbidden, also the mask of those allowed."""
         mask = (
             {}
             if self._problem.space.acts is None

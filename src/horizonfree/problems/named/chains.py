@@ -3,12 +3,12 @@
 from typing import Annotated, Any
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Int
 
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.registry import Between, Horizon, Seed, is_at_least, problem
+from horizonfree.problems.registry import Between, Horizon, Seed, check_at_least, problem
 
 
 def deterministic(target: Int[np.ndarray, "d S A"]) -> "list[scipy.sparse.csr_array]":
@@ -16,10 +16,6 @@ def deterministic(target: Int[np.ndarray, "d S A"]) -> "list[scipy.sparse.csr_ar
     _, S, A = target.shape
     first = np.arange(S * A + 1)
     return [scipy.sparse.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
-
-
-def _called(names: list[str], kernels: "list[scipy.sparse.csr_array]") -> "dict[str, scipy.sparse.csr_array]":
-    return dict(zip(names, kernels, strict=True))
 
 
 def line(S: int, actions: list[str]) -> dict[str, Any]:
@@ -43,15 +39,13 @@ def river_swim(
     processes"; as a linear mixture with three features in the experiments on UCRL-WVTR (S = 10, H = 100).
     """
     hold = 1 - forward - backward
-    is_at_least("1 - forward - backward", hold, 0, "it is the probability to hold")
+    check_at_least("1 - forward - backward", hold, 0, "it is the probability to hold")
     s = np.arange(states)
     back = np.maximum(s - 1, 0)
     swim = [np.minimum(s + 1, states - 1), s, back]
+    target = np.array([np.stack([back, to], axis=1) for to in swim])
     return Mixture.from_kernels(
-        _called(
-            ["forward", "hold", "back"],
-            deterministic(np.array([np.stack([back, to], axis=1) for to in swim])),
-        ),
+        dict(zip(["forward", "hold", "back"], deterministic(target), strict=True)),
         horizon=horizon,
         weights=[forward, max(hold, 0.0), backward],
         layout=line(states, ["back", "swim"]),
@@ -72,11 +66,9 @@ def double_chain(
     """
     s = np.arange(length)
     left, right = np.maximum(s - 1, 0), np.minimum(s + 1, length - 1)
+    target = np.array([np.stack([left, right], 1), np.stack([right, left], 1)])
     return Mixture.from_kernels(
-        _called(
-            ["as intended", "the wrong way"],
-            deterministic(np.array([np.stack([left, right], 1), np.stack([right, left], 1)])),
-        ),
+        dict(zip(["as intended", "the wrong way"], deterministic(target), strict=True)),
         horizon=horizon,
         start=(length - 1) // 2,
         weights=[1 - fail, fail],
@@ -101,7 +93,7 @@ def combination_lock(
 
     Source: after the combination lock of Kakade (2003), "On the sample complexity of reinforcement learning".
     """
-    is_at_least("keys", keys, codes, "the codes press different keys")
+    check_at_least("keys", keys, codes, "the codes press different keys")
     rng = np.random.default_rng(seed)
     first, true = rng.integers(keys, size=length), rng.integers(codes)
     right = (first + np.arange(codes)[:, None]) % keys
@@ -112,7 +104,7 @@ def combination_lock(
     weights = np.full(codes, (1 - reliability) / (codes - 1))
     weights[true] = reliability
     return Mixture.from_kernels(
-        _called([f"code {i + 1}" for i in range(codes)], deterministic(target)),
+        {f"code {i + 1}": kernel for i, kernel in enumerate(deterministic(target))},
         horizon=horizon,
         weights=weights,
         layout=line(length + 1, [f"key {a}" for a in range(keys)]),

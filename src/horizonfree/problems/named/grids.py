@@ -5,9 +5,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.registry import Between, Horizon, Seed, is_at_least, problem
+from horizonfree.problems.registry import Between, Horizon, Seed, check_at_least, problem
 
 ACTIONS = ["up", "right", "down", "left"]
 MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # (column, row)
@@ -43,7 +43,7 @@ def slip_features(
 
 
 def slip_names(zones: int) -> list[str]:
-    """What the features of `slip_features` are called."""
+    """Names of the features of `slip_features`."""
     where = [""] if zones == 1 else [f"zone {z + 1}, " for z in range(zones)]
     return [f"{zone}{what}" for zone in where for what in ("as intended", "astray")]
 
@@ -63,7 +63,7 @@ def zoned_grid(
 
     Source: this library; the usual slippery grid, its slip made a parameter.
     """
-    is_at_least("size", size, zones, "every zone needs a column")
+    check_at_least("size", size, zones, "every zone needs a column")
     cells, target = grid(np.ones((size, size), bool))
     theta_z = np.random.default_rng(seed).uniform(0.3, 0.95, zones)
     return Mixture.from_features(

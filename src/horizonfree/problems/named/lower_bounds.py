@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree.mdp.space import LONGEST
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
-from horizonfree.problems.registry import Between, Horizon, Seed, is_at_least, is_at_most, problem
+from horizonfree.problems.registry import Between, Horizon, Seed, check_at_least, check_at_most, problem
 
 Dim = Annotated[int, Between(2, 14, "d; there are 2^(d-1) actions")]
 Episodes = Annotated[int, Between(1, 10**15, "K, the number of episodes the instance is hard for")]
@@ -47,10 +47,10 @@ def hard_instance(
     Source: Zhou and Gu (2022), "Computationally efficient horizon-free reinforcement learning for linear mixture
     MDPs"; alpha and beta from Zhou, Gu and Szepesvari (2021).
     """
-    is_at_least("episodes", episodes, 3 * dim**2, "the lower bound holds for K >= 3 d^2")
+    check_at_least("episodes", episodes, 3 * dim**2, "the lower bound holds for K >= 3 d^2")
     delta = 1 / 6
     Delta = np.sqrt(delta / episodes) / (4 * np.sqrt(2))
-    is_at_least("bound", bound, 1 + Delta * (dim - 1), "||theta|| = 1 + Delta (d-1)")
+    check_at_least("bound", bound, 1 + Delta * (dim - 1), "||theta|| = 1 + Delta (d-1)")
     alpha = np.sqrt(1 / (1 + Delta * (dim - 1)))
     beta = np.sqrt(Delta) * alpha
     actions = sign_vectors(dim)
@@ -84,7 +84,7 @@ def vtr_lower_bound(
     Markov decision processes".
     """
     H = horizon
-    is_at_least("episodes", episodes, (dim - 1) ** 2 * H / 2, "the bound holds for K >= (d-1)^2 H / 2")
+    check_at_least("episodes", episodes, (dim - 1) ** 2 * H / 2, "the bound holds for K >= (d-1)^2 H / 2")
     delta = 1 / H
     Delta = np.sqrt(delta / episodes) / (4 * np.sqrt(2))
     c = (dim - 1) * Delta * np.sqrt(H)
@@ -130,7 +130,7 @@ def rfe_lower_bound(
     approximation".
     """
     largest = dim / (np.sqrt(2) * (dim - 1))
-    is_at_most("gap", gap, largest, f"beyond it, with dim={dim}, probabilities are negative")
+    check_at_most("gap", gap, largest, f"beyond it, with dim={dim}, probabilities are negative")
     actions = sign_vectors(dim)
     phi = np.zeros((3, len(actions), 3, dim))
     phi[0, :, 1:, 0] = np.sqrt(2) / 4

@@ -3,10 +3,10 @@
 from typing import Annotated
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.named.chains import line
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, Seed, problem
@@ -32,7 +32,7 @@ def kernel(
     return scipy.sparse.coo_array((prob.ravel(), ((s * A + a).ravel(), s_next.ravel())), shape=(S * A, S))
 
 
-def called(
+def names_by_mean(
     what: str, low: float, high: float, kernels: "list[scipy.sparse.coo_array]"
 ) -> "dict[str, scipy.sparse.coo_array]":
     """Kernels by the means of their inputs, as `input_models` spreads them."""
@@ -60,7 +60,7 @@ def inventory(
     stock, order, D = np.indices((capacity + 1, max_order + 1, demand.shape[1]))
     after = np.maximum(np.minimum(stock + order, capacity) - D, 0)
     return Mixture.from_kernels(
-        called("demand", 1.0, 4.0, [kernel(stock, order, after, model[D]) for model in demand]),
+        names_by_mean("demand", 1.0, 4.0, [kernel(stock, order, after, model[D]) for model in demand]),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         states=[f"stock {s}" for s in range(capacity + 1)],
@@ -90,7 +90,7 @@ def queue(
     service = np.where(leaves, rate, 1 - rate)
     after = np.minimum(np.maximum(s - leaves, 0) + N, capacity)
     return Mixture.from_kernels(
-        called("arrivals", 0.2, 1.0, [kernel(s, a, after, service * model[N]) for model in arrivals]),
+        names_by_mean("arrivals", 0.2, 1.0, [kernel(s, a, after, service * model[N]) for model in arrivals]),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         states=[f"{s} waiting" for s in range(capacity + 1)],

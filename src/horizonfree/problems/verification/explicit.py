@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._repr import ReprMixin, Summary, join_names
+from horizonfree._repr import ReprMixin, ReprTable, join_names
 from horizonfree._validation import short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.names import LABELLED, LABELS, PAID, REWARDS
@@ -85,7 +85,7 @@ class ExplicitModel(ReprMixin):
             found += self.choice_rewards[name]
         return found
 
-    def card(self) -> Summary:
+    def _repr_table(self) -> ReprTable:
         """Sizes, labels and rewards."""
         lines = [
             ("states", f"{self.num_states:,}"),
@@ -95,7 +95,7 @@ class ExplicitModel(ReprMixin):
             ("rewards", join_names(self.reward_names) or "none"),
         ]
         lines += [("about", self.description)] if self.description else []
-        return Summary("Interval MDP" if self.is_interval else "MDP", lines)
+        return ReprTable("Interval MDP" if self.is_interval else "MDP", lines)
 
     def value(self, text: str, *, uncertainty: str = "robust") -> float:
         """The value of a bounded property from the initial state, over all policies.
@@ -111,7 +111,7 @@ class ExplicitModel(ReprMixin):
 
         Intervals of an interval MDP are not used: an interval that may be 0 counts as possible, and there is no truth.
         """
-        from horizonfree.problems.mixture import Mixture
+        from horizonfree.problems.classes import Mixture
 
         where, names = numbered_actions(self.first_choice, self.actions or [""] * self.num_choices)
         prob = self.low if not self.is_interval else even(self)
@@ -134,7 +134,7 @@ class ExplicitModel(ReprMixin):
             name=name,
             layout=layout_of(self.labels, rewards),
         )
-        return found.seen_as("tabular", support="given")
+        return found.as_tabular(support="given")
 
     def to_drn(self, path: Any) -> None:
         """Write it as Storm's explicit text format."""

@@ -22,7 +22,7 @@ from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.valid import longest
-from horizonfree.problems.mixture import Mixture
+from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification.affine import (
     ONE,
@@ -200,7 +200,7 @@ def _table(built: Built, shared: dict[str, Any]) -> Problem:
         kernel = _sparse(built, np.ones(len(built.s)))
         kernel = scipy.sparse.diags_array(1 / np.maximum(kernel.sum(1), 1)) @ kernel
     problem = Mixture.from_kernels([kernel], weights=[1.0] if is_known else None, **shared)
-    return problem.seen_as("tabular", support="given")
+    return problem.as_tabular(support="given")
 
 
 def _kernel(built: Built, values: dict[str, Fraction]) -> Any:

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 import horizonfree as hf
 from horizonfree.models import certify
-from horizonfree.models.mixture.robust import common
+from horizonfree.models.mixture.robust import sets
 from horizonfree.planning.induction import best_plan
 from tests.reference import adversaries as adv
 from tests.reference import robust as ref
@@ -47,7 +47,7 @@ def counted(problem, name, zeta, runs, judged):
         ]
         out += left
         plain += adv.leaves_bets(known, mine[-1], predicted[i], 0.0, DELTA)
-        low += common.zeta_low(problem.model.valid, mine[-1], DELTA) > zeta
+        low += sets.zeta_low(problem.model.valid, mine[-1], DELTA) > zeta
         if any(left) or inside == judged:
             continue
         inside += 1
@@ -161,7 +161,7 @@ def test_the_smallest_radius_that_is_not_refuted_is_never_above_the_true_one(pro
     for name in ("bias", "flip", "drift", "random", "tilt"):
         history, _ = adv.explored(problem, adv.ADVERSARIES[name], 0.3, 3000, range(40), adv.counted)
         last = [small.pick(history[-1], i) for i in range(40)]
-        lows += [common.zeta_low(problem.model.valid, x, 5e-8) for x in last]
+        lows += [sets.zeta_low(problem.model.valid, x, 5e-8) for x in last]
     assert max(lows) <= 0.3
     assert max(lows) > 0.03  # and something is refuted
 

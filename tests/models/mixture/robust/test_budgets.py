@@ -8,8 +8,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree._x64 import scope
-from horizonfree.models.mixture.record import STARTS
-from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
+from horizonfree.models.mixture.evidence import STARTS
+from horizonfree.models.mixture.robust import frequencies, half_spaces, penalty, sets
 from tests.reference import small
 
 DELTA = 0.05
@@ -19,12 +19,12 @@ LOG_2 = math.log(2)
 def shared_of(problem, evidence, delta=DELTA, weights=(0.5, 0.5)):
     evidence = eqx.tree_at(lambda x: x.weights, evidence, np.asarray(weights))
     with scope():
-        return common.common(problem.model.valid, evidence, evidence.record, delta)
+        return sets.common(problem.model.valid, evidence, evidence.record, delta)
 
 
 def test_three_sets_share_delta():
-    assert (common.BETS, common.ROWS, common.SPACES) == (0.8, 0.1, 0.1)
-    assert common.BETS + common.ROWS + common.SPACES <= 1 + 1e-15
+    assert (sets.BETS, sets.ROWS, sets.SPACES) == (0.8, 0.1, 0.1)
+    assert sets.BETS + sets.ROWS + sets.SPACES <= 1 + 1e-15
 
 
 def test_the_log_threshold_pays_for_the_share_of_e_processes_and_for_the_weight(problem, evidence):
@@ -73,7 +73,7 @@ def test_row_frequencies_share_a_tenth_of_delta_among_classes_and_sides(problem,
                 kl += (1 - share) * math.log((1 - share) / (1 - end)) if share < 1 else 0.0
                 assert n * kl == pytest.approx(level, rel=1e-6)
     with scope():
-        low = common.zeta_low(valid, evidence, DELTA)
+        low = sets.zeta_low(valid, evidence, DELTA)
         wanted = frequencies.least_multiple(classes, *(shared_of(problem, evidence).rows[i] for i in (1, 0)))
     assert low == wanted
 
@@ -84,7 +84,7 @@ def test_half_spaces_share_their_delta_among_all_directions(problem, evidence):
     shared = shared_of(problem, evidence, weights=(1e-30, 0.5))  # so that the later e-process is used
     assert shared.bet.start > 0
     zeta = np.full((problem.num_states, problem.num_actions), 0.02)
-    alike = kinds.kinds_of(valid, zeta)
+    alike = frequencies.kinds_of(valid, zeta)
     bet, z = shared.bet, shared.rows.z
     share = 0.1 * DELTA * 0.5
     v = half_spaces.directions(z, bet.p[0], bet.before, alike.rows.size, share)
@@ -111,7 +111,7 @@ def test_what_a_misspecification_costs_is_added_to_the_log_threshold(problem, ev
     p = np.asarray(bet.fit.p)
     a, b, F = np.full(len(p), 0.2), np.full(len(p), 0.3), np.eye(z.shape[1]) * 50
     for zeta in (0.0, 0.01):
-        alike = kinds.kinds_of(problem.model.valid, np.full(evidence.visits.shape, zeta))
+        alike = frequencies.kinds_of(problem.model.valid, np.full(evidence.visits.shape, zeta))
         blocks = half_spaces.Blocks(bet.y, bet.p, bet.rows, alike.total(bet.visits))
         by_logs, E = 0.0, 0.0
         for q, visits in zip(blocks.p, blocks.visits, strict=True):
@@ -139,10 +139,10 @@ def test_weights_of_the_smallest_ellipsoid_sum_to_one():
     rng = np.random.default_rng(0)
     white = rng.normal(size=(6, 3))
     u = rng.normal(size=3)
-    M = boxed.smallest_ellipsoid(white, np.abs(white @ u), has_ball=False)
+    M = sets.smallest_ellipsoid(white, np.abs(white @ u), has_ball=False)
     assert u @ M @ u == pytest.approx(1, abs=1e-9)
     u /= np.linalg.norm(u)
-    M = boxed.smallest_ellipsoid(white, np.abs(white @ u), has_ball=True)
+    M = sets.smallest_ellipsoid(white, np.abs(white @ u), has_ball=True)
     assert u @ M @ u == pytest.approx(1, abs=1e-9)
 
 

@@ -10,9 +10,9 @@ from horizonfree.errors import OptionError, RewardError, RunError, ShapeError
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.robust.bounds import _error, steps_within
 from horizonfree.models.mixture.robust.confidence import _loss_by_theta, asymptotic_gap
-from horizonfree.models.mixture.robust.reward import _error
-from horizonfree.models.mixture.robust.steps import steps_within
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import robust as ref
@@ -180,14 +180,14 @@ def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     assert found.zeta is not None
     assert run.certificate(misspecification=found.zeta).eps <= 0.4
     assert run.certificate(misspecification=found.zeta * 1.05).eps > 0.4
-    assert found.words.startswith(
+    assert found.summary().startswith(
         "suboptimality at most 0.4 (95% confidence, any stopping time), as long as every transition law is within"
     )
     one = run.robustness(0.05, reward=hf.goal(run.problem, 2))
     assert one.zeta > found.zeta / 10
     assert one.zeta_low == found.zeta_low
     assert run.robustness(1e-6).zeta is None
-    assert "even with a correct model, 1e-06 is not certified yet" in run.robustness(1e-6).words
+    assert "even with a correct model, 1e-06 is not certified yet" in run.robustness(1e-6).summary()
 
 
 def test_a_curve_says_at_zero_that_it_is_proved_in_another_way(run):
@@ -195,9 +195,9 @@ def test_a_curve_says_at_zero_that_it_is_proved_in_another_way(run):
     at_zero = run.robustness(0.4).gaps[0]
     assert at_zero != pytest.approx(run.certificate().eps, rel=1e-3)
     method = "certificate() has its own bound"
-    assert method in run.robustness(at_zero / 2).words
-    assert method in run.robustness(at_zero * (1 + 1e-9)).words
-    assert method not in run.robustness(0.4).words
+    assert method in run.robustness(at_zero / 2).summary()
+    assert method in run.robustness(at_zero * (1 + 1e-9)).summary()
+    assert method not in run.robustness(0.4).summary()
 
 
 def test_words_say_what_is_assumed_and_what_the_data_show(run):
@@ -208,9 +208,9 @@ def test_words_say_what_is_assumed_and_what_the_data_show(run):
     assert certificate.parts["floor"] < certificate.eps < 1
     assert (
         "95% confidence, any stopping time), if every transition law is within 0.02 of one and the same parameter; "
-        in (certificate.words)
+        in (certificate.summary())
     )
-    assert "the data show that no parameter is closer than" in certificate.words
+    assert "the data show that no parameter is closer than" in certificate.summary()
 
 
 def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
@@ -233,8 +233,8 @@ def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
     assert 0.01 < low <= 0.2
     assert refused.is_rejected
     assert refused.eps == 1
-    assert "no single parameter is within" in refused.words
-    assert "no single parameter is within" in run.certificate().words  # and so does the plain one
+    assert "no single parameter is within" in refused.summary()
+    assert "no single parameter is within" in run.certificate().summary()  # and so does the plain one
     assert not hf.certify(problem, (states, actions), misspecification=0.2).is_rejected
 
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_answered_is_refused_in_words(problem, run):
     bare = hf.explore_many(problem, "uniform", episodes=5, seeds=1)[0]
     with pytest.raises(RunError, match="no counts by blocks"):
         bare.certificate(misspecification=0.01)
-    table = hf.explore(problem.seen_as("tabular"), episodes=2)
+    table = hf.explore(problem.as_tabular(), episodes=2)
     with pytest.raises(OptionError, match="proved for mixtures only"):
         table.certificate(misspecification=0.01)
     with pytest.raises(OptionError, match="give until_eps="):
@@ -283,7 +283,7 @@ def test_no_target_is_refused_that_a_certificate_reaches(support):
     problem = small.dense(weights=(0.5, 0.5), horizon=20)
     about = hf.Misspecification(kl=1e-4, support=support)
     run = hf.explore(problem, episodes=20, progress=False)
-    floor = problem.model.asymptotic_gap(about)
+    floor = diagnostics_of(problem.model).asymptotic_gap(about)
     assert floor == pytest.approx(np.sqrt(2 * 19 * 1e-4))
     assert run.certificate(misspecification=about).parts["floor"] <= floor * (1 + 1e-9)
     found = hf.explore(problem, until_eps=0.2, episodes=1, misspecification=about, progress=False)

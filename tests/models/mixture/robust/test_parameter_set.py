@@ -8,7 +8,8 @@ import horizonfree as hf
 from horizonfree._x64 import scope
 from horizonfree.errors import FeatureError
 from horizonfree.models.mixture.likelihood import maximum_likelihood
-from horizonfree.models.mixture.robust import common
+from horizonfree.models.mixture.robust import sets
+from horizonfree.models.registry import diagnostics_of
 from tests.reference.odd_features import odd_features
 
 ALARM = 1e-6  # false alarms of this file, in all
@@ -113,7 +114,7 @@ def test_the_likelihood_of_the_fit_is_at_least_that_of_the_truth(subtests):
                     wide = np.pad(rows, ((0, 0), (0, len(valid.rows))))[:, : len(valid.rows)]
                     with scope():
                         record = evidence.record.__class__(wide, evidence.record.visits)
-                        bet = common.common(valid, evidence, record, 0.05).bet
+                        bet = sets.common(valid, evidence, record, 0.05).bet
                     free, N = np.asarray(valid.free), bet.counts
                     p = np.asarray(valid.rows) @ truth
                     loss = -(N * np.log(np.where(N > 0, p, 1.0))).sum()
@@ -143,7 +144,7 @@ def test_what_a_report_asks_is_about_the_same_parameters(make):
     problem, (p, *_), episodes = make()
     run = hf.from_episodes(problem, coin_log(p, episodes, 1))
     confidence = run.confidence(0.05, misspecification=ANYWHERE)
-    found = problem.model.intervals(confidence)
+    found = diagnostics_of(problem.model).intervals(confidence)
     assert (found.low <= found.high).all()
-    assert problem.model.row_uncertainty(confidence).shape == (problem.num_states,)
-    assert 0 <= problem.model.mean_uncertainty(confidence) <= 1
+    assert diagnostics_of(problem.model).row_uncertainty(confidence).shape == (problem.num_states,)
+    assert 0 <= diagnostics_of(problem.model).mean_uncertainty(confidence) <= 1

@@ -10,8 +10,8 @@ from scipy.optimize import linprog
 
 import horizonfree as hf
 from horizonfree._x64 import scope
-from horizonfree.models.mixture.record import STARTS
-from horizonfree.models.mixture.robust import boxed, common, frequencies, half_spaces, kinds, penalty, sets
+from horizonfree.models.mixture.evidence import STARTS
+from horizonfree.models.mixture.robust import frequencies, half_spaces, penalty, sets
 from tests.reference import robust as ref
 from tests.reference import small
 
@@ -21,7 +21,7 @@ DELTA = 0.5
 def sets_of(problem, evidence, zeta, delta=DELTA, **given):
     radii = np.full((problem.num_states, problem.num_actions), zeta)
     with scope():
-        shared = common.common(problem.model.valid, evidence, evidence.record, delta)
+        shared = sets.common(problem.model.valid, evidence, evidence.record, delta)
         return sets.confidence_sets(shared, radii, **{"anywhere": False} | given)
 
 
@@ -66,7 +66,7 @@ def test_no_law_within_its_radius_beats_the_normaliser_of_a_half_space(problem, 
     valid = problem.model.valid
     rng = np.random.default_rng(1)
     radii = np.full((problem.num_states, problem.num_actions), 0.05)
-    alike = kinds.kinds_of(valid, radii)
+    alike = frequencies.kinds_of(valid, radii)
     z, center = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
     v, step = rng.normal(size=(3, valid.num_free)), 1e-2 * rng.normal(size=valid.num_free)
     theta = small.inside(valid, rng, 2)
@@ -98,7 +98,7 @@ def test_the_penalty_covers_every_parameter_within_its_bounds_of_rows(problem, e
     """With W the least that keeps theta in its set, W' must be at least its sum N psi: both forms of Lemma R4."""
     valid = problem.model.valid
     found = sets_of(problem, evidence, 0.02)
-    bet, alike = found.bet, kinds.kinds_of(valid, np.full((4, 2), 0.02))
+    bet, alike = found.bet, frequencies.kinds_of(valid, np.full((4, 2), 0.02))
     z = valid.rows @ valid.basis * valid.free[:, None]
     p = np.asarray(found.ball.p)
     rng, near = np.random.default_rng(2), 0
@@ -124,18 +124,18 @@ def test_cuts_and_ellipsoids_hold_what_they_should():
     rng = np.random.default_rng(3)
     white, normal = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
     level = rng.uniform(-0.2, 1.0, size=5)
-    most = boxed.reach(white, normal, level)
+    most = sets.reach(white, normal, level)
     u = rng.normal(size=(200_000, 3))
     u /= np.linalg.norm(u, axis=1, keepdims=True) / rng.uniform(size=(len(u), 1)) ** (1 / 3)
     u = u[(u @ normal.T <= level).all(1)]
     assert len(u) > 100
     assert (u @ white.T <= most + 1e-12).all()
     width = rng.uniform(0.2, 1.0, size=7)
-    M = boxed.smallest_ellipsoid(white, width, has_ball=True)
+    M = sets.smallest_ellipsoid(white, width, has_ball=True)
     u = u[(np.abs(u @ white.T) <= width).all(1)]
     assert len(u) > 100
     assert (np.einsum("ki,ij,kj->k", u, M, u) <= 1 + 1e-12).all()
-    assert np.isnan(boxed.reach(white, np.eye(3), np.full(3, -1.5))).all()  # nothing is left
+    assert np.isnan(sets.reach(white, np.eye(3), np.full(3, -1.5))).all()  # nothing is left
 
 
 def test_one_half_space_and_a_ball_have_the_exact_reach():
@@ -146,13 +146,13 @@ def test_one_half_space_and_a_ball_have_the_exact_reach():
         normal = np.array([[0.6, 0.8]])
         allowed = circle[circle @ normal[0] <= c]
         for w in (np.array([1.0, 0.3]), np.array([-0.2, 0.9])):
-            exact = boxed.reach(w[None], normal, np.array([c]))[0]
+            exact = sets.reach(w[None], normal, np.array([c]))[0]
             assert exact == pytest.approx((allowed @ w).max(), abs=1e-4)
 
 
 def test_frequencies_are_intervals_of_the_divergence_of_coins(problem, evidence):
     valid = problem.model.valid
-    alike = kinds.kinds_of(valid, np.full((4, 2), 0.03))
+    alike = frequencies.kinds_of(valid, np.full((4, 2), 0.03))
     found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.1)
     C = len(found.row)
     for c in range(0, C, 5):
@@ -182,7 +182,7 @@ def misfit(problem):
 def test_the_least_multiple_is_where_a_programme_of_its_own_becomes_feasible(problem, misfit):
     """Against feasibility of R2's polytope at fixed radii, just below and just above."""
     valid, evidence = problem.model.valid, misfit
-    alike = kinds.kinds_of(valid, np.ones((4, 2)))
+    alike = frequencies.kinds_of(valid, np.ones((4, 2)))
     found = frequencies.frequencies(alike, valid.row_of, evidence.counts, evidence.visits, 0.05)
     z, p = valid.rows @ valid.basis * valid.free[:, None], valid.rows @ valid.center
     least = frequencies.least_multiple(found, p, z)
@@ -240,10 +240,10 @@ def test_row_frequencies_do_not_depend_on_the_radii_but_for_the_radii(problem, m
     """Those that radii share are what each would count, and so is the multiple that the data do not refute."""
     valid, evidence, visits = problem.model.valid, misfit, misfit.record.visits.sum(0)
     with scope():
-        shared = common.common(valid, evidence, evidence.record, DELTA)
+        shared = sets.common(valid, evidence, evidence.record, DELTA)
     for zeta in (np.full((4, 2), 0.03), np.linspace(0.01, 0.05, 8).reshape(4, 2), np.zeros((4, 2))):
-        alike = kinds.kinds_of(valid, zeta)
-        own = frequencies.frequencies(alike, valid.row_of, evidence.counts, visits, common.ROWS * DELTA)
+        alike = frequencies.kinds_of(valid, zeta)
+        own = frequencies.frequencies(alike, valid.row_of, evidence.counts, visits, sets.ROWS * DELTA)
         found = shared.classes.within(alike)
         for mine, other in zip(found, own, strict=True):
             np.testing.assert_array_equal(mine, other)

@@ -12,23 +12,19 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import leaf
 from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
-from horizonfree.guarantees.trajectories import Divergence, RowDivergence
+from horizonfree.guarantees.divergence import Divergence, RowDivergence
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
-from horizonfree.models.confidence import Bounds, Confidence, Policy, difference_by_intervals
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
+from horizonfree.models.mixture.divergence import compare, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.evidence import Evidence
-from horizonfree.models.mixture.record import Record
-from horizonfree.models.mixture.robust.common import Common, common
-from horizonfree.models.mixture.robust.reward import robust_bounds
-from horizonfree.models.mixture.robust.sets import confidence_sets
-from horizonfree.models.mixture.robust.steps import compare_within, successors
-from horizonfree.models.mixture.steps import compare, tilts
+from horizonfree.models.mixture.evidence import MixtureEvidence, Record
+from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
+from horizonfree.models.mixture.robust.sets import Common, common, confidence_sets
 from horizonfree.models.mixture.valid import ValidSet
 
 
@@ -149,12 +145,6 @@ class RobustConfidence(Confidence):
         """By Theorem R6."""
         return robust_bounds(self, reward, policy)
 
-    def difference(
-        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
-    ) -> tuple[float, float]:
-        """By the interval of each policy."""
-        return difference_by_intervals(self, reward, policies)
-
     def lifted(self, lift: Lift) -> "RobustConfidence":
         """Laws that depend on the whole past may lead from one state to others with any payment."""
         raise OptionError(
@@ -172,7 +162,7 @@ def confidence_within(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
     rebuilt: Callable[[Space], ValidSet],
 ) -> Callable[[Misspecification], RobustConfidence]:
@@ -211,7 +201,7 @@ def _confidence(
     space: Space,
     shared: Common,
     phi: Float[np.ndarray, "S A n d"],
-    evidence: Evidence,
+    evidence: MixtureEvidence,
     delta: float,
     declared: Misspecification,
 ) -> RobustConfidence:
@@ -231,7 +221,7 @@ def _confidence(
     is_impossible = bool(evidence.impossible > 0) and not anywhere
     return RobustConfidence(
         space=space,
-        kernel=space.kernel(leaf(phi @ theta)),
+        kernel=space.kernel(phi @ theta),
         eps=eps,
         delta=delta,
         is_refuted=found.is_empty or is_impossible,
@@ -263,7 +253,7 @@ def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
 
 def everywhere(space: Space) -> Space:
     """The same space, where every state can be reached."""
-    return replace(space, reachable=leaf(np.ones(space.num_states, bool)))
+    return replace(space, reachable=np.ones(space.num_states, bool))
 
 
 @np.errstate(all="ignore")
@@ -296,7 +286,7 @@ def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
     return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
 
-def _record(evidence: Evidence) -> Record:
+def _record(evidence: MixtureEvidence) -> Record:
     """The counts by block, which must be those of all episodes."""
     record = evidence.record
     if record is None:
@@ -311,4 +301,4 @@ def _fitted(record: Record, R: int) -> Record:
     """The record for a valid set with other virtual rows, which nobody sees."""
     rows = np.asarray(record.rows)
     wider = np.pad(rows, ((0, 0), (0, max(0, R - rows.shape[1]))))[:, :R]
-    return Record(leaf(wider), record.visits)
+    return Record(wider, record.visits)

@@ -21,8 +21,8 @@ import numpy as np
 import scipy  # loads `scipy.linalg` when it is asked for
 from jaxtyping import Float, Int
 
+from horizonfree.models.mixture.robust.frequencies import Kinds
 from horizonfree.models.mixture.robust.half_spaces import Blocks
-from horizonfree.models.mixture.robust.kinds import Kinds
 
 SHARE = 1e-6  # s, of the ellipsoid that is spent on "probabilities lie in [0,1]"
 PAIRS = 24  # successors up to which all pairs of them are looked at; beyond, each is compared with 1

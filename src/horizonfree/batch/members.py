@@ -1,0 +1,133 @@
+"""The members of a batch: every problem with every explorer and every seed."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from horizonfree._validation import check_floats, check_int, check_seed, short_repr
+from horizonfree.errors import OptionError, ShapeError
+from horizonfree.explorers.base import Explorer
+from horizonfree.models.base import Model
+from horizonfree.models.serialization import statics_of
+from horizonfree.problems.problem import Problem
+from horizonfree.runs.state import path_name
+
+MAX_SEEDS = 10**7
+RELATIVE_TOLERANCE = 1e-9  # smaller relative differences of static numbers are rounding
+
+
+class Member(NamedTuple):
+    """The indices of a member's problem and explorer, and its seed."""
+
+    problem: int
+    explorer: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Every problem with every explorer and every seed, in this order; seeds vary fastest."""
+
+    problems: tuple[Problem, ...]
+    explorers: tuple[Explorer, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of problems, explorers and seeds."""
+        return len(self.problems), len(self.explorers), len(self.seeds)
+
+    def __len__(self) -> int:
+        return int(np.prod(self.shape))
+
+    def __getitem__(self, i: int) -> Member:
+        problem, explorer, seed = np.unravel_index(i, self.shape)
+        return Member(int(problem), int(explorer), self.seeds[seed])
+
+
+def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Members:
+    """The members; every problem must have a truth and the shape of the first. seeds: a number or a list."""
+    meaning = f"how many, from 1 to {MAX_SEEDS}, or a list of seeds"
+    chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MAX_SEEDS, meaning)))
+    for seed in chosen:
+        check_seed(seed)
+    if not chosen:
+        raise OptionError(f"seeds is {short_repr(seeds)}; it must be {meaning}")
+    for i, problem in enumerate(problems):
+        problem.kernel()  # raises for a problem without truth
+        _check_same_shape(problem.model, problems[0].model, i)
+    return Members(problems, explorers, tuple(int(seed) for seed in chosen))
+
+
+def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
+    """The problems of the arguments `problem` and `truths` of `explore_many`."""
+    if not isinstance(problem, Problem):
+        if truths is not None:
+            raise OptionError("truths= needs a single problem; problems of a list have their own truths")
+        problems = tuple(problem) if np.iterable(problem) else (problem,)
+        if not problems or not all(isinstance(x, Problem) for x in problems):
+            raise OptionError(
+                f"problem is {short_repr(problem)}; it must be a Problem or a list of at least one"
+            )
+        return problems
+    if truths is None:
+        return (problem,)
+    if not np.iterable(truths):
+        raise OptionError(f"truths is {short_repr(truths)}; it must be a list of parameters")
+    model = problem.model
+    parameters = [model.parameter(truth, f"truths[{i}]") for i, truth in enumerate(truths)]
+    if not parameters:
+        raise OptionError("truths is empty; give at least one")
+    return tuple(Problem(model, x, problem.name, None, problem.layout) for x in parameters)
+
+
+def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
+    """The explorer, or one for each value of one of its numeric options."""
+    if over is None:
+        return (explorer,)
+    if not isinstance(over, Mapping) or len(over) != 1:
+        raise OptionError(
+            f"over is {short_repr(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
+        )
+    ((name, values),) = over.items()
+    known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
+    if name not in known:
+        raise OptionError(
+            f"over names {name!r}; the numbers of this explorer are {', '.join(known) or 'none'}"
+        )
+    chosen = check_floats(values, f"over[{name!r}]")
+    if chosen.ndim != 1 or not chosen.size:
+        raise OptionError(f"over[{name!r}] is {short_repr(values)}; it must be a list of at least one value")
+    return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
+
+
+def _check_same_shape(model: Model, first: Model, i: int) -> None:
+    """Raise if problem i has another class or shape than problem 0."""
+    advice = "the problems of a batch must have one shape: explore them in separate batches"
+    if type(model) is not type(first):
+        raise ShapeError(
+            f"problem {i} is a {type(model).__name__}, problem 0 a {type(first).__name__}; {advice}"
+        )
+    expected = _flatten(statics_of(first))
+    for name, x in _flatten(statics_of(model)).items():
+        y = expected[name]
+        is_close = isinstance(x, float) and isinstance(y, float) and abs(x - y) <= RELATIVE_TOLERANCE * abs(y)
+        if x != y and not is_close:
+            raise ShapeError(f"problem {i} has {name} {x}, problem 0 has {y}; {advice}")
+    for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
+        if np.shape(x) != np.shape(y):
+            raise ShapeError(
+                f"{path_name(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
+            )
+
+
+def _flatten(statics: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of nested mappings by their innermost names."""
+    flat: dict[str, Any] = {}
+    for name, value in statics.items():
+        flat |= _flatten(value) if isinstance(value, Mapping) else {name: value}
+    return flat

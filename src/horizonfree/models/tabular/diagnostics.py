@@ -1,0 +1,41 @@
+"""What reports show of a tabular MDP."""
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._arrays import Array
+from horizonfree.models.base import Diagnostics
+from horizonfree.models.tabular.confidence import TabularConfidence
+from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.models.tabular.model import TabularModel
+
+
+class TabularDiagnostics(Diagnostics):
+    """Every unknown pair by itself."""
+
+    model: TabularModel
+
+    def in_units(self, parameter: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, " d"]:
+        """The probabilities of all possible transitions, one after the other."""
+        flat: np.ndarray = np.asarray(parameter)[np.asarray(self.model.space.support)]
+        return flat
+
+    def row_uncertainty(self, confidence: TabularConfidence) -> Float[np.ndarray, " S"]:
+        """By Pinsker's inequality, for the worst action."""
+        return np.where(self.model.space.reachable, _radii(confidence).max(axis=1), np.nan)
+
+    def mean_uncertainty(self, confidence: TabularConfidence) -> float:
+        """Over the unknown pairs."""
+        s, a = np.asarray(self.model.pairs).T
+        return float(_radii(confidence)[s, a].mean()) if len(s) else 0.0
+
+    def inefficiency(self, evidence: TabularEvidence) -> Float[Array, ""]:
+        """K T / X of optimal design; traced."""
+        from horizonfree.models.tabular import learner
+
+        return learner.inefficiency(self.model.space, self.model.pairs, evidence)
+
+
+def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
+    """|p - p_hat| <= sqrt(eps/2) for every successor."""
+    return np.minimum(1.0, np.sqrt(np.asarray(confidence.balls.eps) / 2))

@@ -1,0 +1,302 @@
+"""The loop of an exploration: blocks of episodes, checkpoints, certificates, and when to stop.
+
+An engine makes the next episodes: compiled blocks of a problem that simulates itself, or steps of a real environment.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from horizonfree._arrays import Array
+from horizonfree._jit import jit
+from horizonfree._x64 import to_device, to_numpy
+from horizonfree.errors import ModelError, RunError
+from horizonfree.explorers.base import Explorer
+from horizonfree.explorers.loop import (
+    Progress,
+    Records,
+    choose_policy,
+    episode_keys,
+    simulate_block,
+    update_progress,
+)
+from horizonfree.mdp.space import UNSEEN, Kernel
+from horizonfree.models.base import Evidence, Model
+from horizonfree.planning.rollout import Sampler
+from horizonfree.problems.gymnasium.live import (
+    attempt,
+    check_endings,
+    check_env_matches,
+    check_is_env,
+    encode_for,
+    endings_in,
+)
+from horizonfree.runs.meter import progress_meter
+from horizonfree.runs.run import Run
+from horizonfree.runs.storage import checkpoint_writer
+from horizonfree.runs.until import MAX_EPISODES, StopRule
+
+MAX_BLOCK = 256  # episodes of one compiled call
+BLOCK_SECONDS = 0.25  # target duration of a block
+SAVE_SECONDS = 10.0  # default time between checkpoints
+SHARPEN_BELOW = 1.4  # times until_eps: below it the sharpest certificate is computed
+ENDED_IN = "ended_in"  # record of real episodes: the state in which the environment terminated, or NO_END
+NO_END = -1
+
+# (progress, number of episodes) -> progress after them, their records, and the error that stopped the block early
+Engine = Callable[[Progress, int], tuple[Progress, Records, BaseException | None]]
+Callback = Callable[[int, Mapping[str, float]], object]
+
+
+@dataclass(frozen=True)
+class CheckpointSchedule:
+    """A checkpoint is written after this many episodes or seconds, whichever comes first."""
+
+    episodes: int = MAX_EPISODES
+    seconds: float = SAVE_SECONDS
+
+
+def run_loop(
+    run: Run,
+    until: StopRule,
+    engine: Engine,
+    schedule: CheckpointSchedule,
+    progress: bool | None,
+    callback: Callback | None = None,
+) -> Run:
+    """Explore until the stop rule says so. After an interruption all finished episodes are saved.
+
+    callback: called after each block with the number of episodes and the records of the last one.
+    """
+    now, sizer = _GrowingRun(run), BlockSizer()
+    with checkpoint_writer(run) as write, progress_meter(run.episodes, until, progress) as show:
+        saver = _Saver(write, schedule, run.episodes)
+        try:
+            while True:
+                k = now.episodes
+                eps = _certified(now.run(), until) if until.is_look(k) else None
+                show(k, now.last_records, eps)
+                if callback is not None and k > run.episodes:
+                    callback(k, _last_numbers(now.last_records, eps))
+                if until.is_reached(k, eps):
+                    break
+                saver.save_if_due(now)
+                count = min(sizer.count, until.next_look(k + 1) - k, saver.next_due - k)
+                start = time.perf_counter()
+                error = now.grow(engine, count)
+                if error is not None:
+                    raise error
+                sizer.update(count, time.perf_counter() - start)
+        finally:
+            saver.save(now)
+    return now.run()
+
+
+def _last_numbers(records: Mapping[str, np.ndarray], eps: float | None) -> dict[str, float]:
+    """The records of the last episode, and the certified bound where one was computed."""
+    numbers = {name: float(x[-1]) for name, x in records.items()}
+    return numbers if eps is None else numbers | {"eps": eps}
+
+
+class BlockSizer:
+    """The number of episodes in a block: 1 at first, then about BLOCK_SECONDS' worth."""
+
+    def __init__(self) -> None:
+        self.count = 1
+
+    def update(self, count: int, seconds: float) -> None:
+        """Take account of a block's duration."""
+        self.count = int(np.clip(BLOCK_SECONDS * count / max(seconds, 1e-6 * count), 1, MAX_BLOCK))
+
+
+class _GrowingRun:
+    """A run and its new episodes. Progress and records are replaced in one assignment, safe against interruptions."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._now: tuple[Progress, list[Mapping[str, np.ndarray]]]
+        self._now = to_device(run.progress), [run.records] if run.records else []
+
+    @property
+    def episodes(self) -> int:
+        return int(self._now[0].episode)
+
+    @property
+    def last_records(self) -> Mapping[str, np.ndarray]:
+        """The records of the last block."""
+        return self._now[1][-1] if self._now[1] else {}
+
+    def grow(self, engine: Engine, count: int) -> BaseException | None:
+        """Add episodes; returns the error that stopped the engine early, if any."""
+        progress, numbers, error = engine(self._now[0], count)
+        records = {name: np.asarray(x)[:count] for name, x in numbers.items()}
+        self._now = progress, [*self._now[1], records]
+        return error
+
+    def run(self) -> Run:
+        """The run as it is now."""
+        progress, records = self._now
+        if any(x.keys() != records[0].keys() for x in records):
+            raise RunError(
+                f"the explorer now reports {sorted(records[-1])}, but the run so far has {sorted(records[0])}; "
+                "go on with the version of the library that began it"
+            )
+        names = records[0] if records else ()
+        joined = {name: np.concatenate([x[name] for x in records]) for name in names}
+        now = to_numpy(progress)
+        return replace(self._run, evidence=now.evidence, state=now.state, records=joined)
+
+
+class _Saver:
+    """Writes a checkpoint when one is due."""
+
+    def __init__(self, write: Callable[[Run], None], schedule: CheckpointSchedule, episodes: int) -> None:
+        self._write, self._schedule = write, schedule
+        self._saved, self._clock = episodes, time.perf_counter()
+
+    @property
+    def next_due(self) -> int:
+        """The episode at which the next checkpoint is due at the latest."""
+        return self._saved + self._schedule.episodes
+
+    def save_if_due(self, now: _GrowingRun) -> None:
+        if now.episodes >= self.next_due or time.perf_counter() - self._clock >= self._schedule.seconds:
+            self._write(now.run())
+            self._saved, self._clock = now.episodes, time.perf_counter()
+
+    def save(self, now: _GrowingRun) -> None:
+        """Write what is not yet written."""
+        if now.episodes > self._saved:
+            self._write(now.run())
+
+
+def _certified(run: Run, until: StopRule) -> float:
+    """The certified bound that decides on stopping: for every reward, or the largest for the given ones."""
+    misspecification = until.misspecification
+    if until.targets is not None:
+        options: dict[str, Any] = {"delta": until.delta, "misspecification": misspecification}
+        return max(run.plan(table, **options).certificate.eps for table in until.targets)
+    eps, wanted = run.certificate(until.delta, misspecification=misspecification).eps, until.until_eps or 0.0
+    if until.zeta is not None or run.problem.sampling is not None:
+        return eps
+    is_near = wanted < eps < SHARPEN_BELOW * wanted
+    return run.certificate(until.delta, method=run.confidence(until.delta).sharpest).eps if is_near else eps
+
+
+# ---- engines ---------------------------------------------------------------------------------------------------------
+
+_absorb = jit(update_progress)
+_World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+
+
+@jit
+def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) -> Progress:
+    """`choose` with the key of the run; the key of the episode is computed in the same call."""
+    return choose_policy(explorer, model, episode_keys(key, progress)[0], progress)
+
+
+@partial(jit, donate=True, fast_compile=True)
+def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
+    """`simulate_block` with donated evidence."""
+    explorer, model, sampler, truth, key, episode, state = world
+    progress = Progress(episode, state, evidence)
+    return simulate_block(explorer, model, sampler, truth, key, progress, count, size)
+
+
+def copy_evidence(progress: Progress) -> Progress:
+    """A copy of the evidence, to be donated: the caller may still use the original."""
+    return Progress(progress.episode, progress.state, jax.device_put(progress.evidence, may_alias=False))
+
+
+@jit
+def _sampler(kernel: Kernel) -> Sampler:
+    """One compiled call: otherwise each operation would be compiled, or loaded, by itself."""
+    return Sampler.of(kernel)
+
+
+@jit
+def _key(seed: Int[Array, ""]) -> Array:
+    return jax.random.key(seed)
+
+
+def run_block(
+    explorer: Explorer,
+    model: Model,
+    sampler: Sampler,
+    truth: Any,
+    key: Array,
+    progress: Progress,
+    count: int,
+) -> tuple[Progress, Records]:
+    """At most MAX_BLOCK episodes as one compiled call (explorers/loop.py), which donates the evidence."""
+    world = explorer, model, sampler, truth, key, progress.episode, progress.state
+    return _block(world, progress.evidence, np.array(count, np.int32), MAX_BLOCK)
+
+
+def simulation_engine(run: Run, explorer: Explorer) -> Engine:
+    """Compiled blocks of a problem that simulates itself."""
+    model, truth = to_device((run.problem.model, run.problem.truth))
+    sampler = _sampler(run.problem.kernel())
+    key = _key(np.array(run.seed))
+
+    def engine(progress: Progress, count: int) -> tuple[Progress, Records, None]:
+        return *run_block(explorer, model, sampler, truth, key, copy_evidence(progress), count), None
+
+    return engine
+
+
+def env_engine(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None) -> Engine:
+    """Episodes of a real environment, one after the other.
+
+    An episode that fails counts up to the error, which ends the exploration; only Ctrl-C discards its episode.
+    """
+    space = run.problem.space
+    check_is_env(env)
+    encode = encode_for(env, run.problem, encode)
+    endings = endings_in(env, run.problem, encode)
+    check_env_matches(env, space, encode, endings.num_copies)
+    if run.evidence.impossible:
+        raise ModelError(
+            f"{run.evidence.impossible} observations of this run are impossible under every parameter: the model class "
+            "does not describe this environment; begin a new run with one that does"
+        )
+    model, key = to_device(run.problem.model), _key(np.array(run.seed))
+    is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
+    ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NO_END}
+
+    def episode(progress: Progress) -> tuple[Progress, Records, Exception | None]:
+        rng = np.random.default_rng([run.seed, int(progress.episode)])
+        progress = _choose(explorer, model, key, progress)
+        attempted = attempt(env, space, np.asarray(progress.state.policy), rng, encode, endings)
+        counts = np.asarray(progress.evidence.counts)
+        trajectory, error, end = check_endings(attempted, counts, space, ended)
+        if error is not None and (trajectory.j == UNSEEN).all():
+            raise error
+        after, numbers = _absorb(explorer, model, None, progress, to_device(trajectory))
+        if end is not None:
+            ended.add(end[0])
+        if is_recorded:
+            numbers = {**numbers, ENDED_IN: np.array(NO_END if end is None else end[0], np.int32)}
+        return after, numbers, error
+
+    def engine(progress: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
+        done: tuple[Progress, list[Records]] = (progress, [])
+        error: BaseException | None = None
+        while len(done[1]) < count and error is None:
+            try:
+                after, numbers, error = episode(done[0])
+                done = after, [*done[1], numbers]
+            except BaseException as stop:
+                if not done[1]:
+                    raise
+                error = stop
+        # stacked in NumPy: in JAX every number of episodes would be compiled
+        return done[0], jax.tree.map(lambda *x: np.stack(x), *done[1]), error
+
+    return engine

@@ -1,0 +1,175 @@
+"""Discounted rewards, rewards for transitions, and rewards for the final state.
+
+    sum_{h=1}^H gamma^(h-1) [r_h(s_h, a_h) + t(s_h, a_h, s_{h+1})] + gamma^H f(s_{H+1})
+
+With a discount gamma the table is r_h gamma^(h-1). A final reward f adds a step with r_{H+1}(s, a) = f(s); no
+transition follows it. A transition reward t is paid one step later, for the state that was entered; where states do not
+determine it, the state space is lifted (mdp/lift.py). Certificates hold for all of these.
+
+With an infinite horizon, a plan for H steps followed by any policy has suboptimality at most
+
+    gap + gamma^H / (1 - gamma) (max r - min r)
+
+if the reward does not depend on the step: after step H both policies get between min r and max r per step.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._validation import check_finite_rewards, check_floats, check_number, check_shape, require
+from horizonfree.errors import OptionError, RewardError
+from horizonfree.guarantees.certificate import rounded_up
+from horizonfree.mdp.lift import PaymentLift, lifted, payments, separated, separated_everywhere
+from horizonfree.mdp.policies import check_allowed, policy_table
+from horizonfree.mdp.rewards import Reward, as_table, resolve
+from horizonfree.models import certify
+from horizonfree.models.misspecification import declared
+from horizonfree.planning.induction import policy_values
+from horizonfree.problems.problem import Problem
+from horizonfree.runs.plan import Plan, make_plan
+
+TOO_FEW_EPISODES = "too few episodes for rewards that depend on the next state"
+
+
+class RewardSpec(NamedTuple):
+    """Parts of a reward beside its table: see the arguments of `Run.plan`."""
+
+    discount: Any = None
+    final: Any = None
+    transition: Any = None
+
+    @property
+    def is_longer(self) -> bool:
+        """Whether there is a reward after the last step."""
+        return self.final is not None or self.transition is not None
+
+
+class ExtendedReward(NamedTuple):
+    """The problem, perhaps with one more step, and the reward as a table on its states, or on lifted ones."""
+
+    problem: Problem
+    table: Float[np.ndarray, "H S A"]
+    lift: PaymentLift | None = None
+
+
+def plan_or_evaluate(
+    run: Any, reward: Any, policy: Any, spec: RewardSpec, *, misspecification: Any = 0.0, **options: Any
+) -> Plan:
+    """`run.plan` if policy is None, else `run.evaluate`, for such a reward."""
+    if declared(misspecification) is not None:
+        raise OptionError(
+            "misspecification= is for rewards without discount=, final= and transition=; leave it out"
+        )
+    start, horizon = options.pop("start"), options.pop("horizon")
+    here = run.problem.with_start(start, horizon) if start is not None or horizon is not None else run.problem
+    _, table, lift = extend_reward(here, reward, *spec)
+    is_here = start is None and horizon is None and not spec.is_longer
+    there = run if is_here else run.restart_from(start, len(table), is_paid_after=spec.is_longer)
+    plan: Plan
+    if policy is not None:
+        policy = np.concatenate([policy_table(policy, *here.space.sizes)] * 2)[: len(table)]
+    if lift is not None:
+        plan = _plan_lifted(there, lift, table, policy, **options)
+    elif policy is None:
+        plan = there.plan(table, **options)
+    else:
+        plan = there.evaluate(table, policy, **options)
+    statement = plan.certificate.statement
+    if spec.is_longer and (start is not None or horizon is not None):
+        statement += f", from {here.start_name()}, in {here.horizon} steps"
+    if spec.discount is not None and spec.discount < 1 and not spec.is_longer and _is_stationary(reward):
+        tail = rounded_up(_discounted_tail(table, float(spec.discount)))
+        statement += f"; with an infinite horizon, at most {tail} more"
+    certificate = replace(plan.certificate, statement=statement, claim=None)
+    return replace(plan, policy=plan.policy[: here.horizon], certificate=certificate)
+
+
+def _plan_lifted(
+    there: Any,
+    lift: PaymentLift,
+    table: np.ndarray,
+    policy: Any,
+    *,
+    scale: str,
+    delta: float,
+    model: str = "likelihood",
+) -> Plan:
+    """A plan for a reward on lifted states; policies depend on the original states only."""
+    if model != "likelihood":
+        raise OptionError(
+            "transition= is not of the form g(s, a) + f(s'); that can only be planned in the maximum-likelihood "
+            "estimate: leave model= out, or give the expected payment as reward"
+        )
+    learner, confidence = there.problem.model, there.confidence(delta)
+    resolved = resolve(lift.space, table, scale=scale)
+    if policy is None:
+        policy, bounds = certify.planned(learner, confidence, resolved.table, lift)
+    else:
+        check_allowed(learner.space, policy)
+        bounds = certify.bounds(confidence.lifted(lift), resolved.table, policy[:, lift.origin])
+    values = policy_values(lift.kernel(confidence.kernel), resolved.table, policy[:, lift.origin])
+    value = float(lift.space.at_start(values[0]))
+    return make_plan(
+        there, resolved, confidence, policy, bounds, value=value, missing=TOO_FEW_EPISODES, is_claimed=False
+    )
+
+
+def extend_reward(
+    problem: Problem, reward: Any, discount: Any = None, final: Any = None, transition: Any = None
+) -> ExtendedReward:
+    """The reward as a table."""
+    if isinstance(reward, Reward):
+        raise RewardError("this reward was rescaled; give the original reward, with scale='rescale'")
+    table, lift, entered = as_table(problem, reward), None, np.zeros(problem.num_states)
+    if transition is not None:
+        t = payments(problem.space, transition)
+        parts = separated(problem.space, t)
+        if problem.sampling is not None and problem.sampling.everywhere:
+            parts = separated_everywhere(t)
+            if parts is None or callable(transition):
+                raise OptionError(
+                    "these kernels were estimated from samples, and transitions that no sample showed are possible; "
+                    "give transition= as an array [S, A, S] of the form g(s, a) + f(s'), or declare successors="
+                )
+        if parts is not None:
+            table, entered = table + parts[0], parts[1]
+    if final is not None or transition is not None:
+        last = np.broadcast_to(_final(problem, final)[None, :, None], (1, *table.shape[1:]))
+        table = np.concatenate([table, last])
+        problem = problem.with_start(None, len(table), is_paid_after=True)
+    if transition is not None and parts is None:
+        lift = lifted(problem.space, t)
+        table, entered = table[:, lift.origin], lift.paid
+    gamma = (1.0 if discount is None else _check_discount(discount)) ** np.arange(len(table))
+    table = table * gamma[:, None, None]
+    table[1:] += gamma[:-1, None, None] * entered[:, None]
+    return ExtendedReward(problem, table, lift)
+
+
+def _final(problem: Problem, final: Any) -> Float[np.ndarray, " S"]:
+    """The reward for the last state, zero by default."""
+    if final is None:
+        return np.zeros(problem.num_states)
+    values = check_shape(check_floats(final, "final"), "final", (problem.num_states,), "[S]")
+    check_finite_rewards(values)
+    return values
+
+
+def _check_discount(discount: Any) -> float:
+    meaning = "a number above 0 and at most 1"
+    value = check_number(discount, "discount", 0, 1, meaning)
+    require(value > 0, "discount", discount, meaning)
+    return value
+
+
+def _is_stationary(reward: Any) -> bool:
+    """Whether the form of a reward makes it the same at every step."""
+    return not callable(reward) and np.ndim(reward) < 3
+
+
+def _discounted_tail(table: Float[np.ndarray, "H S A"], discount: float) -> float:
+    """The largest suboptimality after the last step."""
+    return float(discount ** len(table) / (1 - discount) * np.ptp(table[0]))

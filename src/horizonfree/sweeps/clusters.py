@@ -1,0 +1,230 @@
+"""Executors on Dask and Ray: started on this machine, listening on 127.0.0.1 only, or a running cluster.
+
+A task whose worker died is not tried again by Dask or Ray: the sweep does that.
+"""
+
+import logging
+import os
+import queue
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from horizonfree.errors import OptionError, ProcessError
+from horizonfree.sweeps.executors import WORKER_DIED, Executor, Outcome
+from horizonfree.sweeps.worker import environment, execute
+
+CONNECT_SECONDS = 10  # to reach a scheduler or cluster, and for it to have a worker
+LOOPBACK = "127.0.0.1"
+OBJECT_STORE_BYTES = 100 * 2**20  # shared memory of Ray; rows are small
+TOKEN_ADVICE = "A cluster with tokens, other than auto, needs RAY_AUTH_MODE=token in the environment"
+# With this variable at 0 Ray uses 127.0.0.1 only; by default it listens on all addresses of the machine. Ray reads it
+# when it is imported, so a process uses Ray in one of the two ways only.
+CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+PROBE_ADDRESS = "192.0.2.1", 9  # an address for documentation (RFC 5737); nothing is sent there
+
+
+class DaskExecutor(Executor):
+    """A client of a local Dask cluster, or of the scheduler at an address."""
+
+    def __init__(self, address: str, workers: int | None, threads: int) -> None:
+        try:
+            import dask
+            from distributed import Client, KilledWorker, LocalCluster
+        except ImportError:
+            raise OptionError("Dask is not installed: pip install 'horizonfree[dask]'") from None
+        self.death = KilledWorker
+        self.cluster: Any = None
+        if address:
+            self.client = _connect(address)
+        else:
+            with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+                self.cluster = LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    host=LOOPBACK,
+                    dashboard_address=f"{LOOPBACK}:0",
+                    env=environment(threads),
+                    silence_logs=logging.ERROR,
+                )
+            self.client = Client(self.cluster)
+        self.threads = threads
+        self.slots = workers or max(1, sum(self.client.nthreads().values()))
+        self.running: dict[str, Any] = {}
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def submit(self, key: str, task: dict[str, Any]) -> None:
+        """Start a task. It may be submitted again, so Dask chooses a key of its own (pure=False)."""
+        future = self.client.submit(execute, task, self.threads, pure=False)
+        self.running[key] = future
+        future.add_done_callback(lambda _: self.ended.put(key))
+
+    def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
+        """The tasks that ended, those of killed workers with an error."""
+        outcomes: list[tuple[str, Outcome]] = []
+        try:
+            while True:
+                key = self.ended.get(timeout=0 if outcomes else seconds)
+                future = self.running.pop(key)
+                if future.cancelled():  # not by `close`, which cancels only futures in `running`
+                    raise ProcessError(
+                        "Dask's scheduler is gone; finished tasks are kept: the same call goes on"
+                    )
+                outcomes.append((key, self._outcome(future)))
+        except queue.Empty:
+            return outcomes
+
+    def _outcome(self, future: Any) -> Outcome:
+        error = future.exception()
+        if error is None:
+            result: Outcome = future.result()
+            return result
+        return {"error": WORKER_DIED if isinstance(error, self.death) else f"{type(error).__name__}: {error}"}
+
+    def close(self) -> None:
+        """Cancel the running tasks, and end the cluster if this executor started it."""
+        self.client.cancel(list(self.running.values()))
+        self.running = {}
+        self.client.close()
+        if self.cluster is not None:
+            self.cluster.close()
+
+
+def _connect(address: str) -> Any:
+    """A client of a running scheduler with at least one worker."""
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS)
+    except Exception as error:  # of any type, whatever answers at the address
+        raise OptionError(f"no Dask scheduler answers at {address}: {error}") from None
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        client.close()
+        raise OptionError(
+            f"the Dask scheduler at {address} has no workers; start one: dask worker {address}"
+        ) from None
+    return client
+
+
+class RayExecutor(Executor):
+    """A driver of a local Ray cluster, or of the one at an address."""
+
+    def __init__(self, address: str, workers: int | None, threads: int) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            is_local = not address or _is_local(address)
+        except (OSError, ValueError) as error:
+            raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}") from None
+        with _loopback_only() if is_local else nullcontext():
+            try:
+                import ray
+            except ImportError:
+                raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
+            self.ray = ray
+            self.is_owner = not ray.is_initialized()
+            if address and not self.is_owner:
+                raise OptionError(
+                    "this process is connected to a Ray cluster already; say on='ray' to use that one"
+                )
+            if self.is_owner:
+                self._start(address, workers, threads)
+        resources = ray.cluster_resources()
+        self.slots = workers or max(1, int(resources.get("CPU", 1)))
+        gpu_share = min(1.0, resources.get("GPU", 0) / self.slots)
+        self.execute = ray.remote(num_cpus=1, num_gpus=gpu_share, max_retries=0)(execute)
+        self.threads = threads
+        self.running: dict[Any, str] = {}
+
+    def _start(self, address: str, workers: int | None, threads: int) -> None:
+        """Join the cluster at an address, or start one that cannot be reached from other machines."""
+        common: dict[str, Any] = {
+            "log_to_driver": False,
+            "runtime_env": {"env_vars": environment(threads)},
+        }
+        if address:
+            try:
+                self.ray.init(address=address, **common)
+            except (OSError, ValueError, RuntimeError, self.ray.exceptions.RayError) as error:
+                raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}") from None
+            return
+        own_address = self.ray.util.get_node_ip_address()
+        if own_address != LOOPBACK:
+            raise ProcessError(
+                f"Ray would listen on {own_address}, not on {LOOPBACK}, because it was imported before the sweep; set "
+                f"{CLUSTER_VARIABLE}=0 before you import it, or give the address of a cluster"
+            )
+        self.ray.init(
+            address="local",  # a new cluster, even if another one runs on this machine
+            num_cpus=workers,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            **common,
+        )
+
+    def submit(self, key: str, task: dict[str, Any]) -> None:
+        """Start a task."""
+        self.running[self.execute.remote(task, self.threads)] = key
+
+    def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
+        """The tasks that ended, those of killed workers with an error."""
+        if not self.running:
+            return []
+        ended, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
+        return [(self.running.pop(x), self._outcome(x)) for x in ended]
+
+    def _outcome(self, reference: Any) -> Outcome:
+        try:
+            outcome: Outcome = self.ray.get(reference)
+        except (self.ray.exceptions.WorkerCrashedError, self.ray.exceptions.OutOfMemoryError):
+            return {"error": WORKER_DIED}
+        except self.ray.exceptions.LocalRayletDiedError:
+            raise ProcessError("Ray is gone; finished tasks are kept: the same call goes on") from None
+        except self.ray.exceptions.RayError as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+        return outcome
+
+    def close(self) -> None:
+        """Cancel the running tasks, and end the cluster if this executor started it."""
+        for reference in self.running:
+            self.ray.cancel(reference, force=True)
+        self.running = {}
+        if self.is_owner:
+            self.ray.shutdown()
+
+
+def _is_local(address: str) -> bool:
+    """Whether the cluster at an address listens on loopback only. Raises an error if nothing listens there."""
+    if address == "auto":
+        return False
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("give auto for one that runs on this machine, or HOST:PORT")
+    host = host.rpartition("/")[2]
+    socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    if host not in (LOOPBACK, "localhost"):
+        return False
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(PROBE_ADDRESS)
+            own_address = probe.getsockname()[0]
+        socket.create_connection((own_address, int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        return True
+    return False
+
+
+@contextmanager
+def _loopback_only() -> Iterator[None]:
+    """A context in which Ray, if it is imported and started there, uses 127.0.0.1 only."""
+    before = os.environ.get(CLUSTER_VARIABLE)
+    os.environ[CLUSTER_VARIABLE] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(CLUSTER_VARIABLE)
+        if before is not None:
+            os.environ[CLUSTER_VARIABLE] = before

@@ -1,0 +1,41 @@
+"""Certificates of the members of a batch: the same numbers in worker processes."""
+
+import numpy as np
+import pytest
+
+from horizonfree.batch.certificates import MIN_MEMBERS_PER_WORKER, CertifiedCurves
+from horizonfree.mdp import rewards
+from horizonfree.models import certify
+from horizonfree.planning import optimal
+from tests.reference import small
+
+
+@pytest.fixture(scope="module")
+def batch():
+    problems = small.dense(), small.dense(seed=1)
+    N = 2 * MIN_MEMBERS_PER_WORKER
+    gathered = [small.gather(problem, 20, range(3)) for problem in problems]
+    members = [(i % 2, small.pick(gathered[i % 2], i % 3)) for i in range(N)]
+    table = rewards.suite(problems[0])
+    best = tuple(problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in problems)
+    certified = CertifiedCurves(("excess", "gap", "eps"), 0.1, problems, table, best)
+    return certified, *zip(*members)
+
+
+def test_worker_processes_compute_the_same_curves(batch):
+    certified, indices, evidence = batch
+    alone, together = (certified.of_members(indices, evidence, workers) for workers in (1, 2))
+    assert list(alone) == ["excess", "gap", "eps"]
+    for name, x in alone.items():
+        assert x.shape == (len(indices),)
+        np.testing.assert_array_equal(together[name], x)
+
+
+def test_the_curves_are_those_of_each_member(batch):
+    certified, indices, evidence = batch
+    excess, gap, eps = certified.of_member(indices[1], evidence[1])
+    problem = certified.problems[1]
+    assert excess == float(problem.model.violation(evidence[1], problem.truth, np.asarray(0.1)))
+    confidence = certify.confidence(problem.model, evidence[1], delta=0.1)
+    assert eps == certify.uniform_eps(confidence)
+    assert 0 <= gap <= 1
