@@ -23,7 +23,7 @@ from scipy.stats import beta
 import horizonfree as hf
 from horizonfree.runs.recipes import versions
 from horizonfree.sweeps.spec import Spec, read
-from horizonfree.sweeps.tasks import explorer_options, build_problem, build_reward
+from horizonfree.sweeps.tasks import build_problem, build_reward, explorer_options
 
 HERE = Path(__file__).parent
 SCALES = (0.003, 10.0)  # between these the smallest scale is searched

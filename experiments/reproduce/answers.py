@@ -12,7 +12,7 @@ from shared import folded
 import horizonfree as hf
 from horizonfree.explorers.registry import find_entry
 from horizonfree.runs.recipes import versions
-from horizonfree.sweeps.tasks import explorer_options, build_problem, build_reward
+from horizonfree.sweeps.tasks import build_problem, build_reward, explorer_options
 
 KEPT = ("V_hat", "V", "relaxed", "upper", "E", "oracle_calls", "balls_violated", "ball_ratio")
 DIGITS = 4

@@ -3,7 +3,7 @@
 import horizonfree as hf
 from horizonfree.explorers.audit import audit
 from horizonfree.sweeps.spec import parse
-from horizonfree.sweeps.tasks import explorer_options, build_problem, build_tasks
+from horizonfree.sweeps.tasks import build_problem, build_tasks, explorer_options
 
 
 def tasks(given: dict, lines: list[dict]) -> list[dict]:

@@ -19,7 +19,7 @@ import scales
 
 from horizonfree.explorers.registry import find_entry
 from horizonfree.sweeps.spec import parse
-from horizonfree.sweeps.tasks import task_id, build_tasks
+from horizonfree.sweeps.tasks import build_tasks, task_id
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "table1"
