@@ -1,6 +1,7 @@
 """Certificates as files: what is saved is confirmed by the same run, also when loaded, and by nothing else."""
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -156,11 +157,24 @@ def test_damaged_and_foreign_files_are_refused(runs, tmp_path):
         hf.verify(tmp_path / "none.json", run)
 
 
+def test_a_certificate_goes_to_other_processes_without_its_run(runs, tmp_path):
+    for certificate in (
+        runs["mixture"].certificate(),
+        runs["mixture"].plan(hf.goal(runs["mixture"].problem, 0)).certificate,
+    ):
+        other = pickle.loads(pickle.dumps(certificate))
+        assert other == certificate
+        assert other.claim is None
+        with pytest.raises(HorizonfreeError, match="cannot be saved"):
+            other.save(tmp_path / "c.json")
+
+
 def test_certificates_that_no_file_can_hold_say_so(runs, tmp_path):
     run = runs["mixture"]
     reward = hf.goal(run.problem, 0)
     for certificate in (
         run.certificate(misspecification=0.01),
+        run.certificate(alternatives="auto"),
         run.certificate(rewards=[reward]),
         run.plan(reward, misspecification=0.01).certificate,
         run.plan(reward, discount=0.9).certificate,

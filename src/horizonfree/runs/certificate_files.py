@@ -58,6 +58,10 @@ class Claim:
     run: Any
     question: Callable[[], dict[str, Any]]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A certificate that goes to another process or is copied leaves its run behind: None."""
+        return type(None), ()
+
     def save(self, certificate: Certificate, path: Any) -> None:
         """Write the certificate into a file."""
         save(certificate, self, path)

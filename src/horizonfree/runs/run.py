@@ -185,7 +185,8 @@ class Run(ReprMixin):
                     "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
                 )
             certificate = self.certificate(delta, method=method, rewards=rewards, progress=progress)
-            return apply_check(certificate, self.check(alternatives=alternatives, delta=delta))
+            check = self.check(alternatives=alternatives, delta=delta)
+            return replace(apply_check(certificate, check), claim=None)
         model = self.problem.model
         if rewards is not None:
             certificate = family_certificate(
