@@ -26,6 +26,7 @@ from horizonfree.mdp.rewards import numbers_of, space_of
 from horizonfree.mdp.space import LONGEST, HasSpace, Space
 
 OPEN, WON, LOST = 0, 1, 2
+MOST_ENTRIES = 2**28  # of the reward of lifted states
 
 
 class Worth(NamedTuple):
@@ -55,6 +56,11 @@ class Event:
     def reward(self, space: Space) -> Float[np.ndarray, "k1 X A"]:
         """The reward of lifted states that a plan maximises: that of the event, or of its complement."""
         S, A = space.num_states, space.num_actions
+        if (self.steps + 1) * 2 * S * A > MOST_ENTRIES:
+            raise OptionError(
+                f"an event of {self.steps:,} steps needs a table of {(self.steps + 1) * 2 * S * A:,} entries, too many to "
+                "hold; ask for fewer steps"
+            )
         worth = self.pays if self.is_max else Worth(*(1.0 - x for x in self.pays))
         table = np.zeros((self.steps + 1, 2 * S, A))
         table[:, :S][:, self.decided == WON] = worth.won
