@@ -58,8 +58,8 @@ class Event:
         S, A = space.num_states, space.num_actions
         if (self.steps + 1) * 2 * S * A > MOST_ENTRIES:
             raise OptionError(
-                f"an event of {self.steps:,} steps needs a table of {(self.steps + 1) * 2 * S * A:,} entries, too many to "
-                "hold; ask for fewer steps"
+                f"an event of {self.steps:,} steps needs {(self.steps + 1) * 2 * S * A:,} numbers, too many to hold; "
+                "ask for fewer steps"
             )
         worth = self.pays if self.is_max else Worth(*(1.0 - x for x in self.pays))
         table = np.zeros((self.steps + 1, 2 * S, A))
