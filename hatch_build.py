@@ -1,9 +1,9 @@
-"""Compiles the C files of src/horizonfree/native/ into one shared library, where there is a C compiler.
+"""Compiles the C files of src/horizonfree/native/ into one shared library, if there is a C compiler.
 
 A hook of Hatch, not scikit-build-core or meson-python: the library is one call of the compiler per processor level, has
 no dependencies but the C library, and is optional. No headers of jaxlib are needed: the stable C API of XLA's foreign
 functions is vendored (native/xla/), so an isolated build does not install jaxlib, and a wheel built here also works
-with later versions of jaxlib. The wheels depend on no Python version and need only auditwheel's new name.
+with later versions of jaxlib. The wheels depend on no Python version; auditwheel tags them manylinux_2_17.
 """
 
 import os
@@ -29,7 +29,7 @@ FLAGS = (
         "-ffp-contract=fast",
     ),
 )
-# native/library.py chooses among them when it loads the library.
+# native/library.py selects one when it loads the library.
 BUILDS: dict[str, tuple[str, ...]] = {"baseline": ()}
 if platform.machine() in ("x86_64", "AMD64"):
     BUILDS["x86-64-v3"] = ("-march=x86-64-v3",)
@@ -52,13 +52,13 @@ class NativeBuildHook(BuildHookInterface):
 
 
 def find_compiler() -> list[str]:
-    """The user's (CC), or the system's; empty where there is none."""
-    asked = shlex.split(os.environ.get("CC", ""))
-    return next((x for x in (asked, ["cc"], ["gcc"], ["clang"]) if x and shutil.which(x[0])), [])
+    """The user's compiler (CC), or the system's; empty if there is none."""
+    preferred = shlex.split(os.environ.get("CC", ""))
+    return next((x for x in (preferred, ["cc"], ["gcc"], ["clang"]) if x and shutil.which(x[0])), [])
 
 
 def compile_all(compiler: list[str], folder: Path) -> list[Path]:
-    """The builds that the compiler can make. Those of an earlier installation are replaced or removed."""
+    """The builds that the compiler can compile. Those of an earlier installation are replaced or removed."""
     libraries = []
     sources = sorted(map(str, folder.glob("*.c")))
     for build, flags in BUILDS.items():

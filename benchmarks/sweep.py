@@ -21,8 +21,8 @@ import horizonfree as hf
 from horizonfree.sweeps import executors as engines
 from horizonfree.sweeps import results, sweep
 from horizonfree.sweeps import spec as specs
-from horizonfree.sweeps.executors import start_executor
 from horizonfree.sweeps.progress import Show, Tally
+from horizonfree.sweeps.sweep import start_executor
 from horizonfree.sweeps.tasks import build_tasks, num_rows
 
 HERE = Path(__file__).parent

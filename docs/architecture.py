@@ -50,10 +50,10 @@ def imported(path: Path, known: dict[str, Path], homes: dict[str, str]) -> set[s
 def public_homes() -> dict[str, str]:
     """Where each public name lives, as the package itself says it."""
     for node in ast.parse((SOURCE / "__init__.py").read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "_HOME":  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign) and node.targets[0].id == "_MODULE_OF":  # type: ignore[attr-defined]
             homes: dict[str, str] = ast.literal_eval(node.value)
             return homes
-    raise LookupError("horizonfree/__init__.py has no _HOME")
+    raise LookupError("horizonfree/__init__.py has no _MODULE_OF")
 
 
 @cache

@@ -47,13 +47,12 @@ FRAME = {
     "__init__",
     "audit",
     "force",
-    "hf_answer",
-    "interface",
+    "hf_state",
+    "base",
     "least_squares",
+    "likelihood_sets",
     "loop",
-    "options",
     "per_step",
-    "plug_in",
     "registry",
 }  # of explorers: no algorithms
 MAX_LINES = 500

@@ -3,7 +3,9 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import horizonfree as hf
@@ -25,7 +27,67 @@ def explored(**options: object) -> hf.Run:
     return hf.explore(problem(), episodes=2, progress=False, **options)
 
 
+def linear() -> hf.LinearMDP:
+    return hf.LinearMDP.from_features(np.random.default_rng(0).dirichlet(np.ones(2), size=(3, 2)), horizon=2)
+
+
+def sampled() -> Any:
+    counts = np.ones((3, 2, 3), int)
+    return hf.from_simulators([counts, 2 * counts], horizon=3, start=0).sampling
+
+
+def compared() -> Any:
+    return explored().compare(hf.goal(problem(), 1), np.zeros(16, int), np.ones(16, int))
+
+
+RENAMED = "{} is now called {}".format
 OLD = {
+    "problem.moved": (
+        lambda: problem().moved(3, 2).start_name(),
+        RENAMED("Problem.moved", "Problem.with_start"),
+        problem().with_start(3, 2).start_name(),
+    ),
+    "problem.declaring": (
+        lambda: linear().declaring("goals").model.declared.shape,
+        RENAMED("Problem.declaring", "Problem.with_rewards"),
+        linear().with_rewards("goals").model.declared.shape,
+    ),
+    "problem.seen_as": (
+        lambda: type(problem().seen_as("tabular", support="given")),
+        RENAMED(r"Problem.seen_as\('tabular'\)", r"Problem.as_tabular\(\)"),
+        hf.Tabular,
+    ),
+    "run.seen_from": (
+        lambda: explored().seen_from(3, horizon=2).problem.start_name(),
+        RENAMED("Run.seen_from", "Run.restart_from"),
+        problem().with_start(3, 2).start_name(),
+    ),
+    "hf.home": (lambda: hf.home, RENAMED("hf.home", "hf.theory.home"), hf.theory.home),
+    "certificate.words": (
+        lambda: explored().certificate().words,
+        RENAMED("Certificate.words", r"Certificate.summary\(\)"),
+        str(explored().certificate()),
+    ),
+    "check.words": (
+        lambda: explored().check().words,
+        RENAMED("Check.words", r"Check.summary\(\)"),
+        str(explored().check()),
+    ),
+    "comparison.words": (
+        lambda: compared().words,
+        RENAMED("Comparison.words", r"Comparison.summary\(\)"),
+        str(compared()),
+    ),
+    "robustness.words": (
+        lambda: explored().robustness().words,
+        RENAMED("Robustness.words", r"Robustness.summary\(\)"),
+        str(explored().robustness()),
+    ),
+    "sampling.words": (
+        lambda: sampled().words(),
+        RENAMED("Sampling.words", "Sampling.summary"),
+        str(sampled()),
+    ),
     "explore(explorer='information')": (
         lambda: explored(explorer="information").explorer_spec.name,
         "explorer 'information' is now called 'optimal-design'",
@@ -51,6 +113,17 @@ def test_an_old_name_works_and_warns(name: str) -> None:
         result = call()
     assert result == expected
     assert {Path(warning.filename) for warning in caught} == {Path(__file__)}
+
+
+def test_classes_of_problems_are_classes() -> None:
+    """Each constructor gives its own class, which changes of a problem keep, and `dir` does not show old names."""
+    kinds = {hf.Mixture: problem(), hf.Tabular: hf.Tabular(3, 2, 4), hf.LinearMDP: linear()}
+    for kind, made in kinds.items():
+        assert issubclass(kind, hf.Problem)
+        assert type(made) is kind
+        assert type(made.with_start(1, horizon=2)) is kind
+    assert type(hf.Tabular.from_table(np.full((3, 2, 3), 1 / 3), horizon=2)) is hf.Tabular
+    assert "home" not in dir(hf)
 
 
 def test_new_names_do_not_warn() -> None:

@@ -132,7 +132,7 @@ def test_every_page_is_in_the_navigation():
 
 def test_every_public_name_is_in_the_reference():
     said = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
-    assert sorted(said) == sorted(f"horizonfree.{home}.{name}" for name, home in hf._HOME.items())
+    assert sorted(said) == sorted(f"horizonfree.{home}.{name}" for name, home in hf._MODULE_OF.items())
 
 
 def test_pages_of_algorithms_are_those_of_the_template():

@@ -32,7 +32,7 @@ def test_a_problem_says_what_it_is(run: hf.Run) -> None:
     assert said[0] == "Problem harbour"
     assert "  states   3: port, bay, <sea>" in said
     assert "  episode  4 steps from port" in said
-    assert "  unknown  1 numbers, in the weights of back, on" in said
+    assert "  unknown  1 number, in the weights of back, on" in said
     assert repr(hf.make("zoned-grid")).count("\n") == 5
     assert "one of 2 states, drawn" in repr(hf.Tabular(3, 2, 2, start=[0.5, 0.5, 0]))
 

@@ -136,6 +136,6 @@ def test_links_to_parts_of_pages_lead_somewhere(site):
 
 def test_the_reference_has_every_public_name(site):
     ids = Words((site / "api.html").read_text()).ids
-    homes = {f"horizonfree.{home}.{name}" for name, home in hf._HOME.items()}
+    homes = {f"horizonfree.{home}.{name}" for name, home in hf._MODULE_OF.items()}
     assert homes <= ids
     assert "search.json" in {file.name for file in site.iterdir()}

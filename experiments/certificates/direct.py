@@ -28,11 +28,11 @@ def bounds_of_order(order: int):
     """The smallest gap of each goal, with B or with B = 0."""
 
     def compute(confidence, rewards) -> np.ndarray:
-        largest = tangent.SECOND_ORDER
-        tangent.SECOND_ORDER = largest if order == 2 else 0
+        largest = tangent.MAX_SECOND_ORDER
+        tangent.MAX_SECOND_ORDER = largest if order == 2 else 0
         plans = [best_plan(confidence.kernel, reward).policy for reward in rewards]
         found = [certify.bounds(confidence, *pair).gaps for pair in zip(rewards, plans)]
-        tangent.SECOND_ORDER = largest
+        tangent.MAX_SECOND_ORDER = largest
         return np.array([min(gaps[name] for name in BOUNDS) for gaps in found])
 
     return compute

@@ -29,7 +29,7 @@ from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture.evidence import STARTS, Record, predictors
 from horizonfree.models.mixture.robust.frequencies import kinds_of
-from horizonfree.models.mixture.robust.half_spaces import LARGEST, Blocks, directions, half_spaces
+from horizonfree.models.mixture.robust.half_spaces import MAX_EXPONENT, Blocks, directions, half_spaces
 from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.planning.induction import best_plan
 from horizonfree.planning.rollout import Sampler
@@ -102,7 +102,9 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     blocks = Blocks(*(np.asarray(x)[late:block] for x in (y, p, record.rows, visits)))
     truth = (problem.truth - valid.center) @ valid.basis
     nearest = half_spaces(kinds, blocks, z, v, truth, share, anywhere=False).level.argmin()
-    g = np.append(np.clip(v[nearest] @ z.T / p[block], -LARGEST, LARGEST), 0.0)[np.asarray(valid.row_of)]
+    g = np.append(np.clip(v[nearest] @ z.T / p[block], -MAX_EXPONENT, MAX_EXPONENT), 0.0)[
+        np.asarray(valid.row_of)
+    ]
     kernel = problem.kernel()
     return Kernel(kernel.succ, best_laws(np.asarray(kernel.prob), g, zeta), kernel.is_dense)
 

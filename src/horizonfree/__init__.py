@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from horizonfree._versions import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
-    from horizonfree.estimators.moments import home
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.events import reach
@@ -68,7 +67,6 @@ __all__ = [
     "from_prism",
     "from_simulators",
     "goal",
-    "home",
     "load",
     "load_sweep",
     "make",
@@ -87,8 +85,8 @@ __all__ = [
     "verify",
 ]
 
-# Where each public name lives. It is loaded when it is first used: the command line answers --help at once.
-_HOME = {
+# The module of each public name. Modules are imported when a name is first used, so that `horizonfree --help` is fast.
+_MODULE_OF = {
     "Batch": "batch",
     "Certificate": "guarantees.certificate",
     "LinearMDP": "problems",
@@ -111,7 +109,6 @@ _HOME = {
     "from_prism": "problems.verification.prism",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
-    "home": "estimators.moments",
     "load": "runs.storage",
     "load_sweep": "sweeps.results",
     "make": "problems",
@@ -129,19 +126,19 @@ _HOME = {
     "verify": "runs.verify",
 }
 
-
-# Modules that can be reached by their name alone: hf.planning, hf.report.
-_MODULES = (
+# Packages and modules that are imported when they are first used: hf.planning, hf.report.
+_LAZY_MODULES = (
     *("errors", "estimators", "mdp", "models", "oracle", "planning", "report", "runs", "sweeps", "testing"),
     *("theory", "web"),
 )
+_PUBLIC_MODULES = ("errors", "planning", "report", "testing", "theory", "web")
 
 
 class _Package(ModuleType):
-    """Functions win over packages of the same name: `explorers`, `problems`."""
+    """Functions take precedence over packages of the same name: `explorers`, `problems`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
+        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
@@ -149,17 +146,20 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are not loaded yet as well, and the modules."""
-    return sorted({*__all__, *_MODULES, "__version__", "__doc__"})
+    """The names that users need, whether they are imported yet or not."""
+    return sorted({*__all__, *_PUBLIC_MODULES, "__version__", "__doc__"})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _LAZY_MODULES:
         return import_module(f"horizonfree.{name}")
-    if name not in _HOME:
-        raise AttributeError(
-            f"module 'horizonfree' has no attribute {name!r}; dir(horizonfree) lists what it has"
-        )
-    value = getattr(import_module(f"horizonfree.{_HOME[name]}"), name)
+    if name == "home":
+        from horizonfree._deprecated import warn_renamed
+
+        warn_renamed("hf.home", "hf.theory.home")
+        return import_module("horizonfree.theory").home
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'horizonfree' has no attribute {name!r}; see dir(horizonfree)")
+    value = getattr(import_module(f"horizonfree.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value

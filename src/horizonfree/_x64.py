@@ -2,7 +2,7 @@
 
 Neither importing nor using the library changes a global setting of JAX that numbers depend on, and none of them changes
 the library's numbers: inside the scope the settings that episodes and shapes depend on are always the same. Only where
-JAX keeps compiled programs is set, once, unless somebody has said so: most of a small run is compilation.
+JAX keeps compiled programs is set, once, unless it is set already: most of a small run is compilation.
 
 Trees of arrays (models, evidence, states) are NumPy's between calls and JAX's inside them: a public function moves
 them once, on its way in and out. Everything that is traced is typed `Array`, everything on the host `np.ndarray`;
@@ -34,7 +34,7 @@ _process: int | None = None  # the one that has used JAX through this library
 
 
 def keep_compiled() -> None:
-    """Have JAX keep compiled programs in the user's cache folder, unless it was told where, or to keep none.
+    """Set JAX's cache of compiled programs to the user's cache folder, unless a cache is set or disabled.
 
     The folder is the user's alone: who can write to it can have JAX run what is there.
     """

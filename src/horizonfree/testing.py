@@ -37,8 +37,8 @@ Inside = Callable[[Run, np.ndarray, float], Bool[np.ndarray, " N"]]
 
 BISECTIONS = 40  # towards the boundary of a confidence set
 TOLERANCE = 1e-8  # relative to the largest total reward
-VACUOUS = 0.999  # bounds above this share of the largest total are left out of the worst ratio
-SMALLEST = 1e-6  # and so are bounds below this share
+VACUOUS_SHARE = 0.999  # bounds above this share of the largest total are left out of the worst ratio
+MIN_SHARE = 1e-6  # and so are bounds below this share
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Audit:
             return
         self.statements += len(true)
         most = float(true.max())
-        if SMALLEST * size < bound < VACUOUS * size:
+        if MIN_SHARE * size < bound < VACUOUS_SHARE * size:
             self.worst_ratio = max(self.worst_ratio, most / bound)
         if not most <= bound + TOLERANCE * size:
             self.violations.append(f"{what}: at most {bound:.9g} was reported, the true value is {most:.9g}")
@@ -113,9 +113,9 @@ class Audit:
 
     def words(self, what: str, loss: Any, words: str, size: float = 1.0) -> None:
         """The number in the statement of a certificate."""
-        found = re.search(r"suboptimality at most (-?[\d.]+(?:e[+-]?\d+)?) \(", words)
-        if found is not None:
-            self.at_most(f"{what} ({words[:60]})", loss, float(found[1]), size)
+        result = re.search(r"suboptimality at most (-?[\d.]+(?:e[+-]?\d+)?) \(", words)
+        if result is not None:
+            self.at_most(f"{what} ({words[:60]})", loss, float(result[1]), size)
 
     def comparison(self, what: str, found: Any, kernels: Kernels, task: Task, a: Any, b: Any) -> None:
         """The interval of a Comparison of policies a and b."""
@@ -128,8 +128,8 @@ class Audit:
 def is_inside(run: Run, parameters: Float[np.ndarray, "N *shape"], delta: float) -> Bool[np.ndarray, " N"]:
     """Which parameters are in the confidence set of a run, by `model.violation`."""
     model, evidence, level = run.problem.model, run.evidence, np.asarray(delta)
-    found = [float(model.violation(evidence, x, level)) for x in np.asarray(parameters, float)]
-    return np.array(found) <= 0
+    result = [float(model.violation(evidence, x, level)) for x in np.asarray(parameters, float)]
+    return np.array(result) <= 0
 
 
 def dense_kernels(model: Model, parameters: Iterable[Any]) -> Kernels:
@@ -163,22 +163,22 @@ def valid_vertices(model: Model, count: int, rng: np.random.Generator) -> np.nda
     rows = -matrix
     if model.is_hull:
         rows = np.vstack([rows, -np.eye(matrix.shape[1])])
-    found = []
+    result = []
     for _ in range(count):
         direction = rng.normal(size=matrix.shape[1])
         solved = linprog(direction, rows, np.zeros(len(rows)), equal, total, bounds=(None, None))
         if solved.status == 0:
-            found.append(solved.x.reshape(shape))
-    return np.array(found).reshape(-1, *shape)
+            result.append(solved.x.reshape(shape))
+    return np.array(result).reshape(-1, *shape)
 
 
 def _dense_support(model: Model) -> Bool[np.ndarray, "S A S"]:
     """Which transitions the class allows."""
     (S, A), space = model.space.sizes[1:], model.space
-    found = np.zeros((S, A, S), bool)
+    result = np.zeros((S, A, S), bool)
     s, a, j = np.nonzero(np.asarray(space.support))
-    found[s, a, np.asarray(space.succ)[s, a, j]] = True
-    return found
+    result[s, a, np.asarray(space.succ)[s, a, j]] = True
+    return result
 
 
 def _linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:
@@ -196,10 +196,10 @@ def boundary_parameters(
     if not inside(run, truth[None], delta)[0]:
         return np.zeros((0, *truth.shape))
     targets = valid_vertices(run.problem.model, count, rng)
-    found = to_boundary(lambda x: inside(run, x, delta), truth, targets)
-    mixed = rng.dirichlet(np.ones(len(found)), max(1, count // 4)) if len(found) else np.zeros((0, 0))
-    inner = np.tensordot(mixed, found, 1)
-    every = np.concatenate([truth[None], found, inner])
+    result = to_boundary(lambda x: inside(run, x, delta), truth, targets)
+    mixed = rng.dirichlet(np.ones(len(result)), max(1, count // 4)) if len(result) else np.zeros((0, 0))
+    inner = np.tensordot(mixed, result, 1)
+    every = np.concatenate([truth[None], result, inner])
     return np.asarray(every[inside(run, every, delta)])
 
 
@@ -245,12 +245,12 @@ def check_certificates(
         for number in episodes:
             run = from_episodes(problem, simulate(problem, behaviour, episodes=number, seed=seed))
             for level in delta:
-                found = boundary_parameters(run, level, directions, rng, inside)
+                result = boundary_parameters(run, level, directions, rng, inside)
                 if parameters is not None:
                     more = np.array([np.asarray(x, float) for x in parameters(run, level, rng)])
-                    found = np.concatenate([found, more[inside(run, more, level)]]) if len(more) else found
-                if len(found):
-                    kernels = dense_kernels(problem.model, found)
+                    result = np.concatenate([result, more[inside(run, more, level)]]) if len(more) else result
+                if len(result):
+                    kernels = dense_kernels(problem.model, result)
                     check_run(audit, run, kernels, level, rng, rewards)
     report = audit.report()
     if raise_error:

@@ -18,7 +18,7 @@ from horizonfree.batch.members import build_members
 from horizonfree.errors import OptionError
 from horizonfree.explorers import registry
 from horizonfree.explorers.base import Explorer, ExplorerPlan, Info
-from horizonfree.guarantees.e_processes import Bets, ladder
+from horizonfree.guarantees.e_processes import EProcesses, ladder
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.mixture.evidence import violation
@@ -267,7 +267,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
         members = build_members((mixture(),), (registry.make_explorer("uniform"),), 10)
 
         def chunk_size(memory, is_wide=False):
-            bets = Bets(np.zeros(1, np.int32), np.ones(1))
+            bets = EProcesses(np.zeros(1, np.int32), np.ones(1))
             return batch_job.Job(
                 members, 1, bets, np.zeros(0, int), no_evaluation(1), is_wide, memory
             ).chunk_size()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.batch.certificates import MIN_MEMBERS_PER_WORKER, CertifiedCurves
+from horizonfree.batch.certificates import MEMBERS_PER_TASK, CertifiedCurves, worker_pool
 from horizonfree.mdp import rewards
 from horizonfree.models import certify
 from horizonfree.planning import optimal
@@ -13,7 +13,7 @@ from tests.reference import small
 @pytest.fixture(scope="module")
 def batch():
     problems = small.dense(), small.dense(seed=1)
-    N = 2 * MIN_MEMBERS_PER_WORKER
+    N = 2 * MEMBERS_PER_TASK + 1
     gathered = [small.gather(problem, 20, range(3)) for problem in problems]
     members = [(i % 2, small.pick(gathered[i % 2], i % 3)) for i in range(N)]
     table = rewards.suite(problems[0])
@@ -24,7 +24,9 @@ def batch():
 
 def test_worker_processes_compute_the_same_curves(batch):
     certified, indices, evidence = batch
-    alone, together = (certified.of_members(indices, evidence, workers) for workers in (1, 2))
+    alone = certified.of_members(indices, evidence)
+    with worker_pool(2) as pool:
+        together = certified.of_members(indices, evidence, pool)
     assert list(alone) == ["excess", "gap", "eps"]
     for name, x in alone.items():
         assert x.shape == (len(indices),)

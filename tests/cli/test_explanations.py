@@ -96,6 +96,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         hf.explore(hf.Tabular.from_table(table, horizon=3), name, episodes=5, out=out, progress=False)
     features = hf.LinearMDP.from_features(table, horizon=3, mu=np.eye(3))
     hf.explore(features, "wang2020", episodes=5, constants="paper", out="f", progress=False)
+    river = hf.make("river-swim", states=3, horizon=3)
+    hf.explore(river, "hf-ucrl-rfe++", episodes=5, sets="likelihood", out="g", progress=False)
     text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
@@ -110,6 +112,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify e --method paper",
         "certify f",
         "certify f --method paper",
+        "certify g --method paper",
     ):
         out = shell(line)[1]
         parts = [*shell.json(line)["parts"]]
@@ -130,7 +133,7 @@ def examples(name: str) -> list[str]:
 @pytest.fixture
 def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison's explorers in this process, which batch/test_compare.py compares with processes of their own."""
-    monkeypatch.setattr(comparing, "_in_processes", lambda tasks, _: map(comparing._one, tasks))
+    monkeypatch.setattr(comparing, "_run_tasks", lambda tasks, _: map(comparing._run_task, tasks))
 
 
 @pytest.mark.usefixtures("_no_workers")

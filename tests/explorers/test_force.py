@@ -56,12 +56,12 @@ def test_its_values_and_weights_agree_with_plain_loops(x64):
         memory = Memory(memory.s, memory.a, memory.s_next, memory.precision, V)
         s, a = rng.integers(0, 4, 4), rng.integers(0, 2, 3)
         precision = precisions(model, memory, terms, episode(s, a))
-        memory = memory.keep(model, episode(s, a), jnp.int32(k), precision)
+        memory = memory.append(model, episode(s, a), jnp.int32(k), precision)
         printed.learn(s, a, printed_V)
         np.testing.assert_allclose(precision, [1 / x[-1][2] for x in printed.past], rtol=1e-9)
         changed += not np.allclose(precision, 1 / 18)
     assert changed == 6
-    full = memory.keep(model, episode(s, a), jnp.int32(12), precision)
+    full = memory.append(model, episode(s, a), jnp.int32(12), precision)
     np.testing.assert_array_equal(full.precision, memory.precision)  # no room: nothing is overwritten
 
 

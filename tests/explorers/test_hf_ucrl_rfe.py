@@ -323,6 +323,6 @@ def test_the_second_bound_of_the_total_variance_is_left_out_only_below_what_was_
     )
     answer = eqx.tree_at(lambda x: x.found.value, run.progress.state.best, np.asarray(0.5))
     module = sys.modules[type(run.explorer).__module__]
-    monkeypatch.setattr(module, "misjudged", lambda *_: 0.25)
+    monkeypatch.setattr(module, "variance_bound", lambda *_: 0.25)
     monkeypatch.setattr(module, "total_variance_bound", lambda *_: 0.125)
     assert run.explorer.total_variance(run.problem.model, answer) == wanted

@@ -66,8 +66,8 @@ def test_norms_by_products_of_features_and_by_the_root_are_the_same(x64, monkeyp
     model = T_model()
     W = Fit.of(T_data(model)[0], 1.0).W
     expected = literal.norms(*T_literal(1.0, False)[:2]) ** 2
-    for few in (32, 0):
-        monkeypatch.setattr(sys.modules[norms_sq.__module__], "FEW", few)
+    for limit in (32, 0):
+        monkeypatch.setattr(sys.modules[norms_sq.__module__], "MAX_FEATURES_FOR_PRODUCTS", limit)
         np.testing.assert_allclose(np.swapaxes(norms_sq(model, W), 1, 2), expected, rtol=1e-12)
 
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import label
 from horizonfree.explorers.rflin import RFLIN, apportion, practical_epochs, uncertainty
+from horizonfree.guarantees.e_processes import ladder
 from horizonfree.problems.classes import LinearMDP
 from horizonfree.theory import linear as theory_linear
 from tests.reference import linear_explorers as literal
@@ -140,7 +140,7 @@ def test_literal_constants_claim_nothing_and_say_how_many_episodes_they_need(x64
     assert f"{claim.parts['needed']:.2g} episodes with FORCE" in claim.summary()
     np.testing.assert_array_equal(explorer.schedule(problem.model).gamma_sq, schedule.gamma_sq)
     assert RFLIN(budget=5).claim(problem.model, state) is None
-    reward, evidence = np.full((2, 3, 2), 0.1), problem.model.init_evidence(hf.guarantees.bets.ladder())
+    reward, evidence = np.full((2, 3, 2), 0.1), problem.model.init_evidence(ladder())
     V = jax.jit(explorer.plan)(problem.model, state, evidence, reward)[1]
     assert (np.asarray(V)[:2] == 1).all()  # the printed bonus: everything is at the cap
 

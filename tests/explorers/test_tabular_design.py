@@ -86,7 +86,7 @@ def test_episodes_that_are_simulated_side_by_side_are_those_that_come_one_by_one
     whole = hf.explore(problem, TabularDesign(), episodes=700, seed=2, progress=False)
     cut = hf.explore(problem, TabularDesign(), episodes=333, seed=2, progress=False)
     asked = []
-    monkeypatch.setattr(loop, "stands_for", asked.append)  # None: it does not tell
+    monkeypatch.setattr(loop, "episodes_until_due", asked.append)  # None: it does not tell
     jax.clear_caches()
     alone = hf.explore(problem, TabularDesign(), episodes=700, seed=2, progress=False)
     jax.clear_caches()

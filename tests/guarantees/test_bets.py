@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.e_processes import Bets, check_bets, ladder
+from horizonfree.guarantees.e_processes import EProcesses, check_e_processes, ladder
 
 
 def test_ladders_start_at_once_and_sum_to_at_most_one(subtests):
@@ -15,7 +15,7 @@ def test_ladders_start_at_once_and_sum_to_at_most_one(subtests):
             assert (np.diff(starts) > 0).all()
             assert (weights > 0).all()
             assert weights.sum() <= 1 + 1e-12
-            check_bets(ladder(budget))
+            check_e_processes(ladder(budget))
 
 
 def test_with_a_budget_most_is_on_what_comes_after_a_fifth_of_it():
@@ -37,4 +37,4 @@ BAD_WEIGHTS = [
 def test_weights_that_are_no_shares_of_one_are_refused(subtests):
     for starts, weights, words in BAD_WEIGHTS:
         with subtests.test(words), pytest.raises(OptionError, match=words):
-            check_bets(Bets(np.array(starts, np.int32), np.array(weights, float)))
+            check_e_processes(EProcesses(np.array(starts, np.int32), np.array(weights, float)))

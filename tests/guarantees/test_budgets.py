@@ -27,8 +27,8 @@ from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.tabular import radius
 from horizonfree.problems import any_law
 from horizonfree.problems.classes import Tabular
-from horizonfree.problems.sampling import SHARE, Sampling
-from horizonfree.runs import check, confidences
+from horizonfree.problems.sampling import DELTA_SHARE, Sampling
+from horizonfree.runs import certificates, check
 from tests.reference import small
 
 DELTA = 0.05
@@ -230,7 +230,7 @@ def test_a_window_pays_for_the_e_processes_outside_of_it(window, has_kt, monkeyp
     found = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0, has_kt)
     m = len(radius.KAPPAS) + has_kt
     wanted = 2.0 + math.log(m / len(window))
-    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
 
 
 def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
@@ -240,7 +240,7 @@ def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
     bet = gammaln(1.5) - gammaln(1.5 + 10) + (gammaln(N + 0.5) - gammaln(0.5)).sum()
     log_e = bet - (N * np.log(N / 10)).sum()
     wanted = (2.0 + math.log(5) - log_e) / 10
-    assert float(found.eps[0]) / radius.SURE == pytest.approx(wanted, abs=1e-12)
+    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
 
 
 # Linear MDPs
@@ -370,14 +370,14 @@ def test_samples_and_episodes_share_delta(monkeypatch):
         asked.append((delta, about))
         return Stub(np.asarray(delta))
 
-    monkeypatch.setattr(confidences.ConfidenceCache, "within", within)
-    found = confidences.ConfidenceCache().of(problem, None, DELTA, 0.0)
-    assert SHARE == 0.2
+    monkeypatch.setattr(certificates.ConfidenceCache, "robust", within)
+    found = certificates.ConfidenceCache().get(problem, None, DELTA, 0.0)
+    assert DELTA_SHARE == 0.2
     ((left, about),) = asked
     assert left == pytest.approx(0.8 * DELTA, abs=1e-15)
     wanted = problem.sampling.divergence(0.2 * DELTA)
     np.testing.assert_allclose(about.sampled, wanted, rtol=1e-12)
-    assert left + SHARE * DELTA <= DELTA * (1 + 1e-15)
+    assert left + DELTA_SHARE * DELTA <= DELTA * (1 + 1e-15)
     assert float(found.delta) == DELTA
 
 
@@ -414,7 +414,7 @@ def test_weights_inside_every_alternative_sum_to_at_most_one(monkeypatch, mixtur
 
     for module in (check, any_law):
         monkeypatch.setattr(module, "mean_of", mean_of)
-    monkeypatch.setattr(check, "_parted", lambda *_: 0.0)
+    monkeypatch.setattr(check, "_log_q_of_parts", lambda *_: 0.0)
     K, H = 40, 4
     log = Trajectory(np.zeros((K, H + 1), int), np.zeros((K, H), int), np.zeros((K, H), int))
     assert check._change(model, evidence, log) == 0.0

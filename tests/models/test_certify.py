@@ -11,7 +11,9 @@ from horizonfree.models import certify
 from horizonfree.models.base import Confidence, Model
 
 
-@pytest.mark.parametrize("enough", [certify.TIMES[0], certify.TIMES[7], certify.TIMES[-1], math.inf])
+@pytest.mark.parametrize(
+    "enough", [certify.FORECAST_TIMES[0], certify.FORECAST_TIMES[7], certify.FORECAST_TIMES[-1], math.inf]
+)
 def test_a_forecast_names_the_first_multiple_that_is_enough_up_to_the_last_one(enough, monkeypatch):
     eps, confidence = 0.5, Mock(spec=Confidence)
     confidence.parts.return_value = {}

@@ -40,7 +40,7 @@ def rewards_of(size, num_rewards):
 def test_plans_are_those_of_the_definition(monkeypatch, size, num_rewards, processors):
     """Whatever the last tile of states and the last block of rewards repeat, and however states are split."""
     monkeypatch.setattr(native, "threads", lambda: processors)
-    monkeypatch.setattr(native, "PER_THREAD", 10)
+    monkeypatch.setattr(native, "TRANSITIONS_PER_THREAD", 10)
     kernel, rewards = random_case((size, 0))[0], rewards_of(size, num_rewards)
     for form in (kernel, from_table(kernel.dense())):
         together = optimal(form, rewards)

@@ -244,12 +244,12 @@ def rejected(folder, env, words, **how):
         (
             ALWAYS,
             NEVER,
-            "entered state 1 after . steps and went on, but in the known class every episode ends",
+            "entered state 1 after . steps and went on, but in the model class every episode ends",
         ),
         (
             NEVER,
             ALWAYS,
-            "ended an episode in state 1 after . steps, but in the known class no episode ends there",
+            "ended an episode in state 1 after . steps, but in the model class no episode ends there",
         ),
     ],
 )
@@ -326,7 +326,7 @@ def test_unknown_endings_go_with_an_unknown_start_and_forbidden_actions():
     run = hf.explore(Path(0.9, ALWAYS), "uniform", known=known, episodes=10, progress=False)
     assert set(run.records["ended_in"]) <= {-1, 5}
     assert run.evidence.impossible == 0
-    with pytest.raises(OptionError, match="terminal is 'some'; it must list states, or be 'unknown'"):
+    with pytest.raises(OptionError, match="terminal is 'some'; it must be a list of states, or 'unknown'"):
         hf.Tabular(4, 3, 6, terminal="some")
 
 

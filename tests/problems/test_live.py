@@ -110,7 +110,7 @@ def test_an_environment_that_does_not_fit_is_refused():
     boxed.observation_space = Box(0, 1, (2,))
     with pytest.raises(ShapeError, match="pass encode="):
         check_env_matches(boxed, cycle().space)
-    with pytest.raises(ModelError, match="started in state 0; the known class starts in 2"):
+    with pytest.raises(ModelError, match="started in state 0; the model class starts in 2"):
         run_episode(Shifted(), cycle(start=2).space, np.ones((4, 3), int), rng)
     desc = ["S" + 30 * "F" + "G"]  # stays put with probability 2/3 at each step
     sure = table_of(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))

@@ -111,7 +111,7 @@ REFUSALS = [
     ({"outcomes": []}, "outcomes is empty"),
     ({"outcomes": 12}, "outcomes is 12; it must be a list, or a dictionary"),
     ({"outcomes": [1, 1]}, "outcomes has '1' more than once"),
-    ({"models": {"slow": LAW[:5]}}, r"models\[slow\] has shape \(5,\); it must be \(12,\)"),
+    ({"models": {"slow": LAW[:5]}}, r"models\[slow\] has shape \(5,\); it must be \[outcomes\] = \(12,\)"),
     ({"models": {"slow": LAW / 2}}, r"models\[slow\] sums to 0.5.*give the tail to the last outcome"),
     ({"weights": LAW / 2}, "weights sum to 0.5"),
     ({"layout": 3}, "layout is 3"),

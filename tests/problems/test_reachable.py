@@ -1,6 +1,5 @@
 """Arrays, names and endings of the reachable part of a problem."""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -145,8 +144,6 @@ def test_any_law_of_the_noise_bets_against_a_part():
 
 
 def test_examples_run(capsys):
-    (example,) = doctest.DocTestFinder().find(hf.Problem.reachable_part, "reachable_part")
-    assert doctest.DocTestRunner().run(example).failed == 0
     page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text()
     (code,) = (x for x in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "reachable_part" in x)
     exec(code, {})

@@ -69,9 +69,9 @@ def test_more_samples_allow_more_and_words_say_how_many_are_needed() -> None:
     eps = sampling(10**5).divergence(0.01).max()
     assert sampling(10**5).floor() == pytest.approx(math.sqrt(2 * 4 * eps), abs=1e-12)
     words = sampling(10**5).summary()
-    assert words.startswith("100,000 samples of each row and simulator: every law is known to within 0.00")
-    assert "no gap for every reward below 0.0" in words
-    assert "no gap for every reward can be certified" in sampling(10).summary()
+    assert words.startswith("100,000 samples of each row and simulator: every row is known to within 0.00")
+    assert "no suboptimality bound for every reward below 0.0" in words
+    assert "no suboptimality bound for every reward can be certified" in sampling(10).summary()
     assert sampling(10, m=1).summary() == "every row is known: nothing was estimated"
     assert sampling(10, horizon=1).floor() == 0
 

@@ -77,7 +77,7 @@ def test_certificates_pay_for_the_samples_and_hold_in_the_true_system(truth: hf.
     assert plain.eps < found[10**6].eps < found[10**4].eps < 1
     assert found[10**4].delta == 0.05
     assert found[10**4].eps > runs[10**4].problem.sampling.floor()
-    assert "with what the samples of the simulators leave open, up to 0.0" in found[10**4].summary()
+    assert "including the errors of the simulators' samples, up to 0.0" in found[10**4].summary()
     for run in runs.values():
         for goal in range(S):
             plan = run.plan(hf.goal(run.problem, goal), delta=1e-6)
@@ -108,7 +108,7 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
         (lambda: run.check(np.zeros(1500, int)), "these kernels are estimates"),
         (lambda: run.certificate(method="direct"), "it must be 'uniform'"),
         (lambda: hf.explore(run.problem, until_eps=0.05), "until_eps is 0.05, but with these samples"),
-        (lambda: run.robustness(), "robustness is of kernels that are given"),
+        (lambda: run.robustness(), "robustness is for kernels that are given"),
         (lambda: run.evaluate(hf.goal(run.problem, 1), np.full((H, S, A), 0.5)), "whose actions are certain"),
     ):
         with pytest.raises(HorizonfreeError, match=words):
@@ -193,7 +193,7 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
     start = np.bincount([real.cell([x, 0.0]) for x in np.linspace(-0.6, -0.4, 100)], minlength=25) / 100
     problem = hf.from_simulators(cars, horizon=6, samples=5, place=place, smoothing=0.5, start=start)
     assert (problem.num_states, problem.model.num_unknown) == (25, 1)
-    assert "no gap for every reward can be certified" in problem.sampling.summary()
+    assert "no suboptimality bound for every reward can be certified" in problem.sampling.summary()
     run = hf.explore(real, "uniform", known=problem, episodes=3, progress=False)
     assert run.evidence.impossible == 0
 
@@ -209,7 +209,7 @@ REFUSALS = [
     (lambda: hf.from_simulators(drawn(9), horizon=3, smoothing=-1), "smoothing is -1"),
     (
         lambda: hf.from_simulators(drawn(9), horizon=3, successors=np.zeros((S, A, S))),
-        "which successors says",
+        "which successors excludes",
     ),
     (
         lambda: hf.from_simulators([x * SEEN for x in drawn(9)], horizon=3, successors=SEEN.repeat(S, 2)),
@@ -226,14 +226,14 @@ REFUSALS = [
     ),
     (
         lambda: hf.from_simulators([lambda s, a, rng: 0], num_states=10**6, num_actions=9, horizon=3),
-        "would be asked 9,000,000,000 times",
+        "would be called 9,000,000,000 times",
     ),
     (lambda: hf.from_simulators([gymnasium.make("MountainCar-v0")], horizon=3), "make them states with"),
     (lambda: hf.from_simulators([car(bins=24)], horizon=3, samples=1), "start in . different states"),
     (lambda: hf.discretize(gymnasium.make("CartPole-v1"), 4), "goes from -inf to inf; give its inner edges"),
     (lambda: hf.discretize(gymnasium.make("FrozenLake-v1"), 4), "discretize is for a Box"),
     (lambda: car(bins=[3]), "bins has 1 entries; observations have 2 coordinates"),
-    (lambda: car(bins=[3, [1.0, 0.0]]), "inner edges must be finite and increasing"),
+    (lambda: car(bins=[3, [1.0, 0.0]]), "inner edges, finite and increasing"),
 ]
 
 

@@ -90,7 +90,7 @@ def test_live_episodes_start_as_often_as_they_should_and_nowhere_else():
     starts = [run_episode(env, problem.space, policy, rng).s[0] for _ in range(N)]
     assert np.abs(np.bincount(starts, minlength=S) / N - START).max() <= hoeffding(N, S)
     env, other = from_kernels(3).to_gymnasium(), from_kernels([0.5, 0, 0.5, 0])
-    with pytest.raises(ModelError, match="started in state 3; the known class starts in 0 or 2"):
+    with pytest.raises(ModelError, match="started in state 3; the model class starts in 0 or 2"):
         run_episode(env, other.space, policy, rng)
 
 

@@ -36,7 +36,7 @@ TABLE: dict[str, Function] = {
                 )
                 for x in NO_PROBLEMS[1:]
             ),
-            ({"known": PROBLEM}, "this problem carries its own known class"),
+            ({"known": PROBLEM}, "this problem has its own model class"),
             *BUDGET_ROWS,
             *PROGRESS_ROWS,
             *EXPLORER_ROWS,

@@ -11,7 +11,7 @@ from tests.refusals.rows import EYES, HUGE_ROWS, INF, MASKED, NAN, RAGGED, SCALE
 SIZES = {"delta": 0.1, "d": 2, "H": 10, "B": 1.5}
 TABLE: dict[str, Function] = {
     "home": Function(
-        hf.home,
+        hf.theory.home,
         {"phi": np.eye(2), "theta": np.eye(2), "Sigma": EYES, "Sigma_dot": EYES}
         | {"beta": 1, "alpha": 1, "gamma": 1},
         [

@@ -37,5 +37,5 @@ def _few_radii() -> Iterator[None]:
     """Of how wrong the class may be: a curve of few points, since a page takes longest over it."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(robustness, "GRID", (0.0, 1e-3, 1e-1))
-        changed.setattr(robustness, "HALVINGS", 2)
+        changed.setattr(robustness, "NUM_BISECTIONS", 2)
         yield

@@ -47,7 +47,7 @@ def test_many_goals_are_thinned_evenly_and_end_at_both_ends(
     monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     every = history.goals(run)
-    monkeypatch.setattr(history, "GOALS", 5)
+    monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
     few = history.goals(run)
     assert len(few) == 5
     assert len(every) == 16
@@ -56,7 +56,7 @@ def test_many_goals_are_thinned_evenly_and_end_at_both_ends(
 
 def test_intervals_are_the_shadow_of_the_ellipsoid(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every parameter on the ellipsoid stays within the intervals, and each end is attained."""
-    monkeypatch.setattr(diagnostics, "CUT", 0)
+    monkeypatch.setattr(diagnostics, "MAX_ENTRIES_OF_PROGRAMMES", 0)
     confidence, model = run.confidence(0.05), run.problem.model
     found = diagnostics_of(model).intervals(confidence)
     Z, rows = np.asarray(model.valid.basis), np.asarray(model.valid.rows)

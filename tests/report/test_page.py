@@ -185,7 +185,7 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     assert "really lost, worst goal " in both
     assert title == "really lost, at the worst goal"
     assert "were scored" not in page + both
-    monkeypatch.setattr(history, "GOALS", 5)
+    monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
     page, both, title = told()
     assert "really lost at the worst of 5 goals;" in page
     assert "(5 of 16 were scored, evenly spread)" in page

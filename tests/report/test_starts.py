@@ -65,7 +65,7 @@ def test_rings_that_say_nothing_are_left_out(every: Run) -> None:
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_great_many_rings_are_left_out(two: Run, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ft, "MOST_RINGS", most)
+    monkeypatch.setattr(ft, "MAX_MARKED_STARTS", most)
     assert ft.marked_starts(two.problem) == ([1, 8] if most == 2 else [])
 
 

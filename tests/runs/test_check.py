@@ -10,10 +10,15 @@ from scipy.special import betaln
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.runs.check import GROWTH
+from horizonfree.runs.check import CHANGE_RATIO
 
 K, H = 3, 2
-AUTO = ["any law for every pair", "a change in time", "memory of the step before", "the step of an episode"]
+AUTO = [
+    "any distribution for every state-action pair",
+    "a change in time",
+    "memory of the step before",
+    "the step of an episode",
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,7 @@ def literal(tosses: np.ndarray) -> dict[str, float]:
     heads, n = int(tosses.sum()), tosses.size
     best = sum(x * math.log(x / n) for x in (heads, n - heads) if x)
     before = np.concatenate([np.zeros((len(tosses), 1), int), tosses[:, :-1]], axis=1)
-    moments = [m for m in sorted({math.ceil(GROWTH**k) for k in range(50)}) if m < len(tosses)]
+    moments = [m for m in sorted({math.ceil(CHANGE_RATIO**k) for k in range(50)}) if m < len(tosses)]
     episode = np.arange(len(tosses))[:, None] * np.ones(tosses.shape, int)
     change = sum(math.exp(parted(tosses, episode >= m)) / ((k + 1) * (k + 2)) for k, m in enumerate(moments))
     step = np.arange(H) * np.ones(tosses.shape, int)
@@ -141,12 +146,12 @@ def test_what_cannot_bet_is_refused_in_words(coin: hf.Problem, tmp_path: Path) -
     kept = hf.load(tmp_path / "a")
     assert [x.name for x in kept.check().alternatives] == AUTO[:2]  # the episodes are not stored
     for of, how, words in (
-        (kept, {"by": [1, 2, 3]}, "by= needs the episodes themselves"),
-        (kept, {"alternatives": ["memory"]}, "'memory' needs the episodes themselves"),
+        (kept, {"by": [1, 2, 3]}, "by= needs the episodes"),
+        (kept, {"alternatives": ["memory"]}, "'memory' needs the episodes"),
         (run, {"alternatives": ["noise"]}, "'noise' is for problems of from_noise with models="),
         (run, {"alternatives": ["tabel"]}, "there is no alternative 'tabel'; did you mean 'table'?"),
         (run, {"alternatives": "table"}, "alternatives is 'table'; it must be 'auto', or a list"),
-        (run, {"alternatives": [3]}, "the alternative 3 is neither a name nor a problem"),
+        (run, {"alternatives": [3]}, "the alternative is 3; it must be a name or a problem"),
         (run, {"by": [1, 2]}, r"by has shape \(2,\)"),
         (run, {"alternatives": [hf.Tabular(3, 1, 2, 0)]}, "has 3 states and 1 actions, the problem 2 and 1"),
     ):

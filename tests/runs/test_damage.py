@@ -73,14 +73,14 @@ def test_every_flipped_byte_is_under_a_checksum(
         read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for place, data in flipped_everywhere(saved / name):
-                patch.setattr(files, "read", lambda _, data=data: data)
+                patch.setattr(files, "read_bytes", lambda _, data=data: data)
                 assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
     with subtests.test(RECORDS), monkeypatch.context() as patch:
         _, run_id = files.read_json(saved / MANIFEST)
         run, intact = hf.load(saved), files.read_bytes
         for place, data in flipped_everywhere(saved / RECORDS):
             patch.setattr(
-                files, "read", lambda path, data=data: data if path.name == RECORDS else intact(path)
+                files, "read_bytes", lambda path, data=data: data if path.name == RECORDS else intact(path)
             )
             assert is_damaged(storage._read_checkpoint, run, run_id, saved / NEWEST), f"byte {place}"
 
@@ -95,7 +95,7 @@ def test_every_truncation_is_detected(
         read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
             for data in truncated_everywhere(path):
-                patch.setattr(files, "read", lambda _, data=data: data)
+                patch.setattr(files, "read_bytes", lambda _, data=data: data)
                 assert is_damaged(read, path), f"{len(data)} bytes were accepted"
 
 
@@ -235,7 +235,7 @@ def test_resuming_with_other_versions_warns_once(folder: Path) -> None:
     files.write_npz(folder / NEWEST, header | {"versions": header["versions"] | {"jax": "0.0.1"}}, arrays)
     run = hf.load(folder)  # no warning: nothing is computed
     with pytest.warns(
-        storage.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); it goes on"
+        storage.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); results may differ"
     ) as warned:
         run = run.resume(episodes=1)
     assert warned[0].filename == __file__
@@ -258,7 +258,7 @@ def test_files_of_two_runs_do_not_mix(folder: Path, problem: hf.Problem, tmp_pat
     with pytest.warns(storage.RunWarning, match="belongs to another run"):
         assert hf.load(folder).episodes == 6
     shutil.copy(folder / OLDER, folder / NEWEST)  # of this run, under the name of another episode
-    with pytest.warns(storage.RunWarning, match=f"{NEWEST} is not a checkpoint of ours"):
+    with pytest.warns(storage.RunWarning, match=f"{NEWEST} is not a valid checkpoint"):
         assert hf.load(folder).episodes == 6
     other = hf.make("zoned-grid", size=4, zones=2, horizon=4)
     hf.explore(other, "uniform", episodes=1, out=tmp_path / "c")
@@ -273,7 +273,7 @@ def test_a_state_of_another_shape_is_refused_by_name(folder: Path) -> None:
         header, arrays, _ = files.read_npz(path)
         files.write_npz(path, header, arrays | {"state.policy": arrays["state.policy"][:2]})
     run = hf.load(folder)  # plans and certificates need the evidence alone
-    with pytest.raises(RunError, match=r"state\.policy is int32\[2, 9\], but .* keeps int32\[4, 9\]"):
+    with pytest.raises(RunError, match=r"state\.policy is int32\[2, 9\], but .* needs int32\[4, 9\]"):
         run.resume(episodes=1)
 
 
@@ -398,7 +398,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "emptied": (clear, "no longer the folder"),
     "removed": (shutil.rmtree, "no longer the folder"),
     "replaced": (swap, "no longer the folder"),
-    "renamed": (lambda folder: folder.rename(folder.with_name("moved")), "moved, emptied or replaced it"),
+    "renamed": (lambda folder: folder.rename(folder.with_name("moved")), "it was moved, emptied or replaced"),
 }
 
 

@@ -17,7 +17,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.uniform import Uniform
 from horizonfree.models.base import Model
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.runs import drive, engines
+from horizonfree.runs import loop
 from horizonfree.runs.until import StopRule
 from tests.runs.test_store import assert_same
 
@@ -32,9 +32,8 @@ def test_a_run_does_not_depend_on_how_the_clock_cuts_it_into_blocks(
     seconds: float, block: int, problem: hf.Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = hf.explore(problem, "optimal-design", episodes=17, seed=8)
-    monkeypatch.setattr(drive, "SECONDS", seconds)
-    for module in (drive, engines):
-        monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(loop, "BLOCK_SECONDS", seconds)
+    monkeypatch.setattr(loop, "MAX_BLOCK", block)
     assert_same(whole, hf.explore(problem, "optimal-design", episodes=17, seed=8))
 
 
@@ -47,7 +46,7 @@ def test_going_on_equals_going_through_and_leaves_the_run_as_it_was(problem: hf.
 
 def test_blocks_write_over_no_evidence_but_their_own(problem: hf.Problem, x64: None) -> None:
     run = hf.explore(problem, "optimal-design", episodes=17, seed=8)
-    engine, progress = engines.simulation_engine(run, run.explorer), to_device(run.progress)
+    engine, progress = loop.simulation_engine(run, run.explorer), to_device(run.progress)
     first, again = (engine(progress, 3)[0] for _ in range(2))
     np.testing.assert_array_equal(first.evidence.counts, again.evidence.counts)
     np.testing.assert_array_equal(progress.evidence.counts, run.evidence.counts)
@@ -85,7 +84,7 @@ def test_a_certified_goal_is_met_and_not_met_a_look_earlier(problem: hf.Problem)
     until = run.until
     assert until is not None
     before = max(k for k in range(1, run.episodes) if until.next_look(k) == k)
-    assert drive._certified(hf.explore(problem, "optimal-design", episodes=before, seed=3), until) > 0.4
+    assert loop._certified(hf.explore(problem, "optimal-design", episodes=before, seed=3), until) > 0.4
     assert run.resume(until_eps=0.4, delta=0.1).episodes == run.episodes  # it is there already
 
 
@@ -97,7 +96,7 @@ def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Problem) 
 @pytest.fixture
 def unexplored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs before their first episode: what an explorer is told needs no compiled episodes."""
-    monkeypatch.setattr("horizonfree.runs.explore.drive", lambda run, *_: run)
+    monkeypatch.setattr("horizonfree.runs.explore.run_loop", lambda run, *_: run)
 
 
 def test_the_explorer_is_told_delta_budget_and_reward(problem: hf.Problem, unexplored: None) -> None:
@@ -162,7 +161,7 @@ def test_more_steps_than_can_be_counted_are_refused() -> None:
 def test_a_reward_that_would_change_nothing_is_refused(problem: hf.Problem) -> None:
     run = hf.explore(problem, "uniform", episodes=1)
     for more in ({}, {"episodes": 1}):
-        with pytest.raises(OptionError, match="reward= says what until_eps= is about"):
+        with pytest.raises(OptionError, match="reward= is the reward of until_eps="):
             run.resume(reward=hf.goal(problem, 3), **more)
 
 
@@ -189,7 +188,7 @@ def test_an_explorer_of_another_class_of_models_is_refused(problem: hf.Problem) 
 
 
 def test_known_belongs_to_an_environment(problem: hf.Problem) -> None:
-    with pytest.raises(OptionError, match="carries its own known class"):
+    with pytest.raises(OptionError, match="has its own model class"):
         hf.explore(problem, known=problem, episodes=1)
     with pytest.raises(OptionError, match=r"no time limit.*horizon=100"):
         hf.explore(problem.to_gymnasium(), episodes=1)
@@ -210,7 +209,7 @@ def test_every_public_name_is_there_and_nothing_is_loaded_before_it_is_used() ->
         "import sys, horizonfree as hf\n"
         "assert 'jax' not in sys.modules\n"
         "import horizonfree.explorers, horizonfree.problems\n"
-        "assert set(hf._HOME) | {'theory'} == set(hf.__all__)\n"
+        "assert set(hf._MODULE_OF) | {'theory'} == set(hf.__all__)\n"
         "for name in hf.__all__: getattr(hf, name)\n"
         "assert all(callable(f) for f in (hf.simulate, hf.explorers, hf.problems, hf.load))\n"
         "assert not hasattr(hf, 'nothing')\n"

@@ -124,10 +124,10 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     """Ctrl-C in the middle: the folder holds every episode that was finished, and its records."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     whole = hf.explore(problem, "optimal-design", episodes=30)
-    from horizonfree.runs import drive
     from horizonfree.runs import explore as exploration
+    from horizonfree.runs import loop
 
-    engine, blocks = exploration.simulated, 0
+    engine, blocks = exploration.simulation_engine, 0
 
     def interrupted(*args: Any) -> Any:
         block = engine(*args)
@@ -141,8 +141,8 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
 
         return once
 
-    monkeypatch.setattr(exploration, "simulated", interrupted)
-    monkeypatch.setattr(drive, "BLOCK", 3)
+    monkeypatch.setattr(exploration, "simulation_engine", interrupted)
+    monkeypatch.setattr(loop, "MAX_BLOCK", 3)
     with pytest.raises(KeyboardInterrupt):
         hf.explore(problem, "optimal-design", episodes=30, out=tmp_path / "a")
     monkeypatch.undo()

@@ -18,7 +18,8 @@ import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.sweeps import clusters, executors, spec
 from horizonfree.sweeps.clusters import RayExecutor
-from horizonfree.sweeps.executors import Executor, start_executor
+from horizonfree.sweeps.executors import Executor
+from horizonfree.sweeps.sweep import start_executor
 from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY
 
@@ -193,7 +194,7 @@ def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started(
     words = (
         "import ray, pathlib\n"
         "if ray.util.get_node_ip_address() == '127.0.0.1': raise SystemExit('no network')\n"
-        "from horizonfree.sweeps.executors import start_executor\n"
+        "from horizonfree.sweeps.sweep import start_executor\n"
         "try: start_executor('ray', 1, pathlib.Path('log'))\n"
         "except Exception as error: print(error, ray.is_initialized())\n"
     )

@@ -23,7 +23,7 @@ import horizonfree as hf
 from horizonfree import web
 from horizonfree.web import server
 server.HEADER_SECONDS = server.BODY_SECONDS = {SECONDS}
-server.MOST_CONNECTIONS = {CONNECTIONS}
+server.MAX_CONNECTIONS = {CONNECTIONS}
 web.serve(hf.load(sys.argv[1]), port=0)
 """
 LATE = 20 * SECONDS  # after which a test gives up: a machine may be busy
@@ -149,7 +149,7 @@ def test_a_body_that_does_not_come_is_answered_with_why(server: Server) -> None:
         connection.sendall(server.question(100) + b'{"weights"')
         said = everything(connection)
     assert said.startswith(b"HTTP/1.1 408")
-    assert f"the question did not arrive within {SECONDS} s".encode() in said
+    assert f"the request did not arrive within {SECONDS} s".encode() in said
     assert server.is_well()
 
 

@@ -21,8 +21,8 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.planning import evaluate, visits
 from horizonfree.runs.run import Run
-from horizonfree.web.server import MOST_BYTES, PAGE, is_loopback
-from horizonfree.web.session import PLANS, Painting, Session, drawing
+from horizonfree.web.server import MAX_BYTES, PAGE, is_loopback
+from horizonfree.web.session import MAX_CACHED_PLANS, Painting, Session, drawing
 
 from .client import Client, question
 
@@ -55,7 +55,7 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     assert answer["policy"] == plan.policy[2].tolist()
     assert answer["value"] == pytest.approx(plan.value)
     assert answer["gap"] == plan.gap
-    assert answer["words"] == plan.certificate.summary()
+    assert answer["summary"] == plan.certificate.summary()
     assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
     V = evaluate(plan.kernel, reward, plan.policy)
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
@@ -63,17 +63,17 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     np.testing.assert_allclose(answer["occupancy"], spent, atol=1e-6)
 
 
-def test_a_plan_within_an_allowance_is_that_of_the_run(client: Client, run: Run) -> None:
-    allowances = client.get("/api/problem").json()["allowances"]
-    answer = client.post("/api/plan", json=question(allowance=4)).json()
+def test_a_plan_within_an_misspecification_is_that_of_the_run(client: Client, run: Run) -> None:
+    misspecifications = client.get("/api/problem").json()["misspecifications"]
+    answer = client.post("/api/plan", json=question(misspecification=4)).json()
     reward = np.zeros((8, 16, 4))
     reward[7, [10, 3]] = np.array([1.0, 0.5])[:, None]
-    plan = run.plan(reward, misspecification=allowances[4])
+    plan = run.plan(reward, misspecification=misspecifications[4])
     assert answer["gap"] == plan.gap
-    assert answer["allowance"] == allowances[4]
-    assert answer["every"]["eps"] == run.certificate(misspecification=allowances[4]).eps
+    assert answer["misspecification"] == misspecifications[4]
+    assert answer["every"]["eps"] == run.certificate(misspecification=misspecifications[4]).eps
     assert answer["gap"] > client.post("/api/plan", json=question()).json()["gap"]
-    refused = client.post("/api/plan", json=question(allowance=len(allowances)))
+    refused = client.post("/api/plan", json=question(misspecification=len(misspecifications)))
     assert refused.status_code == 422
 
 
@@ -133,14 +133,14 @@ def test_the_value_has_an_interval_from_the_start_that_the_proof_is_about(client
 def test_what_is_proved_of_all_paintings_is_computed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(run)
     first = session.problem()
-    monkeypatch.setattr("horizonfree.web.session.of_goals", None)
+    monkeypatch.setattr("horizonfree.web.session.goals_certificate", None)
     assert session.problem() == first
 
 
 def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
     def told(some: Run) -> tuple[Any, ...]:
         found = Session(some).problem()
-        return found["is_logged"], found["explorer"], found["saw_reward"]
+        return found["is_logged"], found["explorer"], found["uses_reward"]
 
     assert told(run) == (False, "optimal-design", False)
     guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
@@ -170,11 +170,11 @@ def test_plans_are_remembered_but_not_without_end(run: Run, monkeypatch: pytest.
     for step in range(8):
         session.answer(first, step=step, start=0, seed=0)
     assert plans == [first]
-    for i in range(PLANS):
+    for i in range(MAX_CACHED_PLANS):
         session.planned(Painting(((2, 0.01 * (i + 1)),), "end"))
     session.planned(first)
     assert plans.count(first) == 2
-    assert len(session._kept) == PLANS
+    assert len(session._cache) == MAX_CACHED_PLANS
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ BODIES = [
     (b'{"weights": [[1, 1e999]], "when": "end"}', 422),
     (b"[" * 100_000, 400),
     (b'{"weights": ' + b"9" * 10_000 + b"}", 400),
-    (b" " * (MOST_BYTES + 1), 413),
+    (b" " * (MAX_BYTES + 1), 413),
     (b"\x80\x04\x95\x0b", 400),
 ]
 

@@ -1,7 +1,8 @@
 """Curves of a batch that need confidence sets: in NumPy, member by member, in worker processes where asked for."""
 
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -13,8 +14,7 @@ from horizonfree.models.base import Evidence
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 
-MIN_MEMBERS_PER_WORKER = 50  # a worker takes a second to start, a member about 20 ms
-CHUNKS_PER_WORKER = 4
+MEMBERS_PER_TASK = 25  # a member takes about 10 ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +47,26 @@ class CertifiedCurves:
         return [values[name] for name in self.curves]
 
     def of_members(
-        self, indices: Sequence[int], evidence: Sequence[Evidence], workers: int = 1
+        self, indices: Sequence[int], evidence: Sequence[Evidence], pool: Executor | None = None
     ) -> dict[str, Float[np.ndarray, " N"]]:
-        """The curves of all members; workers: processes, of which each has at least MIN_MEMBERS_PER_WORKER members."""
-        workers = min(workers, len(indices) // MIN_MEMBERS_PER_WORKER)
-        if workers <= 1:
+        """The curves of all members, in the processes of a pool if there is one."""
+        if pool is None:
             rows = self._of_some(indices, evidence)
         else:
-            parts = np.array_split(np.arange(len(indices)), CHUNKS_PER_WORKER * workers)
-            chunks = [([indices[i] for i in part], [evidence[i] for i in part]) for part in parts]
-            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-                rows = [row for part in pool.map(self._of_some, *zip(*chunks)) for row in part]
+            cuts = range(0, len(indices), MEMBERS_PER_TASK)
+            parts = [(indices[i : i + MEMBERS_PER_TASK], evidence[i : i + MEMBERS_PER_TASK]) for i in cuts]
+            rows = [row for part in pool.map(self._of_some, *zip(*parts)) for row in part]
         return {name: np.array(column) for name, column in zip(self.curves, zip(*rows))}
 
     def _of_some(self, indices: Sequence[int], evidence: Sequence[Evidence]) -> list[list[float]]:
         return [self.of_member(index, own) for index, own in zip(indices, evidence, strict=True)]
+
+
+@contextmanager
+def worker_pool(workers: int) -> Iterator[Executor | None]:
+    """A pool of processes that are started afresh, as JAX cannot be forked; None for one worker."""
+    if workers == 1:
+        yield None
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool

@@ -1,6 +1,7 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +35,11 @@ class Evaluation:
     rewards: Float[np.ndarray, "T H S A"]
     best: tuple[Float[np.ndarray, " T"], ...]
     delta: float
-    workers: int = 1  # processes that compute certificates
 
     def certified(
-        self, members: Members, first: int, N: int, progress: Progress
+        self, members: Members, first: int, N: int, progress: Progress, pool: Executor | None
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """The curves that need confidence sets, of members first, ..., first + N - 1."""
+        """The curves that need confidence sets, of members first, ..., first + N - 1, in the processes of a pool."""
         names = tuple(name for name in self.curves if name not in TRACED_CURVES)
         if not names:
             return {}
@@ -47,7 +47,7 @@ class Evaluation:
         evidence = [jax.tree.map(lambda x, i=i: x[i], batch) for i in range(N)]
         certified = CertifiedCurves(names, self.delta, tuple(members.problems), self.rewards, self.best)
         indices = [members[first + i].problem for i in range(N)]
-        curves = certified.of_members(indices, evidence, self.workers)
+        curves = certified.of_members(indices, evidence, pool)
         return {name: x[:, None] for name, x in curves.items()}
 
 
@@ -122,4 +122,5 @@ def _worst_gap(
     def value(reward: Array) -> Array:
         return setup.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
 
-    return (setup.best - jax.vmap(value)(rewards)).max()
+    worst: Array = (setup.best - jax.vmap(value)(rewards)).max()
+    return worst

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_bool, check_count, check_int, short_repr
 from horizonfree._x64 import x64
+from horizonfree.batch.certificates import worker_pool
 from horizonfree.batch.chunks import open_store
 from horizonfree.batch.evaluate import CURVES, build_evaluation
 from horizonfree.batch.job import Job, Measure, chunk_memory, member_run
@@ -116,7 +117,6 @@ def explore_many(
     points = _check_checkpoints(checkpoints, episodes)
     _check_measure(measure, out)
     evaluation = build_evaluation(members, points, curves, rewards, delta)
-    evaluation = replace(evaluation, workers=check_count(workers, "workers"))
     bets = ladder(budget, problems[0].model.burn_in)
     job = Job(members, episodes, bets, points, evaluation, is_wide(), chunk_memory(memory), measure)
     N, parts = len(members), []
@@ -125,12 +125,13 @@ def explore_many(
     with (
         open_store(out, job.settings(), size, N) as store,
         progress_meter(0, StopRule(0, N * episodes), progress) as show,
+        worker_pool(check_count(workers, "workers")) as pool,
     ):
         for first in range(0, N, store.size):
             arrays = store.load(first, job)
             if arrays is None:
                 with _single_program(over):
-                    arrays = job.run(first, store.size, lambda done: show(done, {}, None))
+                    arrays = job.run(first, store.size, lambda done: show(done, {}, None), pool)
                 store.save(first, arrays)
             parts.append(arrays)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

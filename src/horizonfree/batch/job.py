@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.registry import ExplorerSpec, describe
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
@@ -45,7 +46,7 @@ def _prepare(
     model: Model, kernel: Kernel, starts: tuple[int, ...], weights: tuple[float, ...]
 ) -> tuple[Sampler, Evidence]:
     """The sampler and the empty evidence of a problem, in one compiled program."""
-    return Sampler.of(kernel), model.init_evidence(Bets(np.array(starts, np.int32), np.array(weights)))
+    return Sampler.of(kernel), model.init_evidence(EProcesses(np.array(starts, np.int32), np.array(weights)))
 
 
 @jit
@@ -59,7 +60,7 @@ class Job:
 
     members: Members
     episodes: int
-    bets: Bets
+    bets: EProcesses
     checkpoints: Int[np.ndarray, " C"]
     evaluation: Evaluation
     is_wide: bool
@@ -143,7 +144,7 @@ class Job:
         T, H, S, _ = self.evaluation.rewards.shape
         return int(np.clip(self.memory // max(32 * T * (H + 1) * S, 1), 1, MAX_EVALUATED))
 
-    def run(self, first: int, size: int, show: Callable[[int], None]) -> Arrays:
+    def run(self, first: int, size: int, show: Callable[[int], None], pool: Executor | None = None) -> Arrays:
         """All episodes of a chunk of members; `show` receives the number of finished episodes of the batch.
 
         A smaller last chunk is filled up with its last member, so that one compiled program serves all chunks.
@@ -170,7 +171,7 @@ class Job:
                 )
                 curves.append(
                     {name: np.asarray(x)[:N, None] for name, x in points.items()}
-                    | self.evaluation.certified(self.members, first, N, progress)
+                    | self.evaluation.certified(self.members, first, N, progress, pool)
                     | self.measured(first, N, progress, records)
                 )
         return (

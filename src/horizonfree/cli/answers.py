@@ -315,6 +315,6 @@ def serve(
         def ready(address: str) -> None:
             until_stopped.enter_context(_interrupt.raise_interrupts())
             value = {"run": str(folder), "episodes": run.episodes, "address": address}
-            output(value, json, lambda: web.say_where(address))
+            output(value, json, lambda: web.print_address(address))
 
         web.serve(run, port=port, open_browser=open_browser, delta=delta, ready=ready)

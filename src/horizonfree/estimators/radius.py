@@ -19,7 +19,6 @@ All functions are traceable in every number (the episode, delta, B, the scales) 
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from horizonfree._validation import check_probability
@@ -169,7 +168,7 @@ def _radii(t: Number, sizes: Sizes, delta: Number) -> Radii:
     """The three variance-weighted radii after t rows; the bias sqrt(lam) B is 1."""
     d, H, B = sizes
 
-    def radius(L: float, sigma: float, R: float) -> jax.Array:
+    def radius(L: float, sigma: float, R: float) -> Scalar:
         return bernstein_2021(t, d=d, L=L, lam=jnp.asarray(B) ** -2.0, sigma=sigma, R=R, delta=delta) + 1.0
 
     root = d**0.5

@@ -167,9 +167,7 @@ def missed_transitions(frequencies: Frequencies) -> str | None:
     """Why theorems do not apply to these frequencies, None if they do; on the host."""
     if frequencies.missed is None or not int(frequencies.missed):
         return None
-    return (
-        f"{int(frequencies.missed)} transitions result no place in the lists; explore with more `successors`"
-    )
+    return f"{int(frequencies.missed)} transitions did not fit into the lists; explore with more `successors`"
 
 
 class Errors(NamedTuple):

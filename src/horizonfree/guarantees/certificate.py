@@ -1,4 +1,4 @@
-"""A certificate and its words. Numbers that people read are rounded up, so that what is said stays true.
+"""Certificates and their texts. Numbers are rounded in the direction in which the statement stays true.
 
 What the numbers of a certificate mean, in a few words each; docs/certificates.md defines them.
 """
@@ -13,15 +13,13 @@ from horizonfree._deprecated import renamed_words
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 
-FINEST = 1e-6  # the smallest unit of an interval that is shown
-ROUNDING = 1e-9  # units by which a number may miss a round one, as in `round_up`
-SMALLEST = 1e-300  # a unit that can be divided by
-LARGEST = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
-TINY = 1e-9  # a delta below which the confidence is written as 1 - delta
-TARGETS = tuple(
-    x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0)
-)  # gaps that people ask for: 0.5, 0.2, ...
-AHEAD = 0.75  # the next of them is below this share of the gap
+MIN_INTERVAL_UNIT = 1e-6  # the smallest unit of an interval that is shown
+ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `round_up`
+MIN_UNIT = 1e-300  # a unit that can be divided by
+MAX_NONVACUOUS = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
+MIN_PERCENT_DELTA = 1e-9  # a delta below which the confidence is written as 1 - delta
+TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # round numbers: 0.5, 0.2, ...
+TARGET_SHARE = 0.75  # the next of them is below this share of the gap
 OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 MEANINGS = {
     "gap": "suboptimality bound of the plans, for every reward r_h(s, a) of total at most 1",
@@ -53,6 +51,7 @@ MEANINGS = {
     "four_V_hat": "the gap, if the explorer's search were exact",
     "relaxed": "a bound above the explorer's own uncertainty, without a search",
     "total_variance": "by how much a value may be misjudged, by the law of total variance",
+    "evidence": "the certificate of the evidence, which the explorer's own is compared with",
     "ball_ratio": "how far the estimate is from the centres of its confidence balls, in radii",
     "episode": "the episode whose estimate is planned with",
     "E": "by how much a value may be misjudged, for rewards in [0, 1] at every step",
@@ -69,7 +68,7 @@ class Certificate(ReprMixin):
 
     `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `statement`
     is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
-    granted. `parts` are the numbers that eps is made of. `forecast` says about how many more episodes a smaller bound
+    granted. `parts` are the numbers that eps is made of. `forecast`: about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
     """
 
@@ -124,35 +123,38 @@ class Certificate(ReprMixin):
 
 
 def round_up(eps: float, finest: float = 0.0) -> float:
-    """A bound to three digits, or to multiples of `finest`: upwards, so that what is said stays true."""
+    """A bound rounded up to three digits, or to multiples of `finest`."""
     if eps <= 0 or not math.isfinite(eps):
         return max(0.0, eps)
-    unit = max(finest, SMALLEST, 10.0 ** (math.floor(math.log10(eps)) - 2))
-    return math.ceil(eps / unit - ROUNDING) * unit
+    unit = max(finest, MIN_UNIT, 10.0 ** (math.floor(math.log10(eps)) - 2))
+    return math.ceil(eps / unit - ROUNDING_UNITS) * unit
 
 
 def at_most_one(eps: float) -> float:
     """A suboptimality bound: exactly 1 where it certifies nothing, because it is nan or 1 to three digits."""
-    return eps if eps <= LARGEST else 1.0
+    return eps if eps <= MAX_NONVACUOUS else 1.0
 
 
 def round_down(x: float) -> float:
     """A lower bound x > 0 to three digits, downwards."""
-    unit = max(SMALLEST, 10.0 ** (math.floor(math.log10(x)) - 2))
-    return math.floor(x / unit + ROUNDING) * unit
+    unit = max(MIN_UNIT, 10.0 ** (math.floor(math.log10(x)) - 2))
+    return math.floor(x / unit + ROUNDING_UNITS) * unit
 
 
 def interval(low: float, high: float) -> str:
     """A confidence interval such as "[0.65, 0.76]", rounded outwards to two digits of its width."""
-    unit = max(FINEST, 10.0 ** (math.floor(math.log10(max(high - low, FINEST))) - 1))
-    below, above = math.floor(low / unit + ROUNDING) * unit, math.ceil(high / unit - ROUNDING) * unit
+    unit = max(MIN_INTERVAL_UNIT, 10.0 ** (math.floor(math.log10(max(high - low, MIN_INTERVAL_UNIT))) - 1))
+    below, above = (
+        math.floor(low / unit + ROUNDING_UNITS) * unit,
+        math.ceil(high / unit - ROUNDING_UNITS) * unit,
+    )
     digits = max(0, -math.floor(math.log10(unit) + 0.5))
     ends = (f"{x + 0.0:,.{0 if x == int(x) else digits}f}" for x in (below, above))
     return f"[{', '.join(ends)}]"
 
 
 def rounded_up(eps: float) -> str:
-    """A bound for people."""
+    """A bound as text."""
     return f"{round_up(eps):.3g}"
 
 
@@ -169,7 +171,7 @@ def at_most_of(delta: float) -> str:
 def confidence_of(delta: float) -> str:
     """The confidence 1 - delta such as "95% confidence", rounded down to two digits of delta."""
     percent = 100 * (1 - Decimal(repr(float(delta))))
-    if delta < TINY:
+    if delta < MIN_PERCENT_DELTA:
         return f"1 - {at_most_of(delta)} confidence"
     digits = 1 - math.floor(math.log10(100 * delta))
     below = percent.quantize(Decimal(1).scaleb(-max(1, digits)), ROUND_FLOOR)
@@ -177,8 +179,8 @@ def confidence_of(delta: float) -> str:
 
 
 def target_below(eps: float) -> float | None:
-    """The next gap that people ask for, clearly below this one."""
-    return next((target for target in TARGETS if target < AHEAD * eps), None)
+    """The next round number clearly below this gap."""
+    return next((target for target in TARGETS if target < TARGET_SHARE * eps), None)
 
 
 def forecast(target: float, episodes: float, floor: float | None = None) -> str:

@@ -24,8 +24,13 @@ from horizonfree._arrays import Array
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.planning.induction import largest_totals
 
-STOPS = (math.inf, 3.0, 0.3, 0.03)  # pairs with a larger c are stopped at; the best of these is kept
-NEWTON = 4  # steps to the inverse: exact to 12 digits by then
+STOP_THRESHOLDS = (
+    math.inf,
+    3.0,
+    0.3,
+    0.03,
+)  # pairs with a larger c are stopped at; the best of these is kept
+NEWTON_STEPS = 4  # steps to the inverse: exact to 12 digits by then
 
 
 def psi(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -44,7 +49,7 @@ def curvature(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
 def psi_inverse(c: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The x >= 0 with psi(x) = c, from above: Newton on a convex function from above its root."""
     x = c + np.sqrt(c * (c + 2))  # as psi(x) >= x^2 / (2 (1 + x))
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         x = x - (psi(x) - c) * (1 + x) / np.maximum(x, 1e-300)
     return x
 
@@ -114,7 +119,7 @@ def largest_hit(space: Space, step: RowDivergence, stop: Bool[np.ndarray, "S A"]
 
 def bad_sets(step: RowDivergence) -> Bool[np.ndarray, "4 S A"]:
     """Nested sets of pairs of which too little is known."""
-    sets: np.ndarray = (step.cost > np.array(STOPS)[:, None, None]) | ~np.isfinite(step.cost)
+    sets: np.ndarray = (step.cost > np.array(STOP_THRESHOLDS)[:, None, None]) | ~np.isfinite(step.cost)
     return sets
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.special`, which takes long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._deprecated import renamed_words
@@ -30,37 +30,37 @@ from horizonfree._validation import check_floats, check_integers
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
 
-# Episodes before each bet and its weight, when no budget is declared: most weight where most runs end.
+# Start and weight of each e-process without a budget: most weight where most runs end.
 LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
-LATEST = 2**31 - 1  # no run has more episodes
-LATE = 0.9  # of the weight for the late bet of a declared budget; the rest is for the bet from the start
-HALF = 0.5
+MAX_START = 2**31 - 1  # no run has more episodes
+LATE_WEIGHT = 0.9  # weight of the late e-process of a budget; the rest belongs to the one from the start
+KT_PRIOR = 0.5
 
 
-class Bets(NamedTuple):
-    """J bets: the episodes before each, and weights that sum to at most 1."""
+class EProcesses(NamedTuple):
+    """J e-processes: the episodes before each starts, and weights that sum to at most 1."""
 
     starts: Int[np.ndarray, " J"]
     weights: Float[np.ndarray, " J"]
 
 
-def ladder(budget: int | None = None, burn_in: int = 5) -> Bets:
-    """The bets without a budget, good at any time; or with a budget of K episodes.
+def ladder(budget: int | None = None, burn_in: int = 5) -> EProcesses:
+    """The default e-processes, good at any time; or those for a budget of K episodes.
 
     Then they start at K/burn_in and at 0. K/5 is the best start of mixtures (it minimises slack / (K - start) for few
-    unknowns); the class of models says what is best for it.
+    unknowns); `Model.burn_in` is the best choice of each class.
     """
     if budget is None:
         bets = LADDER
     elif budget < burn_in:
         bets = {0: 1.0}
     else:
-        bets = {0: 1 - LATE, min(budget // burn_in, LATEST): LATE}
-    return Bets(np.array(list(bets), np.int32), np.array(list(bets.values())))
+        bets = {0: 1 - LATE_WEIGHT, min(budget // burn_in, MAX_START): LATE_WEIGHT}
+    return EProcesses(np.array(list(bets), np.int32), np.array(list(bets.values())))
 
 
-def check_bets(bets: Bets) -> None:
-    """Refuse bets whose weights are no share of one."""
+def check_e_processes(bets: EProcesses) -> None:
+    """Refuse weights that are not positive or exceed 1 in total."""
     starts, weights = (
         check_integers(bets.starts, "starts of the bets"),
         check_floats(bets.weights, "weights of the bets"),
@@ -82,7 +82,7 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """What alternatives say of a class after some episodes; a refutation is wrong with probability delta at most."""
+    """The test of a class by alternatives; a refutation is wrong with probability delta at most."""
 
     alternatives: tuple[Alternative, ...]
     delta: float
@@ -90,7 +90,7 @@ class Check:
 
     @property
     def log_e(self) -> float:
-        """The logarithm of the mean e-value; minus infinity where nobody bets."""
+        """The logarithm of the mean e-value; minus infinity without alternatives."""
         if not self.alternatives:
             return -math.inf
         return float(
@@ -116,8 +116,8 @@ class Check:
                 f"the class is refuted by {self.strongest.name!r}: e-value {power(self.strongest.log_e)} after "
                 f"{self.episodes:,} episodes (wrong with probability {at_most_of(self.delta)} at most)"
             )
-        found = ", ".join(f"{x.name} {power(x.log_e)}" for x in self.alternatives)
-        return f"not refuted: e-values after {self.episodes:,} episodes are {found}"
+        result = ", ".join(f"{x.name} {power(x.log_e)}" for x in self.alternatives)
+        return f"not refuted: e-values after {self.episodes:,} episodes are {result}"
 
     def __str__(self) -> str:
         return self.summary()
@@ -139,8 +139,8 @@ def dirichlet(
     m = is_outcome.sum(-1)
     seen = np.where(is_outcome, counts, 0)
     gammaln = scipy.special.gammaln
-    each: np.ndarray = np.where(is_outcome, gammaln(HALF + seen) - gammaln(HALF), 0.0).sum(-1)
-    return np.asarray(gammaln(HALF * m) - gammaln(HALF * m + seen.sum(-1)) + each)
+    each: np.ndarray = np.where(is_outcome, gammaln(KT_PRIOR + seen) - gammaln(KT_PRIOR), 0.0).sum(-1)
+    return np.asarray(gammaln(KT_PRIOR * m) - gammaln(KT_PRIOR * m + seen.sum(-1)) + each)
 
 
 def mean_of(log_e: list[float], weights: Float[np.ndarray, " k"]) -> float:

@@ -23,7 +23,7 @@ from horizonfree._validation import check_int
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import numbers_of, space_of
-from horizonfree.mdp.space import LONGEST, HasSpace, Space
+from horizonfree.mdp.space import MAX_HORIZON, HasSpace, Space
 
 OPEN, WON, LOST = 0, 1, 2
 MOST_ENTRIES = 2**28  # of the reward of lifted states
@@ -132,5 +132,7 @@ def check_event(event: Event, space: Space) -> None:
             f"this event is of a problem with {len(event.decided)} states, this one has {space.num_states}; "
             "make it for this one"
         )
-    if not 0 <= event.steps < LONGEST:
-        raise OptionError(f"this event looks at {event.steps} steps; at most {LONGEST - 1:,} are possible")
+    if not 0 <= event.steps < MAX_HORIZON:
+        raise OptionError(
+            f"this event looks at {event.steps} steps; at most {MAX_HORIZON - 1:,} are possible"
+        )

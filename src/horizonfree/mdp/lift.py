@@ -21,11 +21,11 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_finite_rewards, check_floats
 from horizonfree.errors import OptionError, RewardError, ShapeError
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 
-EXACT = 1e-12  # of the range of payments: what g + f may be off by, which is rounding
-MOST = 2**22  # entries of lists of successors of lifted states
+RELATIVE_TOLERANCE = 1e-12  # of the range of payments: what g + f may be off by, which is rounding
+MAX_ENTRIES = 2**22  # entries of lists of successors of lifted states
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,11 @@ class Lift(abc.ABC):
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
 
     def of(self, x: Any) -> Any:
-        """What is said of states, for lifted ones."""
+        """An array over states as one over lifted states."""
         return np.asarray(x)[self.origin]
 
     def kernel(self, kernel: Kernel) -> Kernel:
-        """The same probabilities of lifted states."""
+        """The kernel of the lifted states."""
         return Kernel(self.lists(kernel.succ), self.of(kernel.prob), False)
 
 
@@ -58,14 +58,14 @@ class PaymentLift(Lift):
 
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
-        return _listed(self.land, np.asarray(succ))[self.origin]
+        return _at_successors(self.land, np.asarray(succ))[self.origin]
 
 
 def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
-    """t as a finite table, of an array [S, A, S] or a function (s, a, s') that is asked for what is possible."""
+    """t as a finite table, from an array [S, A, S] or a function (s, a, s') of possible transitions."""
     _, S, A = space.sizes
     if callable(transition):
-        table = _asked(space, transition)
+        table = _table_of_function(space, transition)
     else:
         table = check_floats(transition, "transition")
         if table.shape != (S, A, S):
@@ -73,12 +73,12 @@ def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
                 f"transition has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}, what a step from s by a to "
                 "s' is paid, or a function (s, a, s') -> number"
             )
-    table = taken(space.acts, table)
-    check_finite_rewards(_listed(table, np.asarray(space.succ)))
+    table = redirect_forbidden(space.acts, table)
+    check_finite_rewards(_at_successors(table, np.asarray(space.succ)))
     return table
 
 
-def _asked(space: Space, function: Any) -> Float[np.ndarray, "S A S"]:
+def _table_of_function(space: Space, function: Any) -> Float[np.ndarray, "S A S"]:
     _, S, A = space.sizes
     table = np.zeros((S, A, S))
     for s, a, j in zip(*np.nonzero(np.asarray(space.support))):
@@ -87,7 +87,7 @@ def _asked(space: Space, function: Any) -> Float[np.ndarray, "S A S"]:
             continue
         try:
             table[where] = function(*where)
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the caller's function
             raise RewardError(
                 f"transition gives no number at (s, a, s') = {where}: {type(error).__name__}: {error}"
             ) from error
@@ -96,7 +96,7 @@ def _asked(space: Space, function: Any) -> Float[np.ndarray, "S A S"]:
 
 def expected(kernel: Kernel, t: Float[np.ndarray, "S A S"]) -> Float[np.ndarray, "S A"]:
     """sum_s' P(s'|s,a) t(s,a,s')."""
-    return np.asarray((np.asarray(kernel.prob) * _listed(t, np.asarray(kernel.succ))).sum(-1))
+    return np.asarray((np.asarray(kernel.prob) * _at_successors(t, np.asarray(kernel.succ))).sum(-1))
 
 
 def separated(
@@ -106,7 +106,7 @@ def separated(
 
     From one pair of each connected part, g = 0, to its successors, from these to the pairs that lead there, and so on.
     """
-    import scipy.sparse as sp  # worlds, which know of lifts, are loaded without it
+    import scipy.sparse as sp  # loads slowly
     from scipy.sparse.csgraph import connected_components
 
     _, S, A = space.sizes
@@ -123,7 +123,7 @@ def separated(
         known = ~np.isnan(f[to]) & np.isnan(g[pair])
         g[pair[known]] = (value - f[to])[known]
     f[to] = value - g[pair]
-    if np.abs(g[pair] + f[to] - value).max() > EXACT * np.ptp(value):
+    if np.abs(g[pair] + f[to] - value).max() > RELATIVE_TOLERANCE * np.ptp(value):
         return None
     return g.reshape(S, A), np.nan_to_num(f)
 
@@ -133,7 +133,7 @@ def separated_everywhere(
 ) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, " S"]] | None:
     """g and f with t(s,a,s') = g(s,a) + f(s') for all s, a and s'; None where there are none."""
     g, f = t[:, :, 0], t[0, 0] - t[0, 0, 0]
-    is_exact = np.abs(g[..., None] + f - t).max() <= EXACT * np.ptp(t)
+    is_exact = np.abs(g[..., None] + f - t).max() <= RELATIVE_TOLERANCE * np.ptp(t)
     return (g, f) if is_exact else None
 
 
@@ -145,7 +145,7 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     alone = np.setdiff1d(np.arange(S), to)
     entries = np.stack([np.r_[to, alone], np.r_[t[s, a, to], np.zeros(len(alone))]], axis=1)
     states, which = np.unique(entries, axis=0, return_inverse=True)
-    if len(states) * A * space.succ.shape[2] > MOST:
+    if len(states) * A * space.succ.shape[2] > MAX_ENTRIES:
         raise OptionError(
             f"transition pays in {len(states):,} different ways for entering {S:,} states, too many to tell apart; "
             "round it, or write it as g(s, a) + f(s'), which may be of any size"
@@ -158,7 +158,7 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     initial[first] = space.starts() if space.initial is None else np.asarray(space.initial)
     return PaymentLift(
         Space(
-            succ=_listed(land, np.asarray(space.succ))[origin].astype(np.int32),
+            succ=_at_successors(land, np.asarray(space.succ))[origin].astype(np.int32),
             support=np.asarray(space.support)[origin],
             reachable=np.asarray(space.reachable)[origin],
             initial=initial,
@@ -174,6 +174,6 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     )
 
 
-def _listed(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
-    """Of a table [S, A, S] what it says of lists of successors [S, A, n]."""
+def _at_successors(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
+    """The entries of a table [S, A, S] at successor lists [S, A, n]."""
     return np.take_along_axis(table, succ, axis=-1)

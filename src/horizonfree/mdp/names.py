@@ -20,7 +20,7 @@ KINDS = {"states": "state", "actions": "action", "weights": "weight"}
 STATE_IDS, ALL_STATES = "state_ids", "num_all_states"
 LABELS, LABELLED = "labels", "labelled"  # names of sets of states, and the sets, bool [L, S]
 REWARDS, PAID = "rewards", "paid"  # names of rewards, and the rewards [R, S, A]
-BEFORE = "before the start"  # the state that is added where the start is unknown
+STATE_BEFORE_START = "before the start"  # the state that is added where the start is unknown
 
 
 def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str
         raise OptionError(
             f"layout is {short_repr(layout)}; it must be a dictionary, as Problem.layout describes it"
         )
-    found = dict(layout or {})
+    result = dict(layout or {})
     sizes = {
         "states": space.num_states,
         "actions": space.num_actions,
@@ -37,8 +37,8 @@ def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str
     }
     for kind, names in given.items():
         if names is not None:
-            found[kind] = _checked(names, kind, sizes[kind])
-    return found
+            result[kind] = _checked(names, kind, sizes[kind])
+    return result
 
 
 def _checked(names: Any, kind: str, size: int) -> list[str]:

@@ -64,15 +64,15 @@ def extended(
     """An array over these states as one over all, of sizes (H, S, A); `fill` elsewhere, broadcast."""
     H, S, A = sizes
     axis = _state_axis(x.shape, (H, len(states), A))
-    found = np.empty((*x.shape[:axis], S, *x.shape[axis + 1 :]), np.result_type(x, fill))
+    result = np.empty((*x.shape[:axis], S, *x.shape[axis + 1 :]), np.result_type(x, fill))
     try:
-        found[...] = fill
+        result[...] = fill
     except ValueError:
         raise ShapeError(
-            f"fill has shape {np.shape(fill)}; it must be a number, or broadcast to {found.shape}"
+            f"fill has shape {np.shape(fill)}; it must be a number, or broadcast to {result.shape}"
         ) from None
-    np.moveaxis(found, axis, 0)[states] = np.moveaxis(x, axis, 0)
-    return found
+    np.moveaxis(result, axis, 0)[states] = np.moveaxis(x, axis, 0)
+    return result
 
 
 def _state_axis(shape: tuple[int, ...], sizes: tuple[int, int, int]) -> int:

@@ -52,11 +52,13 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
     )
 
 
-def acts_of(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | None:
-    """What is done for each name, of a table [S, A] or a function (s, a) -> bool; None where all is allowed."""
+def action_aliases(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | None:
+    """The action that is taken for each, from a table [S, A] or a function (s, a) -> bool; None where all are
+    allowed.
+    """
     if allowed is None:
         return None
-    table = _asked(allowed, S, A) if callable(allowed) else np.asarray(allowed)
+    table = _table_of_function(allowed, S, A) if callable(allowed) else np.asarray(allowed)
     if table.shape != (S, A) or not (table.dtype == bool or np.isin(table, (0, 1)).all()):
         raise ShapeError(
             f"actions_allowed has shape {table.shape} and type {table.dtype}; it must be [S, A] = {(S, A)}, True where "
@@ -74,30 +76,32 @@ def acts_of(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | None:
     return acts.astype(np.int32)
 
 
-def _asked(allowed: Any, S: int, A: int) -> np.ndarray:
+def _table_of_function(allowed: Any, S: int, A: int) -> np.ndarray:
     table = np.empty((S, A), bool)
     for s, a in np.ndindex(S, A):
         try:
-            found = allowed(s, a)
-        except Exception as error:  # whatever somebody's function does
+            result = allowed(s, a)
+        except Exception as error:  # of the caller's function
             raise OptionError(
                 f"actions_allowed(s={s}, a={a}) fails: {type(error).__name__}: {error}; it takes s and a"
             ) from error
-        if not isinstance(found, bool | np.bool_):
+        if not isinstance(result, bool | np.bool_):
             raise OptionError(
-                f"actions_allowed(s={s}, a={a}) is {short_repr(found)}; it must be True or False"
+                f"actions_allowed(s={s}, a={a}) is {short_repr(result)}; it must be True or False"
             )
-        table[s, a] = found
+        table[s, a] = result
     return table
 
 
-def taken(acts: Any, x: np.ndarray, axis: int = 0) -> np.ndarray:
-    """An array over pairs, from the axis of the states on, in which forbidden actions have what is done for them."""
+def redirect_forbidden(acts: Any, x: np.ndarray, axis: int = 0) -> np.ndarray:
+    """An array over pairs, with the states on this axis, in which forbidden actions have the entries of their
+    aliases.
+    """
     if acts is None:
         return x
     pairs: tuple[Any, ...] = np.arange(len(acts))[:, None], np.asarray(acts)
-    found: np.ndarray = x[(slice(None),) * axis + pairs]
-    return found
+    result: np.ndarray = x[(slice(None),) * axis + pairs]
+    return result
 
 
 def is_allowed(space: Space) -> Bool[np.ndarray, "S A"]:
@@ -110,8 +114,8 @@ def named_allowed(space: Space, policy: Int[np.ndarray, "H S"]) -> Int[np.ndarra
     """A policy of actions by their allowed names."""
     if space.acts is None:
         return policy
-    found: np.ndarray = np.asarray(space.acts)[np.arange(policy.shape[1]), policy]
-    return found.astype(policy.dtype)
+    result: np.ndarray = np.asarray(space.acts)[np.arange(policy.shape[1]), policy]
+    return result.astype(policy.dtype)
 
 
 def check_allowed(space: Space, policy: np.ndarray) -> None:

@@ -25,12 +25,12 @@ from horizonfree._validation import (
     short_repr,
 )
 from horizonfree.errors import RewardError, ShapeError
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
 SCALES = ("total", "per-step", "rescale")
-SHORT = 16  # numbers whose maximum is found faster one by one
-SLACK = 1e-9  # a total may exceed its scale by rounding only
+MAX_SHORT_AXIS = 16  # numbers whose maximum is found faster one by one
+TOTAL_TOLERANCE = 1e-9  # a total may exceed its scale by rounding only
 FAMILIES = ("goals", "occupancies")
 
 
@@ -97,7 +97,9 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
             table = np.where(reward.occupied[:, :, None], table, 0.0)
         _check(space, table)
         return (
-            reward if space.acts is None else replace(reward, table=taken(space.acts, reward.table, axis=1))
+            reward
+            if space.acts is None
+            else replace(reward, table=redirect_forbidden(space.acts, reward.table, axis=1))
         )
     if not isinstance(scale, str) or scale not in SCALES:
         raise RewardError(
@@ -110,7 +112,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
         _check(space, table)
         return Reward(table)
     _check_entries(table)
-    high = np.argwhere(table > 1 + SLACK)
+    high = np.argwhere(table > 1 + TOTAL_TOLERANCE)
     if high.size:
         h, s, a = high[0]
         raise RewardError(
@@ -127,7 +129,7 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
         return
     highest = max_total(space, table)
     most = _at_best_start(space, highest)
-    if most > 1 + SLACK:
+    if most > 1 + TOTAL_TOLERANCE:
         raise RewardError(
             f"the total reaches {most:.12g} on the trajectory {_worst(space, table, highest)}; "
             "it must be <= 1 on every possible trajectory: divide the reward by that total, or take the scale "
@@ -171,7 +173,7 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
 def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
     """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A].
 
-    What it says of forbidden actions is not looked at: they have what is done for them.
+    Entries of forbidden actions are ignored: they have those of their aliases.
     """
     space = space_of(problem)
     H, S, A = space.sizes
@@ -189,7 +191,7 @@ def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndar
         allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
         raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
     if array.ndim > 1:
-        array = taken(space.acts, array, axis=array.ndim - 2)
+        array = redirect_forbidden(space.acts, array, axis=array.ndim - 2)
     check_finite_rewards(array)
     return array
 
@@ -215,7 +217,7 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
 
 def _largest(x: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m"]:
     """The maximum along the last axis; NumPy is slow where that is short."""
-    return x.max(axis=-1) if x.shape[-1] > SHORT else reduce(np.maximum, np.moveaxis(x, -1, 0))
+    return x.max(axis=-1) if x.shape[-1] > MAX_SHORT_AXIS else reduce(np.maximum, np.moveaxis(x, -1, 0))
 
 
 def _at_best_start(space: Space, T: Float[np.ndarray, "H1 S"]) -> float:
@@ -235,14 +237,14 @@ def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray,
 
 
 def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int, acts: Any) -> np.ndarray:
-    """A function asked for every step, state and allowed action."""
+    """The values of a function at every step, state and allowed action."""
     table = np.zeros((H, S, A))
     for place in np.ndindex(H, S, A):
         if acts is not None and acts[place[1:]] != place[2]:
             continue
         try:
             table[place] = function(*place)
-        except Exception as error:  # whatever somebody's function does
+        except Exception as error:  # of the caller's function
             raise RewardError(
                 f"the reward function gives no number at (h, s, a) = {place}: {type(error).__name__}: {error}; "
                 "it takes h, s and a"

@@ -19,7 +19,7 @@ from horizonfree._validation import check_floats, check_int
 from horizonfree.errors import KernelError, ShapeError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
-LONGEST = 10**6  # steps of an episode
+MAX_HORIZON = 10**6  # steps of an episode
 IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
 
 
@@ -58,7 +58,7 @@ class Space:
 
     @property
     def space(self) -> "Space":
-        """Itself: what asks a problem or a model for its space can be asked with a space."""
+        """Itself, so that a space can stand in for a problem or a model (`HasSpace`)."""
         return self
 
     @property
@@ -113,9 +113,9 @@ class Kernel:
         return self.succ.shape[1]
 
     def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
-        """[P V](s,a) = sum_s' P(s'|s,a) V(s'), of NumPy's arrays or traced ones (faster: planning/traced.py)."""
+        """[P V](s,a) = sum_s' P(s'|s,a) V(s'); planning/traced.py has the traced version."""
         check_values(V, len(self.succ))
-        return self.prob @ V if self.is_dense else (self.prob * V[self.succ]).sum(-1)
+        return self.prob @ V if self.is_dense else np.einsum("san,san->sa", self.prob, V[self.succ])
 
     def dense(self) -> Float[np.ndarray, "S A S"]:
         """The full table, for small problems and for tests."""
@@ -136,7 +136,9 @@ def make_space(
 ) -> Space:
     """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
     S = succ.shape[0]
-    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(
+        horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
+    )
     initial, first = _start(start, S)
     reachable = reachable_states(succ, support, _starts(S, initial, first), horizon)
     lists = succ.astype(np.int32), support, reachable
@@ -144,8 +146,8 @@ def make_space(
     return Space(*lists, begins, horizon, first, is_dense, None, None if acts is None else acts)
 
 
-def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
-    """The same lists seen from another start or with another horizon; None leaves it as it is.
+def with_start(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False) -> Space:
+    """The space with another start or horizon; None leaves it as it is.
 
     Refuses to go where no episode of the space could: nothing can be known of it. A state is kept as a distribution, so
     that what is compiled for one state serves for all. is_paid_after: the last step is only a payment for the state
@@ -154,7 +156,9 @@ def moved(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = False
     S = space.num_states
     if horizon is None:
         horizon = space.horizon
-    horizon = check_int(horizon, "horizon", 1, LONGEST, f"a number of steps, 1 to {LONGEST:,}", ShapeError)
+    horizon = check_int(
+        horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
+    )
     initial, first = (space.initial, space.start) if start is None else _start(start, S)
     starts = _starts(S, initial, first)
     acting = max(1, horizon - 1) if is_paid_after else horizon
@@ -174,7 +178,7 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
     """(None, state), or (distribution, None); a distribution that is sure of a state is that state."""
     try:
         is_state = np.ndim(start) == 0
-    except ValueError:  # rows of different lengths: not an array, as `numbers` says
+    except ValueError:  # rows of different lengths: not an array, which `check_floats` reports
         is_state = False
     if is_state:
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"

@@ -38,23 +38,23 @@ def before(space: Space) -> Before:
 def distances(before: Before, states: Int[np.ndarray, " G"], most: int) -> Int[np.ndarray, "G S"]:
     """The least number of transitions from each state to each of the given ones; most + 1 where it is more."""
     G, S = len(states), len(before.first) - 1
-    found = np.full(G * S, most + 1, np.int32)
+    result = np.full(G * S, most + 1, np.int32)
     place = np.zeros(G * S, np.int64)
     near = np.arange(G) * S + states  # pairs (g, s) as one number
-    found[near] = 0
+    result[near] = 0
     for distance in range(1, most + 1):
         s = near % S
         count = before.first[s + 1] - before.first[s]
         skipped = np.repeat(before.first[s] - (np.cumsum(count) - count), count)
         near = np.repeat(near - s, count) + before.states[np.arange(len(skipped)) + skipped]
-        near = near[found[near] > most]
+        near = near[result[near] > most]
         if not near.size:
             break
         order = np.arange(len(near))
         place[near] = order
         near = near[place[near] == order]  # each of them once
-        found[near] = distance
-    return found.reshape(G, S)
+        result[near] = distance
+    return result.reshape(G, S)
 
 
 class Rows(NamedTuple):

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space, Trajectory
@@ -124,7 +124,7 @@ class Model(abc.ABC):
         """The parameter that a caller describes, checked; `name` is what errors call it."""
 
     @abc.abstractmethod
-    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> OwnEvidence:
+    def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> OwnEvidence:
         """The evidence before the first episode.
 
         has_history: store what `robust_confidence` needs beside the counts, where the class can. Batches do not.

@@ -34,23 +34,23 @@ from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
-HALF = 0.5  # the gap that `Confidence.missing` speaks of
-ENOUGH = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
+TYPICAL_TARGET = 0.5  # the gap that `Confidence.missing` gives a forecast for
+BAD_POLICY = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
-TIMES = [
+FORECAST_TIMES = [
     1.25**k for k in range(1, 42)
 ]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
-    """What the evidence says, at confidence 1 - delta."""
+    """The confidence set of the evidence at 1 - delta."""
     return model.confidence(evidence, check_probability(delta, "delta"))
 
 
 def robust_confidence(
     model: Model, evidence: Evidence, *, delta: float, declared: Misspecification
 ) -> Confidence:
-    """What the evidence says, if every law of the system is within its radius of one parameter."""
+    """The confidence set for a declared misspecification."""
     return model.robust_confidence(evidence, check_probability(delta, "delta"))(declared)
 
 
@@ -113,8 +113,8 @@ def certified(
     The gap is the smallest that the class proves, and what rounding may hide, since a reward in large units multiplies
     that, too. Where the class is refuted nothing is certified, and the value may be anything.
 
-    factor: the largest total of the reward in its own units, which the words are in. missing: why a vacuous bound is
-    so; None: what the confidence says.
+    factor: the largest total of the reward in its own units, which the text uses. missing: why a vacuous bound is
+    so; by default `Confidence.missing`.
     """
     if confidence.is_refuted or bounds.is_refuted:
         return replace(bounds, low=0.0, high=1.0), _rejected(model, confidence)
@@ -149,7 +149,7 @@ def planned(
     if np.array_equal(kernels[0].prob, kernels[1].prob):
         del kernels[1]
     lifted = confidence if lift is None else confidence.lifted(lift)
-    found = []
+    result = []
     for kernel in kernels:
         if lift is None:
             policy = acting = named_allowed(confidence.space, best_plan(kernel, reward).policy)
@@ -157,9 +157,9 @@ def planned(
             first = best_plan(lift.kernel(kernel), reward).policy[:, lift.first]
             policy = named_allowed(confidence.space, first)
             acting = policy[:, lift.origin]
-        found.append((policy, bounds(lifted, reward, acting)))
+        result.append((policy, bounds(lifted, reward, acting)))
     return min(
-        found, key=lambda pair: 1.0 if pair[1].is_refuted else smallest_gap(pair[1], model.rounding())[2]
+        result, key=lambda pair: 1.0 if pair[1].is_refuted else smallest_gap(pair[1], model.rounding())[2]
     )
 
 
@@ -174,19 +174,19 @@ def for_family(
 
     show: called after each reward with how many of them are done.
     """
-    found, rounding = [], model.rounding()
+    result, rounding = [], model.rounding()
     if confidence.is_refuted:
         return _rejected(model, confidence)
     for bounded in _plans_bounds(model, confidence, rewards):
         if bounded.is_refuted:
             return _rejected(model, confidence)
-        found.append(smallest_gap(bounded, rounding)[1:])
+        result.append(smallest_gap(bounded, rounding)[1:])
         if show is not None:
-            show(len(found))
-    worst = max(range(len(found)), key=lambda i: found[i][1])
-    method, eps = found[worst]
-    median = float(np.median([eps for _, eps in found]))
-    parts = confidence.parts() | {"rewards": len(found), "worst": worst, "median": median}
+            show(len(result))
+    worst = max(range(len(result)), key=lambda i: result[i][1])
+    method, eps = result[worst]
+    median = float(np.median([eps for _, eps in result]))
+    parts = confidence.parts() | {"rewards": len(result), "worst": worst, "median": median}
     table = rewards[worst].table
     ahead = _forecast(model, confidence, table, planned(model, confidence, table)[0], eps)
     statement = f"{name}: {_in_units(confidence, eps, rewards)}"
@@ -194,7 +194,7 @@ def for_family(
 
 
 def _in_units(confidence: Confidence, eps: float, rewards: Sequence[Reward]) -> str:
-    """The statement in the units that all rewards have; as a share of each one's range where these differ."""
+    """The statement in the common unit of the rewards; as a share of each reward's range where units differ."""
     factors = {1.0} if isinstance(rewards, StateRewards) else {reward.factor for reward in rewards}
     if len(factors) == 1:
         return _statement(confidence, eps, factors.pop())
@@ -202,7 +202,7 @@ def _in_units(confidence: Confidence, eps: float, rewards: Sequence[Reward]) -> 
 
 
 def _plans_bounds(model: Model, confidence: Confidence, rewards: Sequence[Reward]) -> Iterator[Bounds]:
-    """Of the plan for each reward: as the class does it for rewards of states, else one by one."""
+    """Bounds of the plan for each reward: all together where the class can, else one by one."""
     if isinstance(rewards, StateRewards):
         together = confidence.bounds_of_states(rewards)
         if together is not None:
@@ -232,7 +232,7 @@ def difference(
 
 
 def _is_same(confidence: Confidence, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two policies agree wherever an episode can come to."""
+    """Whether two policies agree in every state that an episode can visit."""
     same = a == b
     return bool((same if confidence.leads_anywhere else same[occupied_states(confidence.space)]).all())
 
@@ -246,7 +246,7 @@ def _typed(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def _forecast(
     model: Model, confidence: Confidence, reward: np.ndarray, policy: np.ndarray, eps: float
 ) -> str:
-    """What a smaller gap of this reward needs, if the estimate stays and the data grow; nothing within a radius."""
+    """The forecast of one reward, if the estimate stays and the data grow; empty for misspecified classes."""
     target = target_below(eps)
     if not target or "floor" in confidence.parts():
         return ""
@@ -255,9 +255,9 @@ def _forecast(
         later, _ = confidence.after(times)
         return smallest_gap(bounds(later, reward, policy), model.rounding())[2] <= target
 
-    if not is_enough(TIMES[-1]):
+    if not is_enough(FORECAST_TIMES[-1]):
         return forecast(target, math.inf)
-    enough = TIMES[bisect_left(TIMES, True, key=is_enough)]
+    enough = FORECAST_TIMES[bisect_left(FORECAST_TIMES, True, key=is_enough)]
     return forecast(target, confidence.after(enough)[1])
 
 
@@ -271,8 +271,8 @@ def _statement(
     if round_up(eps) < 1:
         return proved(factor * eps, float(confidence.delta), unit) + confidence.condition()
     if missing is None:
-        missing = "" if float(confidence.eps) <= HALF else confidence.missing()
-    return f"vacuous: {missing}" if missing else ENOUGH
+        missing = "" if float(confidence.eps) <= TYPICAL_TARGET else confidence.missing()
+    return f"vacuous: {missing}" if missing else BAD_POLICY
 
 
 def _certificate(
@@ -286,7 +286,7 @@ def _certificate(
     policies: str = "",
     forecast: str = "",
 ) -> Certificate:
-    """A certificate of these policies; of those of `Run.plan` where they are not named."""
+    """A certificate of these policies, by default the plans of `Run.plan`."""
     delta, space = float(confidence.delta), model.space
     start = "the distribution of starts" if space.start is None else f"state {space.id_of(space.start)}"
     steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
@@ -304,7 +304,7 @@ def _certificate(
 
 
 def _rejected(model: Model, confidence: Confidence) -> Certificate:
-    """Nothing is certified: the data refute the class."""
+    """The certificate of a refuted class."""
     words = f"model rejected: {confidence.refutation()}"
     return Certificate(
         1.0,

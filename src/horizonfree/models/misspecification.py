@@ -11,7 +11,7 @@ lie inside such a ball:
 (the last is attained by the Q that is (1 + z) P on mass 1/(2 + z) and P/(1 + z) on the rest). `kl` means one of the two
 directions, the same at every pair and step; `sampled` is the direction in which frequencies of samples are near the law
 that they are drawn from, and allows sharper sets. Q lives on the possible successors of (s,a), or `anywhere`.
-docs/robust.md says what is proved under it.
+docs/robust.md has the proofs.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
 BALLS = ("tv", "kl", "sampled", "ratio")
-WAYS = {
+DIVERGENCE_TEXTS = {
     "kl": "of one from the other, the same way at every step",
     "sampled": "of the parameter's law from it",
 }
@@ -68,13 +68,13 @@ class Misspecification:
         return name, check_floats(getattr(self, name), name)
 
     def divergence(self) -> float:
-        """The largest divergence of a law from that of the parameter; infinite where it was not declared as one."""
+        """The largest divergence of a law from that of the parameter; infinite where radii are total variations."""
         given = self.sampled if self.kl is None else self.kl
         return np.inf if given is None else float(np.max(check_floats(given, "kl")))
 
     def way(self) -> str:
-        """How the radius is measured, for people, where that is no total variation."""
-        return WAYS.get(self._given()[0], "")
+        """How the radius is measured, in words; empty for total variation."""
+        return DIVERGENCE_TEXTS.get(self._given()[0], "")
 
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
@@ -88,8 +88,10 @@ class Misspecification:
 
 
 def declared(given: Any) -> Misspecification | None:
-    """What a caller declares: a Misspecification, or a radius in total variation, a number or [S, A]; None for 0."""
+    """A caller's argument as a Misspecification: one, or a radius in total variation (a number or [S, A]); None
+    for 0.
+    """
     if type(given) in (int, float) and given == 0:
         return None
-    found = given if isinstance(given, Misspecification) else Misspecification(tv=given)
-    return found if found._given()[1].any() else None
+    result = given if isinstance(given, Misspecification) else Misspecification(tv=given)
+    return result if result._given()[1].any() else None

@@ -12,26 +12,26 @@ _T = TypeVar("_T")
 
 def arrays_of(module: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """The arrays of a dataclass under the names of their fields, e.g. space.succ; fields that are None have none."""
-    found: dict[str, np.ndarray] = {}
+    result: dict[str, np.ndarray] = {}
     for field in dataclasses.fields(module):
         value, name = getattr(module, field.name), prefix + field.name
         if dataclasses.is_dataclass(value):
-            found |= arrays_of(value, f"{name}.")
+            result |= arrays_of(value, f"{name}.")
         elif value is not None and not field.metadata.get("static"):
-            found[name] = np.asarray(value)
-    return found
+            result[name] = np.asarray(value)
+    return result
 
 
 def statics_of(module: Any) -> dict[str, Any]:
     """The fields that are no arrays, as JSON can hold them."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
         if dataclasses.is_dataclass(value):
-            found[field.name] = statics_of(value)
+            result[field.name] = statics_of(value)
         elif field.metadata.get("static"):
-            found[field.name] = value
-    return found
+            result[field.name] = value
+    return result
 
 
 def rebuild(kind: type[_T], statics: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> _T:

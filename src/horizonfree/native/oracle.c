@@ -133,7 +133,7 @@ static void answer(const Arguments *args, const Search *x, Key key, Point *point
         search_value = back(x, radius, 0.0, 0, warm->policy, warm->step, warm->target);
         raw = back(x, beta, 0.0, 0, warm->policy, warm->step, warm->target);
         value = at_start(x, x->raw, 1);
-        if (value >= 1 || radius >= beta) break;
+        if (value >= 1 - TIE || radius >= beta) break;
         key = split(key, 0);
         radius = beta;
     }

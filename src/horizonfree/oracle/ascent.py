@@ -24,7 +24,7 @@ from horizonfree._x64 import Number
 from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
 from horizonfree.oracle.result import OracleResult, Point, conclude
-from horizonfree.planning.traced import nearly_best
+from horizonfree.planning.traced import TIE, nearly_best
 
 LEAK = 0.01  # slope of the caps above 1, in the search only
 MIN_RELATIVE_RISE = 1e-9  # of the value, for a move to be accepted
@@ -60,7 +60,10 @@ def ascent(
         winner = nearly_best(climbed.best_value, 0).argmax()
         point = jax.tree.map(lambda x: x[winner], climbed.best)
         path = evaluate(prepared, point.policy, point.reward, beta)
-        is_exact = (prepared.space.at_start(jnp.minimum(path.raw[0], 1)) >= 1) | (radius >= beta)
+        is_capped = (
+            prepared.space.at_start(jnp.minimum(path.raw[0], 1)) >= 1 - TIE
+        )  # a mean over drawn starts is rounded
+        is_exact = is_capped | (radius >= beta)
         return key, jnp.where(is_exact, radius, beta), used + chains * sweeps, point, is_exact
 
     state = (key, jnp.minimum(beta_search, beta), jnp.int32(0), warm, jnp.asarray(False))

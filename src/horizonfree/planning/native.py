@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horizonfree.mdp.space import Kernel
 
 LANES, TILE = 16, 16  # rewards and states that planning.c takes together
-PER_THREAD = 2**19  # transitions of one step that are worth a thread
+TRANSITIONS_PER_THREAD = 2**19  # transitions of one step that are worth a thread
 
 
 class _Problem(ctypes.Structure):
@@ -84,7 +84,7 @@ def _solve_one(functions: Any, problem: _Problem, horizon: int) -> bool:
     if problem.succ is None:
         scratch = np.empty(A + 2 * S * A + S)
         return not functions.horizonfree_plan_dense(problem, horizon, scratch.ctypes.data)
-    worth = S * A * problem.n // PER_THREAD
+    worth = S * A * problem.n // TRANSITIONS_PER_THREAD
     workers = min(threads(), worth) if worth > 1 else 1
     scratch = np.empty((workers, A + 16))  # no two rows in one cache line
     if workers == 1:
@@ -119,7 +119,7 @@ def _functions() -> Any:
     loaded = library.load()
     if loaded is None:
         return None
-    found = loaded[0]
+    result = loaded[0]
     integer, pointer = ctypes.c_int64, ctypes.c_void_p
     arguments: dict[str, list[Any]] = {
         "horizonfree_plan_sparse": [integer] * 4 + [pointer],
@@ -127,6 +127,6 @@ def _functions() -> Any:
         "horizonfree_plan_block": [integer] + [pointer] * 2,
     }
     for name, types in arguments.items():
-        function = getattr(found, name)
+        function = getattr(result, name)
         function.argtypes, function.restype = [ctypes.POINTER(_Problem), *types], integer
-    return found
+    return result

@@ -14,7 +14,7 @@ from horizonfree._x64 import Leaf
 from horizonfree.mdp.space import Kernel, Space, Trajectory
 from horizonfree.planning.traced import take
 
-COUNTED = 16  # successors up to which counting is faster than bisection
+MAX_COUNTED_SLOTS = 16  # successors up to which counting is faster than bisection
 
 
 class Sampler(eqx.Module):
@@ -54,7 +54,7 @@ class Sampler(eqx.Module):
 
 def _slot(u: Array, cumulative: Float[Array, " n"]) -> Int[Array, ""]:
     """How many of the numbers are at most u: counted, or by bisection where there are many."""
-    if len(cumulative) <= COUNTED:
+    if len(cumulative) <= MAX_COUNTED_SLOTS:
         return (u >= cumulative).sum(dtype=jnp.int32)
     return jnp.searchsorted(cumulative, u, side="right").astype(jnp.int32)
 

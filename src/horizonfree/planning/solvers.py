@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Best(NamedTuple):
-    """The value at the start of the best policy for each reward; the policies, where they were asked for."""
+    """The value at the start of the best policy for each reward; the policies, if requested."""
 
     value: Float[np.ndarray, " R"]
     policy: Int[np.ndarray, "R H S"] | None
@@ -49,10 +49,10 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
     value, policy = [], []
     for block in _blocks(rewards):
         checked = _check_reward(kernel, _stacked(block))
-        found = _solved(kernel, checked, all_values=False, all_actions=policies)
-        value.append(found.V[:, 0] @ initial)
+        result = _solved(kernel, checked, all_values=False, all_actions=policies)
+        value.append(result.V[:, 0] @ initial)
         if policies:
-            policy.append(found.policy)
+            policy.append(result.policy)
     return Best(np.concatenate(value), np.concatenate(policy) if policies else None)
 
 
@@ -89,13 +89,13 @@ def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions
     horizon = reward.shape[-3]
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
-    found, is_finite = solve(kernel, reward, horizon, all_values=all_values, all_actions=all_actions)
+    result, is_finite = solve(kernel, reward, horizon, all_values=all_values, all_actions=all_actions)
     if not is_finite:
         check_finite_rewards(reward)
         raise RewardError(
             f"rewards reach {np.abs(reward).max():.3g}; their totals overflow: divide them first"
         )
-    return found
+    return result
 
 
 def check_kernel_type(kernel: Any) -> None:

@@ -19,9 +19,9 @@ from horizonfree._validation import (
     short_repr,
 )
 from horizonfree.errors import FeatureError, KernelError, OptionError, ShapeError
-from horizonfree.mdp.names import BEFORE
-from horizonfree.mdp.policies import acts_of
-from horizonfree.mdp.space import LONGEST, TOLERANCE, Kernel, Space, check_kernel, start_distribution
+from horizonfree.mdp.names import STATE_BEFORE_START
+from horizonfree.mdp.policies import action_aliases
+from horizonfree.mdp.space import MAX_HORIZON, TOLERANCE, Kernel, Space, check_kernel, start_distribution
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel, linear_model
 from horizonfree.models.mixture import features
@@ -256,14 +256,15 @@ class Tabular(Problem):
         may_end_anywhere = isinstance(terminal, str)
         ended = _all_copies(terminal, S) if may_end_anywhere else _terminal(terminal, S)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, ended)
-        acts = acts_of(actions_allowed, S, A)
+        acts = action_aliases(actions_allowed, S, A)
         if may_end_anywhere:
             layout, states = layout_with_copies(layout, states, ended)
             acts = None if acts is None else np.concatenate([acts, acts])
-            start = start if np.ndim(start) == 0 else np.append(start_distribution(start, S), np.zeros(S))
+            if start is not None and not isinstance(start, str):
+                start = np.append(start_distribution(start, S), np.zeros(S))
         if isinstance(start, str):
             if isinstance(states, (list, tuple)):
-                states = [*states, BEFORE]
+                states = [*states, STATE_BEFORE_START]
             possible, start, horizon = _with_unknown_start(possible, start, horizon)
             acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
@@ -302,7 +303,7 @@ class Tabular(Problem):
         S, A, _ = table.shape
         ended = _terminal(terminal, S)
         possible, is_known = _possible(S, A, support, table > 0, ended)
-        acts = acts_of(actions_allowed, S, A)
+        acts = action_aliases(actions_allowed, S, A)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
         problem = cls._from_model(model, truth, name, layout, states=states, actions=actions)
@@ -442,8 +443,8 @@ def _with_unknown_start(
 ) -> tuple[Bool[np.ndarray, "S1 A S1"], int, int]:
     """One more state, which any other may follow and none leads to; its number, and one more step."""
     require(start == UNKNOWN, "start", start, f"a state, a distribution over states, or {UNKNOWN!r}")
-    meaning = f"a number of steps, 1 to {LONGEST - 1:,}"
-    steps = check_int(horizon, "horizon", 1, LONGEST - 1, meaning, ShapeError)
+    meaning = f"a number of steps, 1 to {MAX_HORIZON - 1:,}"
+    steps = check_int(horizon, "horizon", 1, MAX_HORIZON - 1, meaning, ShapeError)
     S = len(possible)
     wider = np.pad(possible, ((0, 1), (0, 0), (0, 1)))
     wider[S, :, :S] = True

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_floats, check_int, check_integers, check_shape, short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
-from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import TOLERANCE
 
 MAX_CALLS = 5_000_000  # of a Python function: about a minute
@@ -56,7 +56,7 @@ def noise_of(
         after = _evaluated(step, names, values, num_states, num_actions, allowed)
     else:
         after = _next_states(step, len(names), num_states, num_actions)
-        after = taken(acts_of(allowed, *after.shape[:2]), after)
+        after = redirect_forbidden(action_aliases(allowed, *after.shape[:2]), after)
     if models is None:
         return Noise(after, names, np.eye(len(names)), names)
     law_names, law_values = names_and_values(models, "models")
@@ -96,7 +96,7 @@ def _evaluated(
             f"step would be called {S * A * len(names):,} times, for {S:,} states, {A:,} actions and {len(names)} "
             f"outcomes; more than {MAX_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
         )
-    after, acts = np.empty((S, A, len(names)), np.int32), acts_of(allowed, S, A)
+    after, acts = np.empty((S, A, len(names)), np.int32), action_aliases(allowed, S, A)
     for s, a, w in np.ndindex(after.shape):
         if acts is not None and acts[s, a] != a:
             continue
@@ -108,7 +108,7 @@ def _evaluated(
                 f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
             ) from error
         after[s, a, w] = check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-    return taken(acts, after)
+    return redirect_forbidden(acts, after)
 
 
 def _next_states(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:

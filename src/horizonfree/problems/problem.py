@@ -15,7 +15,7 @@ from horizonfree.mdp import names
 from horizonfree.mdp.events import Event, check_event
 from horizonfree.mdp.policies import is_allowed, policy_table
 from horizonfree.mdp.rewards import family, resolve
-from horizonfree.mdp.space import Kernel, Space, moved
+from horizonfree.mdp.space import Kernel, Space, with_start
 from horizonfree.models.base import Model
 from horizonfree.planning import evaluate, optimal
 from horizonfree.planning.induction import lost
@@ -155,7 +155,8 @@ class Problem(ReprMixin):
             lines.append(("ends", summary(np.asarray(self.layout["ended"]))))
         weights = [str(x) for x in self.layout.get("weights") or ()]
         of_weights = f", in the weights of {join_names(weights)}" if weights else ""
-        lines.append(("unknown", f"{self.model.num_unknown:,} numbers{of_weights}"))
+        count = self.model.num_unknown
+        lines.append(("unknown", f"{count:,} number{'s' * (count != 1)}{of_weights}"))
         lines.append(("truth", "not given" if self.truth is None else "hidden; it simulates itself"))
         return ReprTable(f"Problem {self.name}", lines)
 
@@ -178,7 +179,7 @@ class Problem(ReprMixin):
         >>> problem.with_start(2, horizon=4).start_name()
         'state 2'
         """
-        space = moved(self.space, start, horizon, is_paid_after=is_paid_after)
+        space = with_start(self.space, start, horizon, is_paid_after=is_paid_after)
         model: Any = self.model
         return self._replace(model=replace(model, space=space), recipe=None)
 

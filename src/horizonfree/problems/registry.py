@@ -13,7 +13,7 @@ import numpy as np
 
 from horizonfree._validation import MAX_INT, check_known, require, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
-from horizonfree.mdp.space import LONGEST
+from horizonfree.mdp.space import MAX_HORIZON
 from horizonfree.problems.problem import Problem
 
 _Build = TypeVar("_Build", bound=Callable[..., Problem])
@@ -28,7 +28,7 @@ class Between(NamedTuple):
     meaning: str
 
 
-Horizon = Annotated[int, Between(1, LONGEST, "steps in an episode")]
+Horizon = Annotated[int, Between(1, MAX_HORIZON, "steps in an episode")]
 Seed = Annotated[int, Between(0, MAX_INT, "draws the hidden truth")]
 
 

@@ -78,8 +78,7 @@ def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress:
 
 def paper_certificate(run: Any, delta: float) -> Certificate:
     """The guarantee of a run's explorer; an error if it has none or another delta."""
-    claim: Certificate | None
-    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
+    claim = explorer_claim(run, delta)
     if claim is None:
         raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
     if claim.delta > delta:
@@ -89,3 +88,12 @@ def paper_certificate(run: Any, delta: float) -> Certificate:
         )
     uniform: Certificate = run.certificate(delta)
     return uniform if uniform.is_rejected else claim
+
+
+def explorer_claim(run: Any, delta: float) -> Certificate | None:
+    """The guarantee of a run's explorer, None if it has none; delta matters where it rests on the evidence."""
+    explorer, model = run.explorer, run.problem.model
+    if explorer is None:
+        return None
+    claim: Certificate | None = explorer.claim(model, run.progress.state)
+    return claim or explorer.claim_in(model, run.confidence(delta), run.certificate(delta))

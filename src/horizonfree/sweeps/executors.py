@@ -15,11 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from horizonfree._validation import check_count, short_repr
-from horizonfree.errors import OptionError
 from horizonfree.sweeps.worker import environment
 
-EXECUTORS = ("local", "dask", "ray")
 WORKER_DIED = "the worker that ran it ended in the middle: it was killed, or there was not enough memory"
 SHUTDOWN_SECONDS = 5.0  # for a worker to end
 Outcome = dict[str, Any]  # rows and what they were computed with, or an "error"
@@ -41,27 +38,6 @@ class Executor(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """End all workers."""
-
-
-def start_executor(on: Any, workers: Any, log: Path) -> Executor:
-    """The executor of the argument `on`; Dask and Ray are imported only if they are used.
-
-    on: "local", "dask" or "ray"; "dask=ADDRESS" or "ray=ADDRESS" for a running cluster.
-    workers: how many; by default one for each core, or all of a cluster. log: a file for what workers print.
-    """
-    name, _, address = on.partition("=") if isinstance(on, str) else ("", "", "")
-    if name not in EXECUTORS or (name == "local" and address) or (isinstance(on, str) and on.endswith("=")):
-        raise OptionError(f"on is {short_repr(on)}; it must be local, dask, ray, dask=ADDRESS or ray=ADDRESS")
-    number = None if workers is None else check_count(workers, "workers")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not address:
-        number = number or cores
-    threads = max(1, cores // number) if number else 1
-    if name == "local":
-        return LocalExecutor(number or cores, threads, log)
-    from horizonfree.sweeps.clusters import DaskExecutor, RayExecutor
-
-    return (DaskExecutor if name == "dask" else RayExecutor)(address, number, threads)
 
 
 class LocalExecutor(Executor):

@@ -11,20 +11,23 @@ A sweep that was interrupted resumes with its unfinished tasks. A task that fail
 recorded, and the next call tries it again.
 """
 
+import os
 from collections import deque
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from horizonfree._validation import check_bool
-from horizonfree.errors import RunError
+from horizonfree._validation import check_bool, check_count, short_repr
+from horizonfree.errors import OptionError, RunError
 from horizonfree.runs import files
-from horizonfree.sweeps.executors import Executor, Outcome, start_executor
+from horizonfree.sweeps.clusters import DaskExecutor, RayExecutor
+from horizonfree.sweeps.executors import Executor, LocalExecutor, Outcome
 from horizonfree.sweeps.progress import Show, Tally, meter
 from horizonfree.sweeps.results import FORMAT, SETTINGS_FILE, RowWriter, Sweep, build_sweep, read_spec
 from horizonfree.sweeps.spec import Spec, read
 from horizonfree.sweeps.tasks import Task, build_tasks, check_spec
 
+EXECUTORS = ("local", "dask", "ray")
 LOG_FILE = "workers.log"
 POLL_SECONDS = 0.2
 MAX_TRIES = 2  # of a task
@@ -68,6 +71,25 @@ def sweep(
             finally:
                 executor.close()
         return build_sweep(path, spec, writer.lines)
+
+
+def start_executor(on: Any, workers: Any, log: Path) -> Executor:
+    """The executor of the argument `on`.
+
+    on: "local", "dask" or "ray"; "dask=ADDRESS" or "ray=ADDRESS" for a running cluster.
+    workers: how many; by default one for each core, or all of a cluster. log: a file for what workers print.
+    """
+    name, _, address = on.partition("=") if isinstance(on, str) else ("", "", "")
+    if name not in EXECUTORS or (name == "local" and address) or (isinstance(on, str) and on.endswith("=")):
+        raise OptionError(f"on is {short_repr(on)}; it must be local, dask, ray, dask=ADDRESS or ray=ADDRESS")
+    number = None if workers is None else check_count(workers, "workers")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not address:
+        number = number or cores
+    threads = max(1, cores // number) if number else 1
+    if name == "local":
+        return LocalExecutor(number or cores, threads, log)
+    return (DaskExecutor if name == "dask" else RayExecutor)(address, number, threads)
 
 
 def _write_settings(path: Path, spec: Spec, tasks: dict[str, Task], writer: RowWriter) -> None:

@@ -1,5 +1,5 @@
 """The reward playground in the browser."""
 
-from horizonfree.web.server import app, say_where, serve
+from horizonfree.web.server import app, print_address, serve
 
-__all__ = ["app", "say_where", "serve"]
+__all__ = ["app", "print_address", "serve"]

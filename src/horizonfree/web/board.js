@@ -1,12 +1,12 @@
-// The map: states as cells on a canvas. It draws what it is given and says which cells were painted.
+// The map: states as cells on a canvas. It draws a view and reports painted cells.
 
-import { named } from "/words.js";
+import { stateName } from "/text.js";
 
 const ARROWS = {
   up: [0, -1], right: [1, 0], down: [0, 1], left: [-1, 0],
   north: [0, -1], east: [1, 0], south: [0, 1], west: [-1, 0],
 };
-const SMALL = 13; // pixels of a cell below which it holds no arrow
+const MIN_ARROW_SIZE = 13; // pixels of a cell with an arrow
 const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLeft: [-1, 0] };
 
 export function makeBoard(canvas, problem, events) {
@@ -39,7 +39,7 @@ export function makeBoard(canvas, problem, events) {
       const share = view.shade(s);
       fill(x, y, share, gap);
       if (view.weights[s] !== 0) paint(x, y, view.weights[s]);
-      if (view.policy && size >= SMALL && view.matters(s)) action(x, y, actions[view.policy[s]], share);
+      if (view.policy && size >= MIN_ARROW_SIZE && view.matters(s)) action(x, y, actions[view.policy[s]], share);
     });
     view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
@@ -53,7 +53,7 @@ export function makeBoard(canvas, problem, events) {
     }
   }
 
-  // A cell in its shade; of a chain a column whose height is the share as well.
+  // A cell in its shade; for a chain, a column whose height is the share as well.
   function fill(x, y, share, gap) {
     const rise = lines > 1 ? tall - gap : Math.round(share * (tall - gap));
     context.fillStyle = colors.cell;
@@ -62,7 +62,7 @@ export function makeBoard(canvas, problem, events) {
     context.fillRect(x * size, (y + 1) * tall - gap - rise, size - gap, rise);
   }
 
-  // A frame, dashed where a state costs; how much is written into it, unless it is 1.
+  // A frame, dashed for costs, with the weight unless it is 1.
   function paint(x, y, weight) {
     const width = Math.max(1.5, size * 0.11), color = weight < 0 ? colors.bad : colors.warm;
     context.globalAlpha = 0.35 + 0.65 * Math.abs(weight);
@@ -160,7 +160,7 @@ export function makeBoard(canvas, problem, events) {
     const cell = cellOf(event), s = state(cell);
     events.look(s);
     if (!last) return;
-    // A fast hand skips cells: every cell on the line from the last one is painted.
+    // A fast pointer skips cells: paint every cell on the line from the last one.
     const n = Math.max(Math.abs(cell[0] - last[0]), Math.abs(cell[1] - last[1]));
     for (let i = 1; i <= n; i++) {
       const between = state([0, 1].map((k) => Math.round(last[k] + (i / n) * (cell[k] - last[k]))));
@@ -180,7 +180,7 @@ export function makeBoard(canvas, problem, events) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const move = MOVES[event.key];
     if (move) {
-      const next = beyond(move);
+      const next = nextState(move);
       if (next >= 0) cursor = next;
       if (event.shiftKey) events.stroke([cursor]);
       events.say(cursor);
@@ -195,8 +195,8 @@ export function makeBoard(canvas, problem, events) {
     draw(shown);
   });
 
-  // The next state in a direction; walls and gaps are stepped over.
-  function beyond([dx, dy]) {
+  // The next state in a direction, across walls and gaps.
+  function nextState([dx, dy]) {
     let [x, y] = cells[cursor];
     for (;;) {
       [x, y] = [x + dx, y + dy];
@@ -214,7 +214,7 @@ export function makeBoard(canvas, problem, events) {
   });
   fit();
   const cell = (s) => `column ${cells[s][0] + 1}, row ${cells[s][1] + 1}`;
-  return { draw, place: (s) => (lines > 1 && !problem.names ? cell(s) : named(problem, s)) };
+  return { draw, place: (s) => (lines > 1 && !problem.names ? cell(s) : stateName(problem, s)) };
 }
 
 function palette() {

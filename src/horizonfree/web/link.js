@@ -1,7 +1,7 @@
 // A painted reward as the fragment of a link: #when=end&paint=12,20-27x-0.5&step=3&start=5
 
-const NAMED = 5; // parts of a link that are repeated
-const LONG = 24; // letters of each
+const MAX_PARTS = 5; // in a message
+const MAX_LENGTH = 24; // characters of each
 
 // Runs of states with one weight, written "from-to x weight"; weight 1 and runs of one state are written short.
 export function write({ weights, when, step, start }, home) {
@@ -19,7 +19,7 @@ export function write({ weights, when, step, start }, home) {
   return "#" + parts.join("&");
 }
 
-// The painting that a fragment holds, null if it holds none, and the parts of it that do not fit the problem.
+// The painting in a fragment, or null, and the parts of it that do not fit the problem.
 export function read(fragment, { states, horizon, start: home }) {
   const text = fragment.replace(/^#/, "");
   const given = new URLSearchParams(text);
@@ -49,9 +49,9 @@ export function read(fragment, { states, horizon, start: home }) {
   return { found, misfits };
 }
 
-// What is said of the parts that do not fit: the first few of them, shortened.
-export function complaint(misfits) {
-  const named = misfits.slice(0, NAMED).map((part) => (part.length > LONG ? `${part.slice(0, LONG)}…` : part));
-  const rest = misfits.length - named.length;
-  return `Parts of the link do not fit this run and were left out: ${named.join(", ")}${rest ? ` and ${rest} more` : ""}.`;
+// A message about the parts that do not fit.
+export function misfitText(misfits) {
+  const listed = misfits.slice(0, MAX_PARTS).map((part) => (part.length > MAX_LENGTH ? `${part.slice(0, MAX_LENGTH)}…` : part));
+  const rest = misfits.length - listed.length;
+  return `Parts of the link do not fit this run and were left out: ${listed.join(", ")}${rest ? ` and ${rest} more` : ""}.`;
 }

@@ -1,21 +1,21 @@
-// The playground: what is painted, what the server answers, and the controls between the two.
+// The playground: painting, requests to the server, and controls.
 
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { apart, bound, count, interval, least, most, number, origin, promised } from "/words.js";
+import { bound, boundText, count, distinct, interval, max, min, number, origin } from "/text.js";
 
-const PATIENCE = 150; // milliseconds before the page says that it is waiting
-const PACE = 280; // milliseconds of a step when an episode is played
-const MOST_UNDO = 200;
+const WAIT_MS = 150; // before "Planning ..." is shown
+const STEP_MS = 280; // of a step of an episode
+const MAX_UNDO = 200;
 
 const $ = (id) => document.getElementById(id);
 const isStill = window.matchMedia("(prefers-reduced-motion: reduce)");
-let problem, world; // what was explored; the map or the table that shows it
+let problem, view; // the view is a map or a table
 let painted = { weights: new Float64Array(0), when: "end", step: 0, start: 0 };
-let seed = 0, allowance = 0, answer = null, position = null;
+let seed = 0, misspecification = 0, answer = null, position = null;
 let undo = [], redo = [], stroke = null;
-let pointed = -1; // the state that the line under the map is about
+let pointed = -1; // the state under the pointer
 
 main().catch((error) => say("working", error.message, true));
 
@@ -26,39 +26,39 @@ async function main() {
   $("name").textContent = problem.name;
   $("about").textContent =
     `${count(problem.states, "state")}, ${count(problem.horizon, "step")} an episode, ${origin(problem)} ` +
-    `${problem.is_rejected ? `Careful, ${problem.words}. ` : ""}Paint where reward is to be found; the plan follows.`;
-  promise();
-  $("wrong").hidden = problem.allowances.length < 2;
-  $("allowance").max = problem.allowances.length - 1;
+    `${problem.is_rejected ? `Warning: ${problem.summary}. ` : ""}Paint a reward to see its plan.`;
+  showCertificates();
+  $("wrong").hidden = problem.misspecifications.length < 2;
+  $("misspecification").max = problem.misspecifications.length - 1;
   $("step").max = problem.horizon - 1;
   $("start").min = Math.min(problem.start, 0);
   $("start").max = problem.states - 1;
-  world = problem.cells ? map() : table();
+  view = problem.cells ? map() : table();
   load(follow() ?? example());
   listen();
 }
 
-// The painting that the address holds, null if it holds none; what does not fit is told.
+// The painting in the address, or null; parts that do not fit are reported.
 function follow() {
   const { found, misfits } = link.read(location.hash, problem);
   $("misfits").hidden = !misfits.length;
-  $("misfits").textContent = misfits.length ? link.complaint(misfits) : "";
+  $("misfits").textContent = misfits.length ? link.misfitText(misfits) : "";
   return found;
 }
 
-// What is proved of every plan, whatever is painted; what less would need is a guess.
-function promise() {
-  $("promise").hidden = problem.is_rejected;
+// The certificates of all plans, and forecasts.
+function showCertificates() {
+  $("certificates").hidden = problem.is_rejected;
   $("confidence").textContent = problem.confidence;
-  $("goals").textContent = promised(capital(problem.goals.name), problem.goals);
-  $("every").textContent = promised("Every reward r_h(s, a) of total at most 1", problem);
+  $("goals").textContent = boundText(capitalize(problem.goals.name), problem.goals);
+  $("every").textContent = boundText("Every reward r_h(s, a) of total at most 1", problem);
   for (const [id, { forecast }] of Object.entries({ "goals-need": problem.goals, "every-need": problem })) {
     $(id).textContent = forecast ? `${forecast}.` : "";
     $(id).hidden = !forecast;
   }
 }
 
-const capital = (words) => words[0].toUpperCase() + words.slice(1);
+const capitalize = (text) => text[0].toUpperCase() + text.slice(1);
 
 function example() {
   const s = problem.reachable[Math.floor(problem.reachable.length * 0.45)];
@@ -71,7 +71,7 @@ function example() {
 
 function remember() {
   undo.push({ weights: painted.weights.slice(), when: painted.when });
-  if (undo.length > MOST_UNDO) undo.shift();
+  if (undo.length > MAX_UNDO) undo.shift();
   redo = [];
 }
 
@@ -125,14 +125,14 @@ function tell() {
 }
 
 function describe(s) {
-  const parts = [world.place(s), `reward ${number(painted.weights[s])}`];
-  if (!problem.isReachable.has(s)) parts.push("cannot be reached within an episode");
+  const parts = [view.place(s), `reward ${number(painted.weights[s])}`];
+  if (!problem.isReachable.has(s)) parts.push("unreachable within an episode");
   if (answer) parts.push(`${percent(answer.occupancy[s])} of the time`);
-  if (answer) parts.push(`value ${number(answer.values[s])}`, matters(s) ? problem.actions[answer.policy[s]] : "nothing to gain");
+  if (answer) parts.push(`value ${number(answer.values[s])}`, matters(s) ? problem.actions[answer.policy[s]] : "no reward from here");
   return parts.join(" · ");
 }
 
-// ---- asking the server -----------------------------------------------------------------------------------------------
+// ---- requests -----------------------------------------------------------------------------------------------
 
 async function ask(path, question) {
   const options = question && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) };
@@ -140,7 +140,7 @@ async function ask(path, question) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("The server does not answer. Is it still running in its terminal?");
+    throw new Error("The server does not answer. Is it still running?");
   }
   if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error ?? `The server answered ${response.status}.`);
   return response.headers.get("content-type").startsWith("application/json") ? response.json() : response.blob();
@@ -149,20 +149,20 @@ async function ask(path, question) {
 const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w !== 0);
 let isAsking = false, isStale = false, since = null;
 
-// Ask for the plan of what is painted. One question is under way at a time; the latest painting wins.
+// Request the plan for the painting: one request at a time, the latest painting wins.
 async function refresh() {
   isStale = true;
   if (isAsking) return;
   isAsking = true;
   busy(true);
-  const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")} …`), PATIENCE);
+  const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")} …`), WAIT_MS);
   try {
     while (isStale) {
       isStale = false;
       const released = since;
       const weights = pairs();
       answer = weights.length
-        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, allowance })
+        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, misspecification })
         : null;
       show();
       if (released !== null && released === since) {
@@ -184,7 +184,7 @@ async function refresh() {
 
 const busy = (is) => document.querySelector(".result").setAttribute("aria-busy", is);
 
-// ---- showing ---------------------------------------------------------------------------------------------------------
+// ---- display ---------------------------------------------------------------------------------------------------------
 
 function changed(released = null) {
   since = released;
@@ -211,36 +211,36 @@ function controls() {
   const isHome = painted.start === problem.start;
   $("start-is").textContent = isDrawn()
     ? `one of ${count(problem.num_starts, "state")}, drawn`
-    : world.place(painted.start) + (isHome ? " (the start)" : "");
+    : view.place(painted.start) + (isHome ? " (the start)" : "");
   $("start").setAttribute("aria-valuetext", $("start-is").textContent);
   $("ring").hidden = !starts().length;
   $("ring-is").textContent = isDrawn() ? "possible start" : "start";
-  $("start-note").textContent = isHome ? "" : "Value and episode from here, in the estimated world. What is proved is about the problem's own start.";
+  $("start-note").textContent = isHome ? "" : "Value and episode from this start, in the estimate. The certificate is for the start of the problem.";
 }
 
 const isDrawn = () => painted.start < 0;
-const starts = () => (isDrawn() ? problem.starts : [painted.start]); // those to mark
+const starts = () => (isDrawn() ? problem.starts : [painted.start]); // to be marked
 
 const showsTime = () => Boolean(problem.cells) && document.querySelector("input[name=shows]:checked").value === "time";
 const hasCosts = () => painted.weights.some((w) => w < 0);
-const matters = (s) => hasCosts() || answer.values[s] > 1e-9; // whether it matters what is done in a state
+const matters = (s) => hasCosts() || answer.values[s] > 1e-9; // whether the action in a state matters
 const percent = (share) => `${number(100 * share)} %`;
 
-// Colours run from no time to the longest, or from the lowest value of the step to the highest; all full where these are equal.
+// Shades from no time to the longest, or from the lowest value of the step to the highest; dark if these are equal.
 function scale() {
   if (!answer) return { of: () => 0, low: "value", high: "" };
   const shown = showsTime() ? answer.occupancy : answer.values;
-  const low = showsTime() ? 0 : least(shown), high = most(shown);
+  const low = showsTime() ? 0 : min(shown), high = max(shown);
   const of = (s) => (high > low ? (shown[s] - low) / (high - low) : Number(high > 0));
   if (showsTime()) return { of, low: "time: 0", high: `${percent(high)} of the steps` };
-  const [from, to] = apart(low, high);
+  const [from, to] = distinct(low, high);
   return { of, low: `value ${from}`, high: to };
 }
 
 function draw() {
   const path = position === null || !answer ? null : answer.episode;
   const policy = showsTime() ? null : answer?.policy;
-  world.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, matters, policy, path, at: position ?? 0 });
+  view.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, matters, policy, path, at: position ?? 0 });
   $("low").textContent = scale().low;
   $("high").textContent = scale().high;
   tell();
@@ -258,38 +258,38 @@ function show() {
   }
   $("value").textContent = number(answer.value);
   const when = painted.when === "end" ? "at the end" : "along the way";
-  $("value-of").textContent = `on average ${when}, ${hasCosts() ? "costs taken off" : "of at most 1"}`;
-  allowed();
+  $("value-of").textContent = `expected total ${when}${hasCosts() ? ", minus costs" : ", at most 1"}`;
+  showEveryReward();
   $("between").textContent = between();
   $("proof").textContent = proof();
   $("truth").textContent =
-    answer.loss === null ? "\u00a0" : `It really loses ${number(answer.loss)}; known because this world is simulated.`;
-  const from = isDrawn() ? ` starts in ${world.place(answer.episode[0])} and` : "";
+    answer.loss === null ? "\u00a0" : `True suboptimality ${number(answer.loss)}; known because this problem is simulated.`;
+  const from = isDrawn() ? ` starts in ${view.place(answer.episode[0])} and` : "";
   $("episode").textContent = `This episode${from} collects ${number(collected())}.`;
 }
 
-// What is proved of every reward, within the allowance of the slider.
-function allowed() {
-  const isRight = answer.allowance === 0;
+// The bound for every reward, for the misspecification of the slider.
+function showEveryReward() {
+  const isRight = answer.misspecification === 0;
   $("goals").hidden = $("goals-need").hidden = !isRight;
   $("every-need").hidden = !isRight || !problem.forecast;
-  $("every").textContent = promised("Every reward r_h(s, a) of total at most 1", isRight ? problem : answer.every);
-  $("allowance-note").textContent = isRight
-    ? "What is proved then holds in every such system."
+  $("every").textContent = boundText("Every reward r_h(s, a) of total at most 1", isRight ? problem : answer.every);
+  $("misspecification-note").textContent = isRight
+    ? "The bounds then hold for every such system."
     : `The data show that no parameter is closer than ${number(answer.every.low)}.`;
 }
 
-// The interval of the value; it is about the problem's own start.
+// The confidence interval of the value, for the start of the problem.
 function between() {
   if (answer.is_rejected || answer.value_low === null) return "\u00a0";
-  return `As estimated; ${problem.confidence} interval ${interval(answer.value_low, answer.value_high)}.`;
+  return `${capitalize(problem.confidence)} interval ${interval(answer.value_low, answer.value_high)}.`;
 }
 
 function proof() {
-  if (answer.is_rejected) return `Nothing is proved: ${answer.words}.`;
-  if (answer.is_vacuous) return `Nothing is proved for this reward yet: ${answer.words.replace("vacuous: ", "")}.`;
-  const condition = answer.allowance ? `, if every transition law is within ${answer.allowance} of one and the same parameter` : "";
-  return `Certified: suboptimality at most ${bound(answer.gap, hasCosts() ? 2 : 1)} (${problem.confidence}, any stopping time)${condition}.`;
+  if (answer.is_rejected) return `Nothing is certified: ${answer.summary}.`;
+  if (answer.is_vacuous) return `Nothing is certified for this reward yet: ${answer.summary.replace("vacuous: ", "")}.`;
+  const condition = answer.misspecification ? ` if every row of the kernel is within ${answer.misspecification} of one parameter` : "";
+  return `Suboptimality at most ${bound(answer.gap, hasCosts() ? 2 : 1)} (${problem.confidence}, any stopping time)${condition}.`;
 }
 
 function collected() {
@@ -312,7 +312,7 @@ function play() {
   $("play").textContent = "Stop";
   const began = performance.now();
   const tick = (now) => {
-    const at = Math.min(Math.max(0, now - began) / PACE, problem.horizon - 1);
+    const at = Math.min(Math.max(0, now - began) / STEP_MS, problem.horizon - 1);
     position = isStill.matches ? Math.floor(at) : at;
     const step = Math.floor(position);
     if (step !== painted.step) {
@@ -365,11 +365,11 @@ function listen() {
     painted.step = Number($("step").value);
     changed();
   };
-  $("allowance").oninput = () => {
-    allowance = Number($("allowance").value);
-    const radius = problem.allowances[allowance];
-    $("allowance-is").textContent = radius ? `within ${radius} of one parameter` : "as the model says";
-    $("allowance").setAttribute("aria-valuetext", $("allowance-is").textContent);
+  $("misspecification").oninput = () => {
+    misspecification = Number($("misspecification").value);
+    const radius = problem.misspecifications[misspecification];
+    $("misspecification-is").textContent = radius ? `at most ${radius}` : "none";
+    $("misspecification").setAttribute("aria-valuetext", $("misspecification-is").textContent);
     refresh();
   };
   $("start").oninput = () => {
@@ -393,9 +393,9 @@ function listen() {
 async function share() {
   try {
     await navigator.clipboard.writeText(location.href);
-    say("working", "The link is copied. It opens this reward on this machine while the server runs.");
+    say("working", "Link copied. It opens this reward on this machine while the server runs.");
   } catch {
-    say("working", "Copy the address of this page: it holds the whole reward.");
+    say("working", "Copy the address of this page; it contains the reward.");
   }
 }
 
@@ -405,13 +405,13 @@ async function save() {
     const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
     anchor.click();
     URL.revokeObjectURL(anchor.href);
-    say("working", `Saved as ${anchor.download}: an array [H, S, A] to plan with${hasCosts() ? ", by --scale rescale" : ""}.`);
+    say("working", `Saved as ${anchor.download}: an array [H, S, A] for `horizonfree plan --reward`${hasCosts() ? " --scale rescale" : ""}.`);
   } catch (error) {
     say("working", error.message, true);
   }
 }
 
-// ---- the two kinds of world ------------------------------------------------------------------------------------------
+// ---- the two views ------------------------------------------------------------------------------------------
 
 function map() {
   $("map").hidden = false;

@@ -1,8 +1,8 @@
-"""The server of the playground: one page, three questions, for this machine only.
+"""The server of the playground: one page and three requests, for this machine only.
 
-Whoever may ask is decided before anything is looked up or read: the Host must be this machine (so that no other name
-can be pointed at it), the Origin, where a browser sends one, must be the page itself, and questions must be JSON of
-bounded size. The answers are plain data; nothing that arrives is executed, unpickled or written to disk.
+Before anything is read, the Host must be this machine (against DNS rebinding), the Origin, if there is one, must be the
+page itself, and requests must be JSON of bounded size. Answers are plain data; nothing in a request is executed,
+unpickled or written to disk.
 """
 
 import asyncio
@@ -17,21 +17,22 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from horizonfree._validation import require
 from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.runs.run import Run
-from horizonfree.web.session import Painting, Session, home, index
+from horizonfree.web.session import Painting, Session, check_index, default_start
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-MOST_BYTES = 2**20  # of a question
-HEADER_SECONDS, BODY_SECONDS = 10, 20  # within which a request must have arrived
-MOST_CONNECTIONS = 64  # at once; one page uses a few
-SEEDS = 2**31
+MAX_BYTES = 2**20  # of a request
+HEADER_SECONDS, BODY_SECONDS = 10, 20  # until a request must have arrived
+MAX_CONNECTIONS = 64  # one page uses a few
+NUM_SEEDS = 2**31
 HOST = re.compile(r"(?:\[([0-9a-fA-F:]{2,39})\]|([0-9a-zA-Z.]+))(?::[0-9]{1,5})?")  # [IPv6] or name, port
-SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "words.js")
+SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "text.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -47,11 +48,11 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
-    """A request that is not answered: an HTTP status and why."""
+class RequestError(Exception):
+    """A rejected request: an HTTP status and the reason."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
 
 
@@ -61,7 +62,7 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
 
 
 def app_of(session: Session) -> "Starlette":
-    """The playground of a session, which may be warm already."""
+    """The playground of a session."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
@@ -70,11 +71,11 @@ def app_of(session: Session) -> "Starlette":
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    asked = session.run.problem
-    H, S = asked.horizon, asked.num_states
+    session_problem = session.run.problem
+    H, S = session_problem.horizon, session_problem.num_states
 
-    def error(status: int, why: str) -> Response:
-        return JSONResponse({"error": why}, status, HEADERS)
+    def error(status: int, reason: str) -> Response:
+        return JSONResponse({"error": reason}, status, HEADERS)
 
     def guarded(inner: "ASGIApp") -> "ASGIApp":
         async def respond(scope: "Scope", receive: "Receive", send: "Send") -> None:
@@ -82,8 +83,8 @@ def app_of(session: Session) -> "Starlette":
             if scope["type"] == "http":
                 try:
                     check_sender(Request(scope))
-                except Refused as refused:
-                    answer = error(refused.status, str(refused))
+                except RequestError as rejected:
+                    answer = error(rejected.status, str(rejected))
             await answer(scope, receive, send)
 
         return respond
@@ -98,14 +99,18 @@ def app_of(session: Session) -> "Starlette":
     async def plan(request: Request) -> Response:
         question = await read(request)
         painting = session.painting(question)
-        step = index(question.get("step", 0), H, "step")
-        first = home(asked)
-        start = index(question.get("start", first), S, "start", min(first, 0))
-        seed = index(question.get("seed", 0), SEEDS, "seed")
-        allowance = index(question.get("allowance", 0), len(session.allowances), "allowance")
+        step = check_index(question.get("step", 0), H, "step")
+        first = default_start(session_problem)
+        start = check_index(question.get("start", first), S, "start", min(first, 0))
+        seed = check_index(question.get("seed", 0), NUM_SEEDS, "seed")
+        misspecification = check_index(
+            question.get("misspecification", 0), len(session.misspecifications), "misspecification"
+        )
 
         def work() -> dict[str, Any]:
-            return session.answer(painting, step=step, start=start, seed=seed, allowance=allowance)
+            return session.answer(
+                painting, step=step, start=start, seed=seed, misspecification=misspecification
+            )
 
         return JSONResponse(await run_in_threadpool(work), 200, HEADERS)
 
@@ -113,19 +118,19 @@ def app_of(session: Session) -> "Starlette":
         content = await run_in_threadpool(session.file, session.painting(await read(request)))
         return Response(content, 200, HEADERS, "application/octet-stream")
 
-    async def refuse(request: Request, failure: Exception) -> Response:
+    async def reject(request: Request, failure: Exception) -> Response:
         if isinstance(failure, HTTPException):
-            words = {404: "there is no such page", 405: "not in this way"}
-            return error(failure.status_code, words.get(failure.status_code, "refused"))
-        return error(failure.status if isinstance(failure, Refused) else 422, str(failure))
+            reasons = {404: "there is no such page", 405: "this method is not allowed"}
+            return error(failure.status_code, reasons.get(failure.status_code, "rejected"))
+        return error(failure.status if isinstance(failure, RequestError) else 422, str(failure))
 
     async def leave(request: Request, failure: Exception) -> Response:
-        return Response(status_code=400)  # nobody is there to read it
+        return Response(status_code=400)  # the client has disconnected
 
     async def fail(request: Request, failure: Exception) -> Response:
-        return error(500, f"the server failed ({type(failure).__name__}); its terminal says more")
+        return error(500, f"the server failed ({type(failure).__name__}); see its terminal")
 
-    made = Starlette(
+    application = Starlette(
         routes=[
             *(Route(path, page, methods=["GET"]) for path in PAGE),
             Route("/api/problem", problem, methods=["GET"]),
@@ -134,54 +139,54 @@ def app_of(session: Session) -> "Starlette":
         ],
         middleware=[Middleware(guarded)],
         exception_handlers={
-            HTTPException: refuse,
-            Refused: refuse,
-            HorizonfreeError: refuse,
+            HTTPException: reject,
+            RequestError: reject,
+            HorizonfreeError: reject,
             ClientDisconnect: leave,
             Exception: fail,
         },
     )
-    made.router.redirect_slashes = False  # a redirect repeats the Host
-    return made
+    application.router.redirect_slashes = False  # a redirect would repeat the Host
+    return application
 
 
 def check_sender(request: "Request") -> None:
-    """Refuse requests that were not made by this page on this machine."""
+    """An error for requests that were not made by this page on this machine."""
     host = request.headers.get("host", "")
     parts = HOST.fullmatch(host)
     if parts is None or not is_loopback(parts[1] or parts[2]):
-        raise Refused(
+        raise RequestError(
             421, f"host {host[:80]!r} is not this machine; open the address that the terminal shows"
         )
     origin = request.headers.get("origin")
     if origin is not None and origin != f"http://{host}":
-        raise Refused(403, f"another page ({origin[:80]}) may not use this server")
+        raise RequestError(403, f"another page ({origin[:80]}) may not use this server")
 
 
 async def read(request: "Request") -> dict[str, Any]:
     """The JSON object in a request, of bounded size."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "questions are JSON: send Content-Type: application/json")
+        raise RequestError(415, "requests are JSON: send Content-Type: application/json")
     body = b""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MOST_BYTES:
-                    raise Refused(413, f"the question is larger than {MOST_BYTES} bytes")
+                if len(body) > MAX_BYTES:
+                    raise RequestError(413, f"the request is larger than {MAX_BYTES} bytes")
     except TimeoutError:
-        raise Refused(408, f"the question did not arrive within {BODY_SECONDS} s") from None
+        raise RequestError(408, f"the request did not arrive within {BODY_SECONDS} s") from None
     try:
         question = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise Refused(400, "the question is not valid JSON") from None
+        raise RequestError(400, "the request is not valid JSON") from None
     if not isinstance(question, dict):
-        raise Refused(400, "the question must be a JSON object")
+        raise RequestError(400, "the request must be a JSON object")
     return question
 
 
-def say_where(address: str) -> None:
-    """Tell people where the playground is."""
+def print_address(address: str) -> None:
+    """Print the address of the playground."""
     print(f"The playground is at {address}\nStop it with Ctrl-C.", flush=True)
 
 
@@ -192,22 +197,18 @@ def serve(
     port: int = 8000,
     open_browser: bool = False,
     delta: float = 0.05,
-    ready: Callable[[str], None] = say_where,
+    ready: Callable[[str], None] = print_address,
 ) -> None:
-    """Serve the playground of a run on this machine until interrupted; port 0 takes any that is free.
+    """Serve the playground of a run on this machine until interrupted; port 0 is any free port.
 
-    `ready` is called with the address as soon as it is known and the first answer will be quick.
+    ready: called with the address when the server is warmed up.
     """
     try:
         import uvicorn
     except ImportError:
         raise OptionError("the playground needs a web server: pip install 'horizonfree[web]'") from None
-    if not is_loopback(host):
-        raise OptionError(
-            f"host is {host!r}; the playground is for this machine only: use 127.0.0.1 or localhost"
-        )
-    if not 0 <= port < 2**16:
-        raise OptionError(f"port is {port}; ports are 0 to 65535, and 0 takes any that is free")
+    require(is_loopback(host), "host", host, "this machine, 127.0.0.1 or localhost")
+    require(0 <= port < 2**16, "port", port, "a port, 0 to 65535, 0 for any free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
@@ -227,8 +228,8 @@ def serve(
             log_level="warning",
             lifespan="off",
             ws="none",
-            http=_impatient(),
-            limit_concurrency=MOST_CONNECTIONS,
+            http=_protocol_with_timeouts(),
+            limit_concurrency=MAX_CONNECTIONS,
         )
         try:
             uvicorn.Server(config).run(sockets=[listener])
@@ -236,34 +237,34 @@ def serve(
             print("Stopped.", file=sys.stderr)
 
 
-def _impatient() -> Any:
-    """The protocol of the server, which hangs up on whoever does not say in time what for, at first or after an answer.
+def _protocol_with_timeouts() -> Any:
+    """The HTTP protocol with a timeout for the headers of the first and of later requests.
 
-    The server's own patience with silence begins anew with every byte.
+    The timeout of uvicorn restarts with every byte.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Impatient(H11Protocol):
+    class ProtocolWithTimeouts(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(HEADER_SECONDS, self.hang_up, None)
+            self.loop.call_later(HEADER_SECONDS, self.close_if_idle, None)
 
         def on_response_complete(self) -> None:
-            answered = self.cycle  # the next request may have arrived already
+            answered = self.cycle  # before the next request
             super().on_response_complete()
-            self.loop.call_later(HEADER_SECONDS, self.hang_up, answered)
+            self.loop.call_later(HEADER_SECONDS, self.close_if_idle, answered)
 
-        def hang_up(self, last: Any) -> None:
+        def close_if_idle(self, last: Any) -> None:
             if self.cycle is last and not self.transport.is_closing():  # no request since
                 self.transport.close()
 
-    return Impatient
+    return ProtocolWithTimeouts
 
 
 def warm_up(session: Session) -> None:
-    """Certify, and compile what an answer needs, so that the first one is as quick as the rest."""
+    """Certify and compile, so that the first answer is as fast as later ones."""
     session.problem()
-    session.answer(Painting(((0, 1.0),), "end"), step=0, start=home(session.run.problem), seed=0)
+    session.answer(Painting(((0, 1.0),), "end"), step=0, start=default_start(session.run.problem), seed=0)
 
 
 def is_loopback(name: str) -> bool:

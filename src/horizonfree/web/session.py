@@ -1,8 +1,8 @@
-"""What the playground answers: painted rewards in, plans out, as plain data for JSON.
+"""Plans for painted rewards, as plain data for JSON.
 
-A painted reward is a weight in [-1, 1] for some states, negative where they cost, and a word for when it counts: "end"
-pays the weight of the state at the last step, "along" pays 1/H of it at every step. Either way the total stays within
--1 and 1. Where something costs, the reward is rescaled to be certified, and the answers are in the units of the paint.
+A painted reward has a weight in [-1, 1] for some states, negative for costs, and a mode: "end" pays the weight of the
+state at the last step, "along" pays 1/H of it at every step. The total is between -1 and 1. Rewards with costs are
+rescaled for the certificate; answers are in the units of the painting.
 """
 
 import dataclasses
@@ -11,12 +11,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
-from reprlib import repr as brief
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree._validation import check_int, require, short_repr
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.space import Space
@@ -35,7 +35,7 @@ from horizonfree.report.history import goal_states
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
 
-ALLOWANCES = (
+MISSPECIFICATIONS = (
     0.0,
     3e-4,
     1e-3,
@@ -47,21 +47,21 @@ ALLOWANCES = (
     0.03,
     0.05,
     0.1,
-)  # misspecifications of the slider
-PLANS = 16  # plans that are remembered: moving a slider plans nothing again
-WHEN = ("end", "along")
-DRAWN = -1  # in place of a first state: it is drawn, as the problem says
+)  # of the slider
+MAX_CACHED_PLANS = 16
+MODES = ("end", "along")
+RANDOM_START = -1  # in place of a first state: the start distribution of the problem
 
 
 class Painting(NamedTuple):
-    """A painted reward: (state, weight) in the order of the states, and when it counts."""
+    """A painted reward: (state, weight) in the order of the states, and its mode."""
 
     weights: tuple[tuple[int, float], ...]
     when: str
 
 
-class Planned(NamedTuple):
-    """A plan, its values in the world that it was made for, and what it really loses where that is known."""
+class CachedPlan(NamedTuple):
+    """A plan, its values in the estimate, and its true suboptimality if it is known."""
 
     plan: Plan
     V: Float[np.ndarray, "H1 S"]
@@ -69,40 +69,40 @@ class Planned(NamedTuple):
 
 
 class Session:
-    """A run that answers questions about painted rewards; safe to ask from several threads."""
+    """A run that plans for painted rewards; thread-safe."""
 
     def __init__(self, run: Run, delta: float = 0.05) -> None:
         self.run, self.delta = without_assumed_truth(run), delta
-        self._kept: OrderedDict[tuple[Painting, int], Planned] = OrderedDict()
+        self._cache: OrderedDict[tuple[Painting, int], CachedPlan] = OrderedDict()
         self._lock = threading.Lock()
 
     def problem(self) -> dict[str, Any]:
-        """What the page draws, where the episodes are from, what is proved of the goals and of every reward."""
+        """The problem, the source of the episodes, and the certificates for the goals and for every reward."""
         explorer, options = explorer_label_of(self.run)
-        told = {
+        run_info = {
             "reachable": np.flatnonzero(self.run.problem.space.reachable).tolist(),
             "episodes": self.run.episodes,
             "is_logged": self.run.explorer_spec is None,
             "explorer": explorer,
-            "saw_reward": uses_reward(options),
+            "uses_reward": uses_reward(options),
             "confidence": confidence_of(self.delta),
-            "allowances": self.allowances,
+            "misspecifications": self.misspecifications,
         }
-        return drawing(self.run.problem) | told | self._proved
+        return drawing(self.run.problem) | run_info | self._certificates
 
     @property
-    def allowances(self) -> list[float]:
-        """How far laws may be from the class, as far as the slider goes; 0 alone where nothing is proved of more."""
-        return list(ALLOWANCES if getattr(self.run.evidence, "record", None) is not None else (0.0,))
+    def misspecifications(self) -> list[float]:
+        """The misspecifications of the slider; only 0 if no certificate allows more."""
+        return list(MISSPECIFICATIONS if self.run.evidence.has_history else (0.0,))
 
     @cached_property
-    def _proved(self) -> dict[str, Any]:
-        """Of every reward, and of the goals together."""
+    def _certificates(self) -> dict[str, Any]:
+        """The certificates for every reward and for all goals."""
         with self._lock:
             goals, every = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
         return {
             "eps": every.eps,
-            "words": every.words,
+            "summary": every.summary(),
             "forecast": every.forecast,
             "is_vacuous": every.is_vacuous,
             "is_rejected": every.is_rejected,
@@ -115,79 +115,86 @@ class Session:
         }
 
     def answer(
-        self, painting: Painting, *, step: int, start: int, seed: int, allowance: int = 0
+        self, painting: Painting, *, step: int, start: int, seed: int, misspecification: int = 0
     ) -> dict[str, Any]:
-        """The plan at one step, its value from one state, what is proved of it, and one episode.
+        """The plan at one step, its value from one state, its certificate, and one episode.
 
-        allowance: the place in `allowances` of how far laws may be from the class.
+        misspecification: the place in `misspecifications` of how far laws may be from the class.
         """
-        plan, V, loss = self.planned(painting, allowance)
+        plan, V, loss = self.planned(painting, misspecification)
         certificate = plan.certificate
-        is_home = start == home(self.run.problem)
+        is_default_start = start == default_start(self.run.problem)
         return {
             "step": step,
             "policy": plan.policy[step].tolist(),
             "values": np.round(V[step], 6).tolist(),
             "occupancy": np.round(self.occupancy(plan, start), 6).tolist(),
-            "value": float(_beginning(self.run.problem.space, start).at_start(V[0])),
-            # What is proved is about the problem's own start.
-            "value_low": plan.value_low if is_home else None,
-            "value_high": plan.value_high if is_home else None,
+            "value": float(_with_start(self.run.problem.space, start).at_start(V[0])),
+            # The certificate is for the start of the problem.
+            "value_low": plan.value_low if is_default_start else None,
+            "value_high": plan.value_high if is_default_start else None,
             "gap": plan.gap,
             "method": certificate.method,
-            "words": certificate.words,
+            "summary": certificate.summary(),
             "is_vacuous": certificate.is_vacuous,
             "is_rejected": certificate.is_rejected,
-            "allowance": self.allowances[allowance],
-            "every": self._every(allowance),
+            "misspecification": self.misspecifications[misspecification],
+            "every": self._every(misspecification),
             "loss": loss,
             "episode": self.episode(plan, start, seed).tolist(),
         }
 
-    def _every(self, allowance: int) -> dict[str, Any]:
-        """What is proved of every reward; with it the smallest allowance that the data leave, where that is asked."""
-        if allowance == 0:
-            return {"eps": self._proved["eps"], "is_vacuous": self._proved["is_vacuous"], "low": None}
+    def _every(self, misspecification: int) -> dict[str, Any]:
+        """The bound for every reward, and the smallest misspecification that the data do not refute."""
+        if misspecification == 0:
+            return {
+                "eps": self._certificates["eps"],
+                "is_vacuous": self._certificates["is_vacuous"],
+                "low": None,
+            }
         with self._lock:
-            found = self.run.certificate(self.delta, misspecification=self.allowances[allowance])
-        return {"eps": found.eps, "is_vacuous": found.is_vacuous, "low": found.parts["zeta_low"]}
+            certificate = self.run.certificate(
+                self.delta, misspecification=self.misspecifications[misspecification]
+            )
+        low = certificate.parts["zeta_low"]
+        return {"eps": certificate.eps, "is_vacuous": certificate.is_vacuous, "low": low}
 
-    def planned(self, painting: Painting, allowance: int = 0) -> Planned:
-        """The plan for a painting, remembered."""
+    def planned(self, painting: Painting, misspecification: int = 0) -> CachedPlan:
+        """The plan for a painting, cached."""
         with self._lock:
-            key = painting, allowance
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            found = self._plan(painting, self.allowances[allowance])
-            self._kept[key] = found
-            if len(self._kept) > PLANS:
-                self._kept.popitem(last=False)
-            return found
+            key = painting, misspecification
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+            result = self._plan(painting, self.misspecifications[misspecification])
+            self._cache[key] = result
+            if len(self._cache) > MAX_CACHED_PLANS:
+                self._cache.popitem(last=False)
+            return result
 
-    def _plan(self, painting: Painting, allowance: float) -> Planned:
+    def _plan(self, painting: Painting, misspecification: float) -> CachedPlan:
         problem, reward = self.run.problem, self.table(painting)
         scale = "rescale" if any(weight < 0 for _, weight in painting.weights) else "total"
-        plan = self.run.plan(reward, scale=scale, delta=self.delta, misspecification=allowance)
+        plan = self.run.plan(reward, scale=scale, delta=self.delta, misspecification=misspecification)
         V = evaluate(plan.kernel, reward, plan.policy)
-        really = None if problem.truth is None else true_gap(problem, reward, plan.policy, scale=scale)
-        loss = None if really is None else max(0.0, really)
-        return Planned(plan, V, loss)
+        gap = None if problem.truth is None else true_gap(problem, reward, plan.policy, scale=scale)
+        loss = None if gap is None else max(0.0, gap)
+        return CachedPlan(plan, V, loss)
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
-        """The states of one episode: of the simulated truth where there is one, else of the estimated world."""
+        """The states of one episode, simulated with the truth if it is known, else with the estimate."""
         problem = self.run.problem
         kernel = plan.kernel if problem.truth is None else problem.kernel()
-        space = _beginning(problem.space, start)
-        from horizonfree.problems.simulate import simulate_kernel  # compiled: loads JAX
+        space = _with_start(problem.space, start)
+        from horizonfree.problems.simulate import simulate_kernel  # imports JAX
 
         return np.asarray(simulate_kernel(kernel, space, plan.policy, seed=seed).s[0])
 
     def occupancy(self, plan: Plan, start: int) -> Float[np.ndarray, " S"]:
-        """The share of its steps that the plan spends in each state, in the estimated world."""
+        """The share of steps in each state, in the estimate."""
         problem = self.run.problem
-        spent = visits(plan.kernel, plan.policy, _beginning(problem.space, start).initial)
-        return np.asarray(spent.sum(axis=(0, 2)) / problem.horizon)
+        occupancy = visits(plan.kernel, plan.policy, _with_start(problem.space, start).initial)
+        return np.asarray(occupancy.sum(axis=(0, 2)) / problem.horizon)
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""
@@ -210,37 +217,37 @@ class Session:
         return file.getvalue()
 
     def painting(self, question: Mapping[str, Any]) -> Painting:
-        """A painting from untrusted JSON, or an error that says what is wrong with it."""
+        """A painting from untrusted JSON."""
         when, weights = question.get("when"), question.get("weights")
-        if when not in WHEN:
-            raise RewardError(f"when is {brief(when)}; it must be 'end' or 'along'")
+        if when not in MODES:
+            raise RewardError(f"when is {short_repr(when)}; it must be 'end' or 'along'")
         if not isinstance(weights, list):
             raise ShapeError("weights must be a list of [state, weight]")
-        found: dict[int, float] = {}
+        values: dict[int, float] = {}
         for i, pair in enumerate(weights):
             if not (isinstance(pair, list) and len(pair) == 2):
-                raise ShapeError(f"weights[{i}] is {brief(pair)}; it must be [state, weight]")
-            state = index(pair[0], self.run.problem.num_states, f"the state of weights[{i}]")
+                raise ShapeError(f"weights[{i}] is {short_repr(pair)}; it must be [state, weight]")
+            state = check_index(pair[0], self.run.problem.num_states, f"the state of weights[{i}]")
             weight = pair[1]
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not -1 <= weight <= 1:
                 raise RewardError(
-                    f"the weight of state {state} is {brief(weight)}; weights lie between -1 and 1"
+                    f"the weight of state {state} is {short_repr(weight)}; weights lie between -1 and 1"
                 )
-            if state in found:
+            if state in values:
                 raise ShapeError(f"state {state} has two weights; give it one")
-            found[state] = float(weight)
-        return Painting(tuple(sorted((s, w) for s, w in found.items() if w != 0)), when)
+            values[state] = float(weight)
+        return Painting(tuple(sorted((s, w) for s, w in values.items() if w != 0)), when)
 
 
 def drawing(problem: Problem) -> dict[str, Any]:
-    """Sizes, places and names of a problem."""
+    """Sizes, cells and names of a problem."""
     cells, names = problem.layout.get("cells"), problem.layout.get("states")
     has_names = names is not None or (cells is None and problem.space.state_ids is not None)
     return {
         "name": problem.name,
         "states": problem.num_states,
         "horizon": problem.horizon,
-        "start": home(problem),
+        "start": default_start(problem),
         "starts": marked_starts(problem),
         "num_starts": num_starts(problem),
         "actions": [str(x) for x in problem.layout.get("actions") or range(problem.num_actions)],
@@ -249,24 +256,24 @@ def drawing(problem: Problem) -> dict[str, Any]:
     }
 
 
-def home(problem: Problem) -> int:
-    """Where an episode starts: a state, or DRAWN."""
-    return DRAWN if problem.space.start is None else problem.space.start
+def default_start(problem: Problem) -> int:
+    """Where episodes start: a state, or RANDOM_START."""
+    return RANDOM_START if problem.space.start is None else problem.space.start
 
 
-def _beginning(space: Space, start: int) -> Space:
-    """The space with episodes from one state, or from where they are drawn.
+def _with_start(space: Space, start: int) -> Space:
+    """The space with another start.
 
-    A state is a sure draw, so that a slider of starts compiles nothing anew.
+    A state is a distribution with probability 1, so that another start compiles nothing.
     """
-    if start == DRAWN:
+    if start == RANDOM_START:
         return space
     initial = (np.arange(space.num_states) == start).astype(np.float64)
     return dataclasses.replace(space, initial=initial, start=None)
 
 
-def index(value: Any, size: int, what: str, least: int = 0) -> int:
-    """An integer from `least` to size - 1 out of untrusted JSON."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < size:
-        raise ShapeError(f"{what} is {brief(value)}; it must be an integer from {least} to {size - 1}")
-    return value
+def check_index(value: Any, size: int, name: str, low: int = 0) -> int:
+    """An integer from `low` to size - 1 from untrusted JSON."""
+    meaning = f"an integer from {low} to {size - 1}"
+    require(isinstance(value, int), name, value, meaning, ShapeError)
+    return check_int(value, name, low, size - 1, meaning, ShapeError)

@@ -1,17 +1,17 @@
-// States without places: a row each, a page at a time.
+// States without cells: one row each, in pages.
 
-import { named, number } from "/words.js";
+import { number, stateName } from "/text.js";
 
-const PAGE = 100; // rows at a time
+const PAGE_ROWS = 100;
 
 export function makeTable(list, problem, events) {
   let first = 0, view = null;
   const inputs = [];
   const $ = (id) => list.querySelector(`#${id}`);
-  $("pager").hidden = problem.states <= PAGE;
+  $("pager").hidden = problem.states <= PAGE_ROWS;
 
   function build() {
-    const end = Math.min(first + PAGE, problem.states);
+    const end = Math.min(first + PAGE_ROWS, problem.states);
     inputs.length = 0;
     $("rows").replaceChildren(...Array.from({ length: end - first }, (_, i) => row(first + i)));
     $("range").textContent = `states ${first} to ${end - 1} of ${problem.states}`;
@@ -23,16 +23,16 @@ export function makeTable(list, problem, events) {
   function row(s) {
     const line = document.createElement("tr");
     const input = Object.assign(document.createElement("input"), { type: "number", min: -1, max: 1, step: 0.05 });
-    input.setAttribute("aria-label", `reward of ${named(problem, s)}`);
+    input.setAttribute("aria-label", `reward of ${stateName(problem, s)}`);
     input.onchange = () => {
       const weight = Number(input.value);
       if (weight >= -1 && weight <= 1) events.set(s, weight);
       else {
-        events.refuse(`The reward of ${named(problem, s)} must lie between -1 and 1.`);
+        events.refuse(`The reward of ${stateName(problem, s)} must lie between -1 and 1.`);
         input.value = view.weights[s];
       }
     };
-    const cells = [problem.names ? named(problem, s) : s, input, "", ""].map((content) => {
+    const cells = [problem.names ? stateName(problem, s) : s, input, "", ""].map((content) => {
       const cell = document.createElement("td");
       cell.append(content);
       return cell;
@@ -55,8 +55,8 @@ export function makeTable(list, problem, events) {
     }
   }
 
-  $("previous").onclick = () => build((first -= PAGE));
-  $("next").onclick = () => build((first += PAGE));
+  $("previous").onclick = () => build((first -= PAGE_ROWS));
+  $("next").onclick = () => build((first += PAGE_ROWS));
   build();
-  return { draw, place: (s) => named(problem, s) };
+  return { draw, place: (s) => stateName(problem, s) };
 }

@@ -111,7 +111,7 @@ def test_without_gradients_bounds_are_wider_and_hold(estimates, monkeypatch):
     fit, text = found[-1]
     reward, policy = next(rewards_and_policies(problem, text, 1))
     full = passed(fit, reward, policy, 5.0, 16.0)
-    monkeypatch.setattr(bounds, "MOST_WORK", 0)
+    monkeypatch.setattr(bounds, "MAX_GRADIENT_WORK", 0)
     short = passed(fit, reward, policy, 5.0, 16.0)
     assert (short.J.size, full.J.size) == (0, 18 * 5 * 3)
     assert (short.at.up >= full.at.up - 1e-12).all()

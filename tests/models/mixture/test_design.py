@@ -32,7 +32,7 @@ def test_both_find_the_design(seed, monkeypatch):
         arguments = to_device((model.space, valid, counts, theta))
         expected = compiled(*arguments)
         with monkeypatch.context() as patch:
-            patch.setattr(designs, "MUCH_WORK", 0)
+            patch.setattr(designs, "MIN_NATIVE_WORK", 0)
             policy, promise = jax.jit(lambda *x: design(*x))(*arguments)
         np.testing.assert_array_equal(policy, expected[0])
         np.testing.assert_allclose(promise, expected[1], rtol=1e-12)
@@ -95,8 +95,8 @@ def test_runs_of_large_problems_have_the_numbers_of_the_definition(monkeypatch):
     """Rows of padding, states out of reach, and ties between moves that all hit a wall."""
     problem = hf.make("zoned-grid", size=4, zones=2, horizon=5)
     runs = []
-    for work in (designs.MUCH_WORK, 0):
-        monkeypatch.setattr(designs, "MUCH_WORK", work)
+    for work in (designs.MIN_NATIVE_WORK, 0):
+        monkeypatch.setattr(designs, "MIN_NATIVE_WORK", work)
         jax.clear_caches()
         runs.append(hf.explore(problem, "optimal-design", episodes=40, seed=0, progress=False))
     jax.clear_caches()

@@ -15,7 +15,7 @@ from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.direct import CLOSE, cube, cut, direct
+from horizonfree.models.mixture.direct import RELATIVE_TOLERANCE, cube, cut, direct
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
@@ -133,7 +133,7 @@ def test_cuts_leave_exactly_the_part_below_the_planes(q, seed):
 def test_no_parameter_of_U_diverges_more_than_kappa_and_one_nearly_does(case):
     found = case.direct()
     assert found.hit <= 1e-3
-    assert found.attained <= found.kappa <= found.attained * (1 + CLOSE)
+    assert found.attained <= found.kappa <= found.attained * (1 + RELATIVE_TOLERANCE)
     edges = case.edges(case.ways(200 if case.valid.num_free > 1 else 2))
     sampled = max(case.divergence(theta) for theta in edges)
     assert 0.8 * found.attained <= sampled <= found.kappa + 1e-9
@@ -199,7 +199,7 @@ def test_the_zoned_grid_gains():
     first, found = run.certificate(), run.certificate(method="direct")
     assert found.method == "direct"
     assert found.parts["kappa"] < 0.9 * first.parts["kappa"]
-    assert found.parts["attained"] >= found.parts["kappa"] / (1 + CLOSE)
+    assert found.parts["attained"] >= found.parts["kappa"] / (1 + RELATIVE_TOLERANCE)
     assert found.eps < first.eps
     assert found.eps < 0.9 * np.sqrt(1 - np.exp(-2 * found.parts["kappa"]))  # by the hinge
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 from horizonfree import Mixture, simulate
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.e_processes import Bets, ladder
+from horizonfree.guarantees.e_processes import EProcesses, ladder
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import learner
@@ -29,7 +29,7 @@ def uniform_policy(problem):
 
 
 def bets(starts, weights):
-    return Bets(np.array(starts, np.int32), np.array(weights))
+    return EProcesses(np.array(starts, np.int32), np.array(weights))
 
 
 def nothing(valid, starts, weights):
@@ -127,7 +127,7 @@ def test_with_many_rows_the_mixture_bets_far_better_than_half_a_count_per_row():
 
 def test_a_large_fit_is_made_on_a_schedule_and_still_predicts_before_it_sees(monkeypatch):
     """Every episode at first, then whenever there are 2 % more episodes."""
-    monkeypatch.setattr(learner, "LARGE", 0)
+    monkeypatch.setattr(learner, "MAX_WORK_PER_EPISODE", 0)
     problem = small.dense()
     data = simulate(problem, uniform_policy(problem), episodes=160, seed=0)
     step = jax.jit(lambda *given: learner.update(*given))  # traced anew
@@ -164,7 +164,7 @@ def test_of_many_rows_an_episode_looks_at_its_own_alone_and_learns_the_same(monk
     is_odd = np.arange(data.j.size).reshape(data.j.shape) == data.j.shape[1] + 2
     data = Trajectory(data.s, data.a, np.where(is_odd, -1, data.j).astype(np.int32))
     last = replay(problem.model.valid, data, [0, 2, 9], [0.5, 0.25, 0.25])[-1]
-    monkeypatch.setattr(learner, "MANY", 0)
+    monkeypatch.setattr(learner, "MAX_DENSE_ROWS", 0)
     with jax.enable_x64(True):
         valid = to_device(problem.model.valid)
         step = eqx.filter_jit(lambda *given: learner.update(*given))  # traced anew

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from horizonfree.models.mixture.direct import CLOSE, _matters
+from horizonfree.models.mixture.direct import RELATIVE_TOLERANCE, _matters
 from horizonfree.models.mixture.hinge import Hinge, by_divergence, gaps, hinge
 from horizonfree.models.mixture.hinge import _compiled as compiled_programme
 from horizonfree.native import library
@@ -205,7 +205,7 @@ def test_the_hinge_gains_on_the_divergence_and_parameters_of_U_attain_it(name):
     found = case.direct()
     assert found.eps == min(found.hinge, by_kappa(found))
     assert found.hinge < 0.95 * by_kappa(found)
-    assert found.hinge_attained <= found.hinge <= found.hinge_attained * (1 + CLOSE)
+    assert found.hinge_attained <= found.hinge <= found.hinge_attained * (1 + RELATIVE_TOLERANCE)
     made, _ = built(case)
     made = replace(made, y=made.y[-1] * np.linspace(-1, 1, 1281))  # nearly J itself: only J is convex in u
     sampled = []

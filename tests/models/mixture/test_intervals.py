@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 import horizonfree as hf
 from horizonfree.errors import FeatureError
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.models import certify
 from horizonfree.models.registry import diagnostics_of
 from tests.reference import small
@@ -20,7 +20,7 @@ DELTA = 0.05
 def evidence_of(model, theta, visits):
     """Evidence with the expected counts of a parameter, after so many visits of each pair of a reachable state."""
     with small.jax.enable_x64(True):
-        first = small.to_numpy(model.init_evidence(Bets((0,), (1.0,))))
+        first = small.to_numpy(model.init_evidence(EProcesses((0,), (1.0,))))
     prob = np.asarray(model.phi) @ theta
     counts = np.rint(visits * np.maximum(prob, 0) * np.asarray(model.space.reachable)[:, None, None]).astype(
         np.int32

@@ -32,8 +32,8 @@ def test_certificates_and_predictors_have_the_same_numbers(monkeypatch):
         fitted = to_device((model.valid, 3 * counts, thetas))
         predicted = jitted(learner.predict, *fitted)
 
-    monkeypatch.setattr(confidence, "LARGE", 0)
-    monkeypatch.setattr(learner, "MANY", 0)
+    monkeypatch.setattr(confidence, "MIN_SLOTS_TO_PRUNE", 0)
+    monkeypatch.setattr(learner, "MAX_DENSE_ROWS", 0)
     found = model.confidence(run.evidence, 0.05)
     assert found.bet == usual.bet
     for name in ("eps", "theta", "slacks"):
@@ -71,7 +71,7 @@ def test_the_best_bad_set_is_found(case):
 
 
 def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, monkeypatch):
-    monkeypatch.setattr(confidence, "LARGE", 0)
+    monkeypatch.setattr(confidence, "MIN_SLOTS_TO_PRUNE", 0)
     eps = np.array([c.eps for c in case.confidences])
     asked = [i for i in range(len(eps)) if i != eps.argmin()]
     balls = {i: case.confidences[i].ball for i in asked}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.models.mixture import learner, likelihood
-from horizonfree.models.mixture.likelihood import HALF, log_loss, maximum_likelihood, pseudo_counts
+from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, log_loss, maximum_likelihood, pseudo_counts
 from tests.reference import small
 from tests.reference.jitted import jitted
 
@@ -165,7 +165,7 @@ def test_predictions_settle_where_the_regularised_likelihood_is_stationary(name)
     for _ in range(10):
         thetas = next_predictions(valid, counts, thetas)
     R, q = int(valid.free.sum()), valid.num_free
-    for pseudo, theta in zip((HALF, min(HALF, q / (2 * R))), thetas):
+    for pseudo, theta in zip((KT_PSEUDO_COUNT, min(KT_PSEUDO_COUNT, q / (2 * R))), thetas):
         c = np.where(valid.free, counts + pseudo, 0)
         terms = (c / np.where(valid.free, valid.rows @ theta, 1.0))[:, None] * (valid.rows @ valid.basis)
         assert np.abs(terms.sum(0)).max() <= 1e-9 * np.abs(terms).sum()
@@ -187,7 +187,7 @@ def test_log_loss_ignores_rows_never_seen_and_is_infinite_for_impossible_ones():
 @pytest.mark.parametrize("least", [2.0, 0.9, 0.6, 0.2, 0.05])
 def test_with_many_rows_the_longest_step_is_tried_first_and_the_best_is_found(monkeypatch, least):
     """f(t) = - c_1 log(1 + 0.9 t) - c_2 log(1 - 0.9 t) is least at t = (c_1 - c_2) / 0.9 (c_1 + c_2)."""
-    monkeypatch.setattr(learner, "MANY", 0)
+    monkeypatch.setattr(learner, "MAX_DENSE_ROWS", 0)
     c, x = np.array([1 + 0.9 * least, 1 - 0.9 * min(least, 1.0)]), np.array([0.9, -0.9])
     t = 0.5 ** np.arange(8.0)
     change = [-(c * np.log1p(step * x)).sum() for step in t]
@@ -210,7 +210,7 @@ def test_a_newton_step_that_takes_little_from_every_row_is_no_worse_than_half_of
         c, x = rng.gamma(0.3, size=size), rng.uniform(-1, rng.choice([0.3, 1, 30]), size)
         x[rng.uniform(size=size) < 0.3] = -1.0
         x *= (c * x).sum() / (c * x**2).sum()
-        if learner.QUARTER >= -x.min() > 0:
+        if learner.SAFE_DECREASE >= -x.min() > 0:
             change = [-(c * np.log1p(t * x)).sum() for t in (0.5, 1.0)]
             assert change[1] <= change[0] < 0
             gains.append((change[0] - change[1]) / (c * x**2).sum())
@@ -225,6 +225,6 @@ def test_with_many_rows_steps_are_the_same(monkeypatch, x64, name):
         start = jnp.tile(valid.center, (2, 1))
         found = []
         for many in (0, 10**9):
-            monkeypatch.setattr(learner, "MANY", many)
+            monkeypatch.setattr(learner, "MAX_DENSE_ROWS", many)
             found.append(np.asarray(jitted(learner.predict, valid, counts, start)))
         np.testing.assert_allclose(*found, rtol=0, atol=1e-13)

@@ -8,7 +8,7 @@ from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import StateRewards, family
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
-from horizonfree.models.mixture.tangent import SECOND_ORDER
+from horizonfree.models.mixture.tangent import MAX_SECOND_ORDER
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 
@@ -35,7 +35,7 @@ def check(model, confidence, kind):
 @pytest.mark.parametrize("name", list(cases.PROBLEMS))
 def test_small_problems(name, kind, monkeypatch):
     """Three at a time, so that there are several passes."""
-    monkeypatch.setattr(states, "TOGETHER", 3)
+    monkeypatch.setattr(tangent, "REWARDS_PER_BLOCK", 3)
     case = cases.case_of(name)
     for i in range(2):
         check(case.model, case.confidences[i], kind)
@@ -43,7 +43,7 @@ def test_small_problems(name, kind, monkeypatch):
 
 def test_many_directions_have_no_second_order():
     case = cases.Case(small.tabular(A=3), episodes=2000, seeds=1)
-    assert case.valid.num_free > SECOND_ORDER
+    assert case.valid.num_free > MAX_SECOND_ORDER
     check(case.model, case.confidences[0], "occupancies")
 
 
@@ -73,11 +73,11 @@ def test_forbidden_actions_are_not_taken():
 
 def test_who_has_had_enough_is_not_kept(run, monkeypatch):
     """Passes that were not begun are not made."""
-    monkeypatch.setattr(states, "TOGETHER", 1)
+    monkeypatch.setattr(tangent, "REWARDS_PER_BLOCK", 1)
     made = []
     together = tangent._bounds_of_block
-    monkeypatch.setattr(states, "_together", lambda *args: made.append(1) or together(*args))
-    monkeypatch.setattr(states, "threads", lambda: 1)
+    monkeypatch.setattr(tangent, "_bounds_of_block", lambda *args: made.append(1) or together(*args))
+    monkeypatch.setattr(tangent, "threads", lambda: 1)
     _, rewards = family(run.problem, "goals")
     found = tangent.bounds_of_states(run.confidence(), rewards)
     next(found)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.models import certify
-from horizonfree.models.mixture.tangent import SECOND_ORDER
+from horizonfree.models.mixture.tangent import MAX_SECOND_ORDER
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import certificates as ref
@@ -34,7 +34,7 @@ def test_the_tangent_bound_agrees_with_its_literal_recursion(case):
 def test_many_directions_are_bounded_without_the_second_order():
     """q = 18: the expansion stops at the first order, whose remainder is bounded without any q x q matrix."""
     case = cases.Case(small.tabular(A=3), episodes=2000, seeds=2)
-    assert case.valid.num_free > SECOND_ORDER
+    assert case.valid.num_free > MAX_SECOND_ORDER
     for i in range(2):
         rng = np.random.default_rng(i)
         reward = cases.random_reward(rng, 3, 3, 3)

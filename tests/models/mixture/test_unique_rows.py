@@ -28,7 +28,7 @@ def rows(seed):
 def test_distinct_rows_are_those_of_a_comparison_row_by_row(seed, has_marks, monkeypatch):
     """Without marks every row has the same, and the slow way is gone."""
     if not has_marks:
-        monkeypatch.setattr(unique_rows, "_marks", lambda digits: np.zeros(len(digits), np.uint64))
+        monkeypatch.setattr(features, "_hashes", lambda digits: np.zeros(len(digits), np.uint64))
     x = rows(seed)
     found, wanted = features.unique_rows(x), literal(x)
     assert all((a == b).all() for a, b in zip(found, wanted))
@@ -43,8 +43,8 @@ def test_few_of_many_rows_give_the_same_point(monkeypatch):
     at_once, _ = valid.relative_interior_point(x, sums)
     given = []
     solve = valid.scipy.optimize.linprog
-    monkeypatch.setattr(programmes, "MANY", 100)
-    monkeypatch.setattr(programmes, "FEW", 5)
+    monkeypatch.setattr(valid, "MAX_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(valid, "ROWS_PER_ROUND", 5)
     monkeypatch.setattr(
         valid.scipy.optimize, "linprog", lambda c, **x: given.append(len(x["A_ub"])) or solve(c, **x)
     )

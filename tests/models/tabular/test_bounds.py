@@ -84,7 +84,7 @@ def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):
     reward = random_reward(rng, *case.problem.space.sizes)
     policy = best_plan(case.confidence.centre, reward).policy
     with_blocks = bounds_of(case, reward, policy)
-    monkeypatch.setattr(bounds, "MOST_NUMBERS", 0)
+    monkeypatch.setattr(bounds, "MAX_GRADIENT_SIZE", 0)
     without = bounds_of(case, reward, policy, replace(case.confidence))
     assert without["tangent"] >= with_blocks["tangent"] - 1e-9
     for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):

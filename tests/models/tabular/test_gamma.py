@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from horizonfree.models.tabular.gamma import HEAD, bend, slope, stirling
+from horizonfree.models.tabular.gamma import HEAD_TERMS, bend, slope, stirling
 
-COUNTS = [0, 1, 2, 3, HEAD - 1, HEAD, HEAD + 1, HEAD + 2, 20, 1_000, 30_000]
+COUNTS = [0, 1, 2, 3, HEAD_TERMS - 1, HEAD_TERMS, HEAD_TERMS + 1, HEAD_TERMS + 2, 20, 1_000, 30_000]
 
 
 @pytest.mark.parametrize("z", [1e-9, 1e-3, 0.1, 1.0, 10.0, 1e3, 32768.0])

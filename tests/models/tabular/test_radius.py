@@ -82,7 +82,7 @@ def test_balls_agree_with_the_literal_lemmas(has_kt):
     found = balls(N, support.sum(1), 8.3, has_kt)
     for i, x in enumerate(N):
         centre, eps, is_complete = ref.ball(x, int(support[i].sum()), 8.3, has_kt)
-        assert float(found.eps[i]) == pytest.approx(eps * radius.SURE, rel=1e-9)
+        assert float(found.eps[i]) == pytest.approx(eps * radius.ROUNDING_FACTOR, rel=1e-9)
         np.testing.assert_allclose(found.centre[i], centre, rtol=1e-12)
         assert bool(found.is_complete[i]) == is_complete
 

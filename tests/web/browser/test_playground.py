@@ -214,7 +214,7 @@ def test_the_step_slider_shows_the_policy_of_that_step(grid: Playground, visit: 
     page.keyboard.press("ArrowRight")
     settled(page)
     page.mouse.move(*cell(page, 26))
-    assert "nothing to gain" in page.inner_text("#here")
+    assert "no reward from here" in page.inner_text("#here")
     assert page.inner_text("#step-is") == "20 of 20"
 
 

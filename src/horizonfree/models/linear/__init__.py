@@ -2,6 +2,6 @@
 
 In the order of the data: `features` checks and scales phi, `learner` sums up episodes (`evidence`) inside compiled
 programs. From there on everything is NumPy: `widths` bounds how far a row of the estimate can be from the truth,
-`bounds` what plans lose by that, `confidence` puts both together and asks whether the class can be right. `model` is
+`bounds` what plans lose by that, `confidence` combines both and tests the class. `model` is
 the class as a whole. docs/linear.md has the proofs.
 """

@@ -38,8 +38,10 @@ from horizonfree.models.linear.regression import Fit
 from horizonfree.models.norms import length
 from horizonfree.planning.induction import largest_totals
 
-MOST_WORK = 2**34  # products in the gradients of all steps; with more, only intervals and bands remain
-ROUNDING = 1e-9  # by which lo may exceed up
+MAX_GRADIENT_WORK = (
+    2**34
+)  # products in the gradients of all steps; with more, only intervals and bands remain
+CONTRADICTION_TOLERANCE = 1e-9  # by which lo may exceed up
 
 
 def uniform_loss(space: Space, fit: Fit, beta: float) -> float:
@@ -66,7 +68,7 @@ class Numbers(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Everything that is carried from one step back to the one before it; h are the steps from this one on."""
+    """The state of the backward pass; h are the steps from this one on."""
 
     at: Numbers
     J: Float[np.ndarray, "S h d"]
@@ -90,14 +92,14 @@ class Pass(NamedTuple):
         """P~ of the numbers of the next step, and psi: all of them by one product of matrices."""
         (S, A), (_, later, d) = self.n.shape, after.J.shape
         table = np.concatenate([after.J.reshape(S, later * d), np.stack(after.at, axis=1)], axis=1)
-        found = (self.fit.prob.reshape(S * A, S) @ table).reshape(S, A, -1)
+        result = (self.fit.prob.reshape(S * A, S) @ table).reshape(S, A, -1)
         psi = np.zeros((S, A, 0, d))
         if self.has_gradients:
             psi = np.concatenate(
-                [self.fit.X[:, :, None], found[..., : later * d].reshape(S, A, later, d)], axis=2
+                [self.fit.X[:, :, None], result[..., : later * d].reshape(S, A, later, d)], axis=2
             )
             psi[self.fit.is_bad] = 0.0
-        return Numbers(*np.moveaxis(found[..., later * d :], -1, 0)), psi
+        return Numbers(*np.moveaxis(result[..., later * d :], -1, 0)), psi
 
     def blur(self, c: float, beta: float, P_E: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
         """Ea; where there are no gradients, what would be in them is blur."""
@@ -164,7 +166,11 @@ class Pass(NamedTuple):
             E=E,
             E_pi=E_pi,
         )
-        is_refuted = (lo > up + ROUNDING) | (lo_pi > up_pi + ROUNDING) | after.is_refuted.any()
+        is_refuted = (
+            (lo > up + CONTRADICTION_TOLERANCE)
+            | (lo_pi > up_pi + CONTRADICTION_TOLERANCE)
+            | after.is_refuted.any()
+        )
         return Carried(at, J, cs, cs_pi, is_refuted)
 
 
@@ -174,7 +180,7 @@ def values(
     """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
     H, S, A = reward.shape
     d = fit.X.shape[-1]
-    has_gradients = S * A * S * H * d * H <= MOST_WORK
+    has_gradients = S * A * S * H * d * H <= MAX_GRADIENT_WORK
     widths = fit.width(beta), fit.width(beta_all)
     backward = Pass(fit, fit.n, beta, beta_all, *widths, has_gradients)
     zeros, none = np.zeros(S), np.zeros(0)
@@ -201,7 +207,7 @@ def reward_bounds(
 
 
 def bounds_at_start(space: Space, first: Carried, eps: float) -> Bounds:
-    """The same, of what a pass has found for the first step."""
+    """The bounds, from the result of the backward pass at the first step."""
     at = Numbers(*(space.at_start(x) for x in first.at))
     is_refuted = space.at_start(first.is_refuted.astype(float)) > 0
     low = np.maximum(at.lo_pi, at.lo - at.D)

@@ -1,4 +1,4 @@
-"""What the evidence of a linear MDP says at confidence 1 - delta: the best of its e-processes.
+"""The confidence set of a linear MDP: the best of its e-processes.
 
 On one event of probability 1 - delta, for every e-process j with weight w_j and at all times, the lemma of widths.py
 holds
@@ -38,14 +38,14 @@ from horizonfree.models.linear.regression import (
     regress,
 )
 
-DRIFT = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
+NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearConfidence(Confidence):
     """The estimate of one e-process, its widths, and its radii.
 
-    `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits` pairs that speak against the class.
+    `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits`: pairs that contradict the class.
     """
 
     space: Space
@@ -125,12 +125,12 @@ class LinearConfidence(Confidence):
     def needed(self, target: float) -> float:
         """4 (.69) (S log 2 + .8 d + log(1/delta)) (H-1) d / target^2: what the best design takes, roughly."""
         S, _, d = self.fit.X.shape
-        share, per_feature = DRIFT
+        share, per_feature = NEEDED_CONSTANTS
         level = S * math.log(2) + per_feature * d - math.log(self.delta)
         return 4 * share * level * max(self.space.horizon - 1, 1) * d / target**2
 
     def more_episodes(self, target: float) -> float:
-        """The gap falls like 1/sqrt(episodes); where it says nothing, what the best design needs, less those seen."""
+        """The gap falls like 1/sqrt(episodes); where it is vacuous, what the best design needs, less those so far."""
         eps, seen = self.eps, self.episodes
         if eps <= target:
             return 0.0
@@ -140,7 +140,7 @@ class LinearConfidence(Confidence):
         return max(0.0, math.ceil(self.needed(target) - seen))
 
     def after(self, times: float) -> tuple["LinearConfidence", float]:
-        """Widths shrink like 1/sqrt(times); pairs of which nothing is known stay so, and a gap that says nothing."""
+        """Widths shrink like 1/sqrt(times); pairs of which nothing is known, and vacuous gaps, do not change."""
         root = math.sqrt(times)
         narrower = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
         later = replace(self, fit=narrower, eps=self.eps / root if self.eps < 1 else self.eps)
@@ -171,14 +171,14 @@ def confidence(
     for j in map(int, np.flatnonzero(is_started)):
         V0 = evidence.gram_at[j]
         V1, C1 = evidence.gram - V0, evidence.cross - evidence.cross_at[j]
-        found = fit(regress(phi, white, V1, C1), phi, white, V0, V1, terms)
-        gap = rank = uniform_loss(space, found, found.beta(L_all[j]))
+        result = fit(regress(phi, white, V1, C1), phi, white, V0, V1, terms)
+        gap = rank = uniform_loss(space, result, result.beta(L_all[j]))
         if not gap < 1:
-            # a gap of 1 says nothing: then the one that knows the rows best, for the declared rewards if there are any
-            wide = found.beta(L_some[j] if num_declared else L_all[j]) * found.n + found.e
-            rank = 1 + float(np.where(found.is_bad, 1.0, wide / (1 + wide)).mean())
+            # vacuous: prefer the narrowest rows, for the declared rewards if there are any
+            wide = result.beta(L_some[j] if num_declared else L_all[j]) * result.n + result.e
+            rank = 1 + float(np.where(result.is_bad, 1.0, wide / (1 + wide)).mean())
         if not fits or rank < least:
-            fits, eps = {j: found}, gap
+            fits, eps = {j: result}, gap
             least = math.inf if math.isnan(rank) else rank
     ((best, estimate),) = fits.items()
     beta = estimate.beta(level_of_all(S, delta / 2 * evidence.weights[best]))
@@ -212,6 +212,6 @@ def contradictions(
     apart = np.abs(counts[is_seen] / N[:, None] - estimate.prob[is_seen]).sum(-1) / 2
     L = level_of_all(S, delta / 2) + math.log(S * A)
     radius = np.sqrt(N + 1) / N * np.sqrt((np.log1p(N) / 2 + L) / 2)
-    found = np.zeros((S, A), bool)
-    found[is_seen] = apart > estimate.width(beta)[is_seen] + radius
-    return found
+    result = np.zeros((S, A), bool)
+    result[is_seen] = apart > estimate.width(beta)[is_seen] + radius
+    return result

@@ -15,11 +15,13 @@ from jaxtyping import Float
 from horizonfree._validation import check_floats
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 
-MOST_ENTRIES = 2**28  # of the table [S, A, S]
-ONES = 1e-9  # to which features must be able to sum to one
-APART = 1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
-NEGATIVE = 1e-12  # of a probability, by rounding
-LARGE = 1e100  # features whose squares are finite
+MAX_ENTRIES = 2**28  # of the table [S, A, S]
+SUM_TOLERANCE = 1e-9  # to which features must be able to sum to one
+MIN_DISTANCE_FROM_SPAN = (
+    1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
+)
+NEGATIVE_TOLERANCE = 1e-12  # of a probability, by rounding
+MAX_FEATURE = 1e100  # features whose squares are finite
 
 
 def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
@@ -28,13 +30,13 @@ def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
     if phi.ndim != 3 or 0 in phi.shape:
         raise ShapeError(f"phi has shape {phi.shape}; it must be [S, A, d], d features of every pair (s,a)")
     S, A = phi.shape[:2]
-    if S * A * S > MOST_ENTRIES:
+    if S * A * S > MAX_ENTRIES:
         raise ShapeError(f"{S:,} states and {A:,} actions make a table of {S * A * S:,} entries, too many")
-    bad = np.argwhere(~(np.abs(phi) < LARGE))
+    bad = np.argwhere(~(np.abs(phi) < MAX_FEATURE))
     if bad.size:
         s, a, i = bad[0]
         raise FeatureError(
-            f"phi(s={s}, a={a})[{i}] is {phi[s, a, i]:.6g}; features are finite numbers below {LARGE:g}"
+            f"phi(s={s}, a={a})[{i}] is {phi[s, a, i]:.6g}; features are finite numbers below {MAX_FEATURE:g}"
         )
     unit = float(np.linalg.norm(phi, axis=-1).max())
     if unit == 0:
@@ -50,7 +52,7 @@ def check_sums(phi: Float[np.ndarray, "S A d"]) -> None:
     scale = np.linalg.norm(flat, axis=0)
     w = np.linalg.lstsq(flat / np.where(scale > 0, scale, 1.0), np.ones(len(flat)), rcond=None)[0]
     total = (flat / np.where(scale > 0, scale, 1.0)) @ w
-    bad = np.flatnonzero(~(np.abs(total - 1) <= ONES))
+    bad = np.flatnonzero(~(np.abs(total - 1) <= SUM_TOLERANCE))
     if bad.size:
         s, a = divmod(int(bad[0]), phi.shape[1])
         raise FeatureError(
@@ -66,11 +68,11 @@ def check_apart(phi: Float[np.ndarray, "S A d"]) -> None:
     scale = np.linalg.norm(flat, axis=0)
     unit = flat / np.where(scale > 0, scale, 1.0)
     values = np.linalg.svd(unit, compute_uv=False)
-    if len(flat) >= len(scale) and values[-1] > APART * values[0]:
+    if len(flat) >= len(scale) and values[-1] > MIN_DISTANCE_FROM_SPAN * values[0]:
         return
     d = len(scale)
     left = np.array([np.linalg.norm(_rest(unit[:, :i], unit[:, i])) for i in range(d)])
-    i = int(np.flatnonzero(left <= max(APART * values[0], left.min()))[0])
+    i = int(np.flatnonzero(left <= max(MIN_DISTANCE_FROM_SPAN * values[0], left.min()))[0])
     raise FeatureError(
         f"feature {i}, {phi[0, 0, i]:.6g} at (s=0, a=0), is a combination of those before it, up to {left[i]:.2g} of "
         f"its size, so mu cannot be told from data; leave it out: {d - 1} features allow the same kernels"
@@ -102,7 +104,7 @@ def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str
         raise FeatureError(f"{name}{bad[0].tolist()} is {mu[tuple(bad[0])]}; it must be finite")
     mu = mu * unit
     P = phi @ mu
-    bad = np.argwhere(~(P >= -NEGATIVE))
+    bad = np.argwhere(~(P >= -NEGATIVE_TOLERANCE))
     if bad.size:
         s, a, s_next = bad[0]
         raise KernelError(
@@ -110,11 +112,11 @@ def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str
             "be >= 0"
         )
     total = P.sum(-1)
-    bad = np.argwhere(~(np.abs(total - 1) <= ONES))
+    bad = np.argwhere(~(np.abs(total - 1) <= SUM_TOLERANCE))
     if bad.size:
         s, a = bad[0]
         raise KernelError(
             f"{name}: the probabilities of (s={s}, a={a}) sum to {total[s, a]:.12g}; they must sum to 1 "
-            f"(tolerance {ONES:g})"
+            f"(tolerance {SUM_TOLERANCE:g})"
         )
     return np.asarray(mu)

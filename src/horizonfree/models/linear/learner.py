@@ -16,19 +16,19 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Float
 
 from horizonfree._arrays import Array
-from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
 from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
 from horizonfree.planning.rollout import allowed_actions
 from horizonfree.planning.traced import stationary_jax
 
 RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
-VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
+MAX_STATES_OF_VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
 
 
-def init_evidence(phi: Float[Array, "S A d"], bets: Bets) -> LinearEvidence:
+def init_evidence(phi: Float[Array, "S A d"], bets: EProcesses) -> LinearEvidence:
     """No episodes yet."""
-    check_bets(bets)
+    check_e_processes(bets)
     S, A, d = phi.shape
     J = len(bets.starts)
     return LinearEvidence(
@@ -108,20 +108,20 @@ def violation(
     S, true = space.num_states, phi @ mu
     L = level_of_all(S, delta * evidence.weights, jnp)
     vertices = None
-    if S <= VERTICES:  # V and V + c are the same here, so the first entry is 0
+    if S <= MAX_STATES_OF_VERTICES:  # V and V + c are the same here, so the first entry is 0
         vertices = jnp.asarray(list(product((0.0, 1.0), repeat=S - 1))).reshape(2 ** (S - 1), S - 1)
 
     def of(j: int) -> Array:
         V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
         V1, C1 = evidence.gram - V0, evidence.cross - C0
-        found = regress(phi, white, V1, C1, jnp)
-        row = fit(found, phi, white, V0, V1, evidence.episodes + space.horizon, xp=jnp)
+        result = regress(phi, white, V1, C1, jnp)
+        row = fit(result, phi, white, V0, V1, evidence.episodes + space.horizon, xp=jnp)
         if vertices is not None:
             _, root = prior(phi, white, V0, V1, xp=jnp)
             sums = (white.T @ (C1 - V1 @ mu))[:, 1:] @ vertices.T
             norms = jnp.linalg.norm(jsl.solve_triangular(root, sums, lower=True), axis=0)
             return norms.max() - row.beta(L[j])
-        beyond = jnp.abs(found.raw - true).sum(-1) / 2 - row.beta(L[j]) * row.n - row.e
+        beyond = jnp.abs(result.raw - true).sum(-1) / 2 - row.beta(L[j]) * row.n - row.e
         return jnp.where(row.is_bad, -1.0, beyond).max()
 
     return jnp.stack([of(j) for j in range(len(evidence.starts))]).max()

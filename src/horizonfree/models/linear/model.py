@@ -17,15 +17,17 @@ from jaxtyping import Float
 from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import check_real
 from horizonfree.errors import ShapeError
-from horizonfree.guarantees.e_processes import Bets
-from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.guarantees.e_processes import EProcesses
+from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, make_space, occupied_states
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.linear import features
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
 from horizonfree.models.linear.regression import LinearEvidence
 
-ALMOST = 1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
+DERIVED_TOLERANCE = (
+    1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
+)
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -70,7 +72,7 @@ class LinearModel(Model):
         )
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
-        """The same class, with these rewards declared; what no episode comes to is left out of them."""
+        """The class with these rewards declared, which are set to 0 where no episode can be."""
         kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
         return replace(self, declared=kept)
 
@@ -86,7 +88,7 @@ class LinearModel(Model):
         """mu of the features as given; its rows must be probabilities."""
         return features.measures(argument, np.asarray(self.phi), self.unit, name)
 
-    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> LinearEvidence:
+    def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> LinearEvidence:
         """No sums."""
         from horizonfree.models.linear import learner
 
@@ -110,7 +112,7 @@ class LinearModel(Model):
 
     def rounding(self) -> float:
         """In H steps sums of S products, a few of them, and rows that do not quite sum to one."""
-        return self.space.horizon * (features.NEGATIVE + 16 * (self.space.num_states + 4) * EPS)
+        return self.space.horizon * (features.NEGATIVE_TOLERANCE + 16 * (self.space.num_states + 4) * EPS)
 
     def violation(
         self, evidence: LinearEvidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
@@ -125,8 +127,8 @@ class LinearModel(Model):
 def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> LinearModel:
     """The class of these features, after the checks that need no truth."""
     given = check_real(phi, "phi")
-    acts = acts_of(allowed, *given.shape[:2]) if given.ndim == 3 else None
-    scaled, unit = features.checked(given if acts is None else taken(acts, given))
+    acts = action_aliases(allowed, *given.shape[:2]) if given.ndim == 3 else None
+    scaled, unit = features.checked(given if acts is None else redirect_forbidden(acts, given))
     S, A, _ = scaled.shape
     succ = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
     space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)

@@ -40,10 +40,10 @@ from horizonfree.models.base import Evidence
 
 RHO, LAM = 0.25, 1.0
 RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
-SPAN = 1e-9  # how far from the span of V1 a feature may be
-KEPT = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
-NOISE = 1e-13  # by which entries of short sums may err, as a share
-UNIT = 2.0**-53  # by which one more addition may
+SPAN_TOLERANCE = 1e-9  # how far from the span of V1 a feature may be
+EIGENVALUE_TOLERANCE = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
+RELATIVE_SUM_ERROR = 1e-13  # by which entries of short sums may err, as a share
+ROUNDING_UNIT = 2.0**-53  # by which one more addition may
 
 
 @node
@@ -99,16 +99,16 @@ def regress(
     """Least squares on the data since an e-process started; xp: NumPy, or jax.numpy where it is traced."""
     x, V = phi @ white, white.T @ V1 @ white
     size, U = xp.linalg.eigh((V + V.T) / 2)
-    is_kept = size > KEPT * xp.maximum(size[-1], 1e-300)
+    is_kept = size > EIGENVALUE_TOLERANCE * xp.maximum(size[-1], 1e-300)
     g = ((x @ U) * xp.where(is_kept, 1 / xp.where(is_kept, size, 1.0), 0.0)) @ U.T
     outside = xp.linalg.norm(x - ((x @ U) * is_kept) @ U.T, axis=-1)
-    is_bad = outside > SPAN
+    is_bad = outside > SPAN_TOLERANCE
     raw = xp.where(is_bad[..., None], 1 / len(phi), g @ (white.T @ C1))
     return Regression(raw, xp.where(is_bad[..., None], 0.0, g), outside, is_bad)
 
 
 def fit(
-    found: Regression,
+    regression: Regression,
     phi: Float[Array, "S A d"],
     white: Float[Array, "d d"],
     V0: Float[Array, "d d"],
@@ -119,7 +119,7 @@ def fit(
 ) -> Fit:
     """P~ and its widths, from the regression of the same V1; `terms`: how many were added one by one."""
     S, A, _ = phi.shape
-    raw, g, outside, is_bad = found
+    raw, g, outside, is_bad = regression
     R, root = prior(phi, white, V0, V1, ratio, xp)
     prob = xp.maximum(raw, 0.0)
     prob = prob / prob.sum(-1, keepdims=True)
@@ -128,7 +128,7 @@ def fit(
         abs(change).sum(-1) + abs(change.sum(-1))
     ) / 2  # the larger of what is added and what is taken away
     # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
-    share = xp.maximum(NOISE, UNIT * terms)
+    share = xp.maximum(RELATIVE_SUM_ERROR, ROUNDING_UNIT * terms)
     noise = share * ((abs(white).T @ xp.diag(V0 + V1) ** 0.5) ** 2).sum()
     blur = math.sqrt(S * A) * (outside + noise * xp.linalg.norm(g, axis=-1))
     return Fit(

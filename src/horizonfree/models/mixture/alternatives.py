@@ -1,4 +1,4 @@
-"""What bets against a mixture: the same class with a parameter for every part of the transitions.
+"""Alternatives to a mixture: the same class with a separate parameter for every part of the transitions.
 
 Transitions fall into parts (before and after an episode, after this or that transition, groups of episodes), known
 before the next state is. An alternative has a parameter of its own in each part, averaged over all of them: for kernels
@@ -15,18 +15,18 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import scipy  # loads `scipy.sparse` and `scipy.special` when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int
 
-from horizonfree.guarantees.e_processes import HALF, dirichlet
+from horizonfree.guarantees.e_processes import KT_PRIOR, dirichlet
 from horizonfree.models.base import Alternatives
 from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet
 
-ROUNDS = 300  # of the variational bound; any number gives a bound
-RAISED = 1e-4  # nats; less than that in ten rounds is not worth more of them
+MAX_ROUNDS = 300  # of the variational bound; any number gives a bound
+MIN_INCREASE = 1e-4  # nats; less than that in ten rounds is not worth more of them
 
 
 class MixtureAlternatives(Alternatives):
@@ -80,12 +80,12 @@ def has_weights(valid: ValidSet, is_hull: bool) -> bool:
 
 def by_kernel(valid: ValidSet) -> Float[np.ndarray, "R d"]:
     """The probability of each row under each kernel."""
-    found = np.asarray(valid.rows)[~np.asarray(valid.virtual)] / np.asarray(valid.sums)[0]
-    return np.asarray(np.maximum(found, 0.0))
+    result = np.asarray(valid.rows)[~np.asarray(valid.virtual)] / np.asarray(valid.sums)[0]
+    return np.asarray(np.maximum(result, 0.0))
 
 
 def over_weights(
-    valid: ValidSet, counts: Int[np.ndarray, "C R"], prior: Float[np.ndarray, " d"] | float = HALF
+    valid: ValidSet, counts: Int[np.ndarray, "C R"], prior: Float[np.ndarray, " d"] | float = KT_PRIOR
 ) -> float:
     """A bound below the logarithm of the likelihood of rows, each part with weights of its own, averaged over them.
 
@@ -99,13 +99,13 @@ def over_weights(
     first = np.broadcast_to(prior, c.shape[1:])
     a = first * (1 + N.sum(1, keepdims=True) / first.sum())
     best = -np.inf
-    for k in range(ROUNDS):
+    for k in range(MAX_ROUNDS):
         digamma = scipy.special.digamma
         e = np.exp(digamma(a) - digamma(a.sum(1, keepdims=True)))
         p = e @ c.T
         if k % 10 == 0:
             value = float((N * np.log(p)).sum() - _divergence(a, first).sum())
-            if value < best + RAISED:
+            if value < best + MIN_INCREASE:
                 break
             best = value
         a = first + e * ((N / p) @ c)
@@ -117,12 +117,12 @@ def _divergence(a: Float[np.ndarray, "C d"], prior: Float[np.ndarray, " d"]) -> 
     total = a.sum(1)
     gammaln, digamma = scipy.special.gammaln, scipy.special.digamma
     laws = gammaln(total) - gammaln(a).sum(1) - gammaln(prior.sum()) + gammaln(prior).sum()
-    found: np.ndarray = laws + ((a - prior) * (digamma(a) - digamma(total)[:, None])).sum(1)
-    return found
+    result: np.ndarray = laws + ((a - prior) * (digamma(a) - digamma(total)[:, None])).sum(1)
+    return result
 
 
 def over_kinds(valid: ValidSet, counts: Int[np.ndarray, "C S A n"]) -> float:
-    """The same where each kind of pair has any law on its rows; slots with one row share its probability evenly."""
+    """As `over_weights`, with any distribution on the rows of each kind of pair; slots of one row share it evenly."""
     R, n = len(valid.rows), counts.shape[-1]
     rows = np.asarray(valid.row_of).reshape(-1, n)
     order = np.argsort(rows, axis=1, kind="stable")

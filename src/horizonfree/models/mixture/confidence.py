@@ -1,8 +1,8 @@
-"""What the evidence of a mixture says at confidence 1 - delta: the best of its bets, ready for certificates and plans.
+"""The confidence set of a mixture: the best of its e-processes.
 
-For each bet the maximum likelihood, its slack and ellipsoid, the largest divergence of trajectories, and what a plan
-can lose by that; the bet with the smallest uniform gap is kept. Its theta_hat is the one to plan with, and its eps
-bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
+Each e-process has a maximum likelihood, a slack, an ellipsoid, a largest divergence of trajectories, and a bound on
+what a plan can lose by it. The e-process with the smallest uniform gap is used: its theta_hat is the estimate to plan
+with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
 import math
@@ -32,13 +32,15 @@ from horizonfree.models.mixture.tangent import bounds_of_states
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length
 
-LARGE = 2**14  # successors of all pairs: with more, an e-process that cannot be the best is left out
-EPS = 1e-12  # a gap of 1 has an infinite divergence behind it
+MIN_SLOTS_TO_PRUNE = (
+    2**14
+)  # successors of all pairs: with more, an e-process that cannot be the best is left out
+EPS_BELOW_ONE = 1e-12  # a gap of 1 has an infinite divergence behind it
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence; one per state of the evidence."""
+    """The ellipsoid of one e-process, the divergence of trajectories, and what follows from them."""
 
     space: Space
     kernel: Kernel
@@ -52,8 +54,8 @@ class MixtureConfidence(Confidence):
     divergence: Divergence  # how far trajectories may be from those of the estimate, under any policy
     is_out: Bool[np.ndarray, " R"]  # rows that `step` leaves out
     bet: int
-    counts: Int[np.ndarray, " R"]  # of rows, since the start of that bet
-    slacks: Float[np.ndarray, " J1"]  # of each bet; last, of the table against the class
+    counts: Int[np.ndarray, " R"]  # of rows, since the start of that e-process
+    slacks: Float[np.ndarray, " J1"]  # of each e-process; last, of the table against the class
     starts: Int[np.ndarray, " J"]
     num_seen: int
     episodes: int
@@ -65,7 +67,7 @@ class MixtureConfidence(Confidence):
         return tilts(self.space, self.valid, self.ball)
 
     def parts(self) -> dict[str, float]:
-        """Of the bet that was chosen."""
+        """Of the e-process that was chosen."""
         return {
             "slack": float(self.slacks[self.bet]),
             "start": float(self.starts[self.bet]),
@@ -87,7 +89,7 @@ class MixtureConfidence(Confidence):
         return f"no parameter explains the data (wrong with probability {wrong} at most)"
 
     def missing(self) -> str:
-        """Directions that the bet has not seen, pairs of which too little is known, or just more episodes."""
+        """Directions that the e-process has not seen, pairs of which too little is known, or just more episodes."""
         q = self.valid.num_free
         if not q:
             return "nothing is unknown, and more episodes do not help"
@@ -109,25 +111,27 @@ class MixtureConfidence(Confidence):
 
     def more_episodes(self, target: float) -> float:
         """The divergence behind eps falls like 1/episodes; infinite while some direction has not been seen at all."""
-        found = self.divergence
+        result = self.divergence
         eps = float(self.eps)
-        if self.num_seen < self.valid.num_free or (eps >= 1 and found.hit > target / 4):
+        if self.num_seen < self.valid.num_free or (eps >= 1 and result.hit > target / 4):
             return math.inf
-        behind = float(found.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
+        behind = float(result.kappa) if eps >= 1 else -math.log1p(-(eps**2)) / 2
         used = int(self.episodes) - int(self.starts[self.bet])
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
     def after(self, times: float) -> tuple["MixtureConfidence", float]:
-        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the bet counts from its own start."""
+        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the e-process counts from its own
+        start.
+        """
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
-        ball, found, step = self.ball, self.divergence, self.step
-        behind = -math.log1p(-(min(float(self.eps), 1 - EPS) ** 2)) / times
+        ball, result, step = self.ball, self.divergence, self.step
+        behind = -math.log1p(-(min(float(self.eps), 1 - EPS_BELOW_ONE) ** 2)) / times
         shrunk = replace(
             self,
             ball=replace(ball, z=ball.z / root),
             step=replace(step, cost=step.cost / times),
-            divergence=replace(found, kappa=found.kappa / times),
+            divergence=replace(result, kappa=result.kappa / times),
             eps=math.sqrt(-math.expm1(-behind)),
         )
         return shrunk, used * (times - 1)
@@ -168,7 +172,7 @@ class MixtureConfidence(Confidence):
         return entry_intervals(self.space, self.valid, self.ball)
 
     def lifted(self, lift: Lift) -> "MixtureConfidence":
-        """The same rows. kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
+        """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
 
         `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state
         remembers which of them was paid. Without it `bounds` uses Lemma 5 with kappa and hit.
@@ -197,11 +201,11 @@ def confidence(
     evidence: MixtureEvidence,
     delta: float,
 ) -> MixtureConfidence:
-    """The confidence of the evidence, with the bet that gives the smallest uniform gap."""
+    """The confidence of the evidence, with the e-process that gives the smallest uniform gap."""
     starts, episodes = np.asarray(evidence.starts), int(evidence.episodes)
     counts = np.concatenate([evidence.since, np.asarray(evidence.row_counts)[None]])
     J = len(starts)
-    # Bets that have not begun carry no data; if none has begun, the earliest stands in. The table always counts.
+    # E-processes that have not started carry no data; if none has started, the earliest stands in.
     is_begun = (starts < episodes) | (np.arange(J) == np.argmin(starts))
     losses, weights = np.append(evidence.loss, evidence.table_loss), np.append(evidence.weights, 1.0)
     fits = {
@@ -212,16 +216,16 @@ def confidence(
     slacks = losses - np.log(delta * weights) - fit_loss
     balls = {j: ellipsoid(valid, counts[j], fits[j], float(slacks[j])) for j in fits if j < J}
     comparisons = {j: compare(space, valid, ball) for j, ball in balls.items()}
-    found = losses_in(space, valid, balls, comparisons)
-    # gaps above 1 say nothing: then the bet that knows the rows best
-    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in found.items()}
+    result = losses_in(space, valid, balls, comparisons)
+    # vacuous gaps: prefer the e-process with the narrowest rows
+    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in result.items()}
     best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
     ball = balls[best]
     return MixtureConfidence(
         space=space,
         valid=valid,
         kernel=space.kernel(phi @ ball.theta),
-        eps=found[best],
+        eps=result[best],
         delta=delta,
         is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
@@ -242,12 +246,12 @@ def confidence(
 def losses_in(
     space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, DivergenceBound]
 ) -> dict[int, float]:
-    """`largest_loss_in` of each bet; infinite where another is surely smaller, of many successors."""
+    """`largest_loss_in` of each e-process; infinite where another is surely smaller, of many successors."""
     least, losses = math.inf, {}
     # the most promising first
     for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):
         ball, compared = balls[j], comparisons[j]
-        if space.succ.size > LARGE and least < math.inf:
+        if space.succ.size > MIN_SLOTS_TO_PRUNE and least < math.inf:
             h2 = hellinger(space, valid, ball)
             if least_loss(space, compared.step, compared.divergence, h2, np.asarray(valid.choices)) > least:
                 losses[j] = math.inf

@@ -1,4 +1,4 @@
-"""What a report asks of the evidence of a mixture: earlier moments, doubts, and the parameter with its intervals."""
+"""What reports show of a mixture: earlier moments, uncertainties, and the parameter with its intervals."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,14 +16,18 @@ from horizonfree.models.mixture.robust.confidence import (
     asymptotic_gap,
     by_pinsker,
     check_support,
-    shown_low,
+    lower_bound_text,
 )
 from horizonfree.models.mixture.robust.sets import zeta_low
 from horizonfree.models.mixture.valid import EPS, ValidSet, extent
 
-CUT = 100_000  # entries of the distinct features up to which intervals are cut by linear programmes
-RESOLVED = 1e-12  # singular values below this share of the largest are left to the remainder of an interval
-SMALL = 1e-12  # remainders of an interval that no linear programme is asked to make smaller
+MAX_ENTRIES_OF_PROGRAMMES = (
+    100_000  # entries of the distinct features up to which intervals are cut by linear programmes
+)
+LSTSQ_TOLERANCE = (
+    1e-12  # singular values below this share of the largest are left to the remainder of an interval
+)
+NEGLIGIBLE_REMAINDER = 1e-12  # smaller remainders of an interval are not reduced by linear programmes
 
 
 class MixtureDiagnostics(Diagnostics):
@@ -65,7 +69,7 @@ class MixtureDiagnostics(Diagnostics):
         """From which misspecification on the data allow the class, where they determine it."""
         if not evidence.has_history or evidence.impossible > 0:
             return ""
-        low = shown_low(zeta_low(self.model.valid, evidence, delta))
+        low = lower_bound_text(zeta_low(self.model.valid, evidence, delta))
         return (
             f"; no single parameter is within {low} of all laws, and certificate(misspecification=zeta) says what "
             "holds if one is within zeta"
@@ -82,10 +86,10 @@ class MixtureDiagnostics(Diagnostics):
 
 
 def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[MixtureEvidence]:
-    """The evidence at the starts of the bets that lie in the past.
+    """The evidence at the starts of the e-processes that lie in the past.
 
-    Counts and losses of the bets only grow. Bet j counts from its start m_j on, so what bet i had gathered at episode
-    m_j is the difference of the two:
+    Counts and losses of the e-processes only grow. Bet j counts from its start m_j on, so what e-process i had
+    gathered at episode m_j is the difference of the two:
 
         N_i(m_j) = N_i - N_j,      Lq_i(m_j) = Lq_i - Lq_j          for m_i < m_j
 
@@ -98,7 +102,9 @@ def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[Mixture
 
 
 def _at(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
-    """The evidence at the start of bet j. Counts per (s, a) of that moment are not kept: they are left at zero."""
+    """The evidence at the start of e-process j. Counts per (s, a) of that moment are not kept: they are left at
+    zero.
+    """
     starts = np.asarray(evidence.starts)
     is_on = starts < starts[j]
     since, losses = np.asarray(evidence.since), np.asarray(evidence.losses)
@@ -148,8 +154,8 @@ def intervals(
     ranks matters: least squares make rho vanish where the rows determine the entry, and where they do not, rho is of
     the order of 1 and the interval is as wide as Theta.
 
-    Of an entry that cannot be learnt, and of every entry where the data refute the class, nothing is known but what
-    Theta and the `limits` of all entries leave. bound: on the norm of the parameter.
+    An entry that cannot be learnt, and every entry of a refuted class, is bounded by Theta and the `limits` alone.
+    bound: on the norm of the parameter.
     """
     theta, is_learnable = np.asarray(confidence.theta), _is_learnable(valid)
     ends: dict[int, tuple[float, float]] = {}
@@ -157,13 +163,15 @@ def intervals(
     def range_of(j: int) -> tuple[float, float]:
         """Entry j over Theta, as wide as it can be."""
         if j not in ends:
-            least, most = extent(valid, j) if valid.rows.size <= CUT else (-np.inf, np.inf)
+            least, most = (
+                extent(valid, j) if valid.rows.size <= MAX_ENTRIES_OF_PROGRAMMES else (-np.inf, np.inf)
+            )
             ends[j] = max(least, limits[0]), min(most, limits[1])
         return ends[j]
 
     axes, rho, rounding = _axes(valid, confidence)
     reach = np.abs(theta) + min(bound, float(np.abs(limits).max()))
-    for j in np.flatnonzero((np.abs(rho) * reach).max(axis=1) > SMALL):
+    for j in np.flatnonzero((np.abs(rho) * reach).max(axis=1) > NEGLIGIBLE_REMAINDER):
         least, most = range_of(int(j))
         reach[j] = min(reach[j], max(theta[j] - least, most - theta[j], 0.0))
     radius = np.linalg.norm(axes, axis=1) + np.abs(rho).T @ reach + rounding
@@ -185,7 +193,7 @@ def _axes(
     z = np.asarray(confidence.ball.z)[free] / sizes[free, None]
     known = np.vstack([np.asarray(valid.sums), scaled[~np.asarray(valid.positive)]])
     rows = np.vstack([scaled[free], known])
-    c = np.linalg.lstsq(rows.T, np.eye(rows.shape[1]), rcond=RESOLVED)[0]
+    c = np.linalg.lstsq(rows.T, np.eye(rows.shape[1]), rcond=LSTSQ_TOLERANCE)[0]
     rho = np.eye(rows.shape[1]) - rows.T @ c
     size = np.abs(rows) @ np.abs(np.asarray(confidence.theta)) + 1
     return c[: len(z)].T @ z, rho, 4 * rows.shape[1] * EPS * (size @ np.abs(c))
@@ -197,8 +205,8 @@ def _is_inside(
     """Whether the two points of the ellipsoid theta + axes u that go farthest along each entry are valid parameters."""
     long = np.linalg.norm(axes, axis=1, keepdims=True)
     change = np.asarray(valid.rows) @ axes @ (axes / np.where(long > 0, long, 1.0)).T
-    found: np.ndarray = (np.asarray(valid.rows) @ theta >= np.abs(change).T).all(axis=1)
-    return found
+    result: np.ndarray = (np.asarray(valid.rows) @ theta >= np.abs(change).T).all(axis=1)
+    return result
 
 
 def _is_learnable(valid: ValidSet) -> Bool[np.ndarray, " d"]:

@@ -8,7 +8,7 @@ Hoffman 1981). Every polytope on the way gives a bound, and kappa where the way 
 how much of it some parameter of U attains.
 
 The hinge (hinge.py) is convex in theta too, and gives a smaller gap; a programme of it costs about ten of kappa. So
-the last polytope is kept, and cut further only where the hinge asks for it. docs/certificates.md has the proofs.
+the last polytope is reused, and cut further only where the hinge is largest. docs/certificates.md has the proofs.
 
 Polytopes around U, given by their vertices, and the planes that have U on one side.
 
@@ -36,15 +36,17 @@ from horizonfree.models.mixture.hinge import Hinge, gaps, hinge
 from horizonfree.models.mixture.valid import ValidSet
 
 MAX_UNKNOWNS = 5  # unknown directions: vertices grow too fast beyond
-PROGRAMMES = 10_000  # dynamic programmes to spend
-HINGES = 4_000  # programmes of the hinge to spend
-AT_ONCE = 128  # programmes side by side
-FEW = 16  # programmes of the hinge before we ask again whether more are needed
-CUTS = 16  # of the polytope between two calls
-CLOSE = 0.005  # stop when parameters of U attain kappa, or the gap by the hinge, up to this share
-NOTHING_LEFT = 1 - 1e-9  # pairs of which so much was left out are never followed
-HALVINGS = 40  # to find where a segment leaves U
-MARGIN = 1e-9  # by which planes are moved outwards, of their distance from theta_hat: rounding
+MAX_PROGRAMMES = 10_000  # dynamic programmes to spend
+MAX_HINGES = 4_000  # programmes of the hinge to spend
+POINTS_PER_BLOCK = 128  # programmes side by side
+HINGES_PER_ROUND = 16  # programmes of the hinge between two tests whether more are needed
+CUTS_PER_ROUND = 16  # of the polytope between two calls
+RELATIVE_TOLERANCE = (
+    0.005  # stop when parameters of U attain kappa, or the gap by the hinge, up to this share
+)
+MAX_LEAK = 1 - 1e-9  # pairs of which so much was left out are never followed
+BISECTIONS = 40  # to find where a segment leaves U
+PLANE_MARGIN = 1e-9  # by which planes are moved outwards, of their distance from theta_hat: rounding
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Separation:
         by_rows = 1 / np.maximum(x / self.above, -x / self.below).max(1, initial=1e-300)
         inside, outside = np.zeros(len(v)), np.ones(len(v))
         inside = np.where(self.loss(x) <= self.W, 1.0, inside)
-        for _ in range(HALVINGS):
+        for _ in range(BISECTIONS):
             middle = (inside + outside) / 2
             is_in = self.loss(middle[:, None] * x) <= self.W
             inside, outside = np.where(is_in, middle, inside), np.where(is_in, outside, middle)
@@ -125,22 +127,22 @@ class Separation:
             x = by_loss * x
             a = -(self.N / (1 + np.where(self.N > 0, x, 0.0))) @ self.Z
             b = self.W - float(self.loss(x)) + by_loss * float(a @ v)
-        return a, b * (1 + MARGIN)
+        return a, b * (1 + PLANE_MARGIN)
 
     def cut_off(
         self, polytope: Polytope, worst: Int[np.ndarray, " c"]
     ) -> tuple[Polytope, Float[np.ndarray, "c q"]]:
         """The polytope without these vertices, and where the ways to them leave U.
 
-        The same polytope if the first of them belongs to all that is known of U.
+        The argument itself if the first of them cannot be cut off.
         """
         v = polytope.vertices[worst]
         by_loss, by_rows = self.leave(v)
         leaves = np.minimum(by_loss, by_rows)
-        is_outside = leaves < 1 - 10 * MARGIN
+        is_outside = leaves < 1 - 10 * PLANE_MARGIN
         if not is_outside[0]:
             return polytope, leaves[:, None] * v
-        rows_first = np.isinf(polytope.kappa[worst]) & (by_rows < 1 - 10 * MARGIN)
+        rows_first = np.isinf(polytope.kappa[worst]) & (by_rows < 1 - 10 * PLANE_MARGIN)
         by_loss = np.where(rows_first, 1.0, by_loss)  # bounds of rows are the shortest way to finite kappa
         for i in range(len(v)):
             if is_outside[i]:
@@ -186,19 +188,20 @@ def direct(
     step: RowDivergence,
     is_out: Bool[np.ndarray, " R"],
     *,
-    programmes: int = PROGRAMMES,
-    hinges: int = HINGES,
+    programmes: int = MAX_PROGRAMMES,
+    hinges: int = MAX_HINGES,
 ) -> Direct:
-    """The uniform gap over U itself, for the best of a few bad sets, none first; `counts` are those of the ball's bet.
+    """The uniform gap over U itself, for the best of a few bad sets, none first; `counts` are those of the ball's
+    e-process.
 
     `is_out` are the rows that `step` leaves out.
     Takes at most about `programmes` dynamic programmes per bad set, and `hinges` of the hinge for the best of them.
     """
     free = np.asarray(valid.free)
     Z = ball.z[free] / ball.p[free, None]
-    below, above = (np.maximum(x[free], MARGIN) for x in (ball.below, ball.above))
-    U = Separation(Z, np.asarray(counts)[free], below, above, max(ball.slack, MARGIN))
-    none = step.leak[None] > NOTHING_LEFT
+    below, above = (np.maximum(x[free], PLANE_MARGIN) for x in (ball.below, ball.above))
+    U = Separation(Z, np.asarray(counts)[free], below, above, max(ball.slack, PLANE_MARGIN))
+    none = step.leak[None] > MAX_LEAK
     best = Direct(np.inf, np.inf, 1.0, 0.0, np.inf, np.inf, 0, 0)
     for stop in np.unique(np.concatenate([none, none | bad_sets(step)]), axis=0):
         hit = largest_hit(space, step, stop)
@@ -231,9 +234,11 @@ def largest(U: Separation, kappas: Kappas, programmes: int) -> tuple[Polytope, f
     while True:
         used += _fill(polytope, kappas)
         upper = max(float(polytope.kappa.max()), 0.0)
-        if upper <= attained * (1 + CLOSE) or used >= (programmes if upper < np.inf else programmes / 4):
+        if upper <= attained * (1 + RELATIVE_TOLERANCE) or used >= (
+            programmes if upper < np.inf else programmes / 4
+        ):
             return polytope, attained, used
-        worst = np.argsort(-polytope.kappa)[:CUTS]
+        worst = np.argsort(-polytope.kappa)[:CUTS_PER_ROUND]
         after, points = U.cut_off(polytope, worst[polytope.kappa[worst] > attained])
         if after is polytope:
             return polytope, attained, used
@@ -254,9 +259,9 @@ def smallest(
         b = int(upper.argmin())
         best, lower = min(best, float(upper[b])), float(gaps(y, inside, hit).min())
         height = np.array([known[x][b] if x in known else -np.inf for x in _names(polytope)])
-        worst = np.argsort(-height)[:CUTS]
+        worst = np.argsort(-height)[:CUTS_PER_ROUND]
         worst = worst[height[worst] > inside[b]]
-        if best <= lower * (1 + CLOSE) or len(known) + used >= programmes or not len(worst):
+        if best <= lower * (1 + RELATIVE_TOLERANCE) or len(known) + used >= programmes or not len(worst):
             return best, lower, len(known) + used
         after, points = U.cut_off(polytope, worst)
         inside = np.maximum(inside, comparison.curves(points).max(0))
@@ -281,7 +286,7 @@ def _above(
     y, names = comparison.y, _names(polytope)
     upper = np.asarray(np.max([first, *(known[x] for x in names if x in known)], axis=0))
     queue = np.array([i for i in np.argsort(-polytope.kappa) if names[i] not in known], int)
-    for block in np.split(queue, range(FEW, len(queue), FEW)) if len(queue) else []:
+    for block in np.split(queue, range(HINGES_PER_ROUND, len(queue), HINGES_PER_ROUND)) if len(queue) else []:
         rest = comparison.at_most(float(polytope.kappa[block[0]]))
         b = gaps(y, upper, hit).argmin()
         if rest[b] <= upper[b] or len(known) >= programmes:
@@ -320,7 +325,9 @@ def _in_blocks(kappas: Kappas) -> Kappas:
     """AT_ONCE points at a time: what is computed in between stays in the cache."""
 
     def blocks(u: Points) -> Float[np.ndarray, " m"]:
-        return np.concatenate([kappas(u[i : i + AT_ONCE]) for i in range(0, len(u), AT_ONCE)])
+        return np.concatenate(
+            [kappas(u[i : i + POINTS_PER_BLOCK]) for i in range(0, len(u), POINTS_PER_BLOCK)]
+        )
 
     return blocks
 

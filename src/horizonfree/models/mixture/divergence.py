@@ -32,13 +32,11 @@ from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length, opnorm
 
-CLEARLY = 0.95  # a row is bounded by itself only where that is clearly better: squares of several rows share directions
-THRESHOLDS = (
-    1e-3,
-    1e-2,
-    1e-1,
-)  # of p, below which rows that theta may set to zero are left out; the best is kept
-ALL_OUT = 1 - 1e-9  # a pair of whose mass this much is left out has nothing to be compared
+# A row is bounded by itself only where that is clearly better: squares of several rows share directions.
+CLEAR_SHARE = 0.95
+# Probabilities below which rows that theta may set to zero are left out; the best of these is used.
+THRESHOLDS = 1e-3, 1e-2, 1e-1
+MAX_MASS_LEFT_OUT = 1 - 1e-9  # a pair of whose mass this much is left out has nothing to be compared
 
 
 class DivergenceBound(NamedTuple):
@@ -73,8 +71,8 @@ def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> DivergenceBound:
 
 def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
     """Each slot's entry of an array over rows; zero for padding."""
-    found: np.ndarray = np.concatenate([x, np.zeros_like(x[:1])])[row_of]
-    return found
+    result: np.ndarray = np.concatenate([x, np.zeros_like(x[:1])])[row_of]
+    return result
 
 
 def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A n q"]:
@@ -104,7 +102,7 @@ def steps(space: Space, valid: ValidSet, ball: Ellipsoid, is_out: Bool[np.ndarra
     kernel = space.kernel(at_slots(ball.p, valid.row_of) * space.reachable[:, None, None])
     mass = at_slots(np.where(is_out, p, 0.0), valid.row_of).sum(-1)
     reachable = np.broadcast_to(space.reachable[:, None], mass.shape)
-    is_compared = reachable & (mass < ALL_OUT)
+    is_compared = reachable & (mass < MAX_MASS_LEFT_OUT)
     leak = np.where(is_compared, mass, 0.0)
     cost = (inside + np.minimum(alone, together)) / (1 - leak) - np.log1p(-leak)
     cost = np.where(is_compared, cost, np.where(reachable, np.inf, 0.0))
@@ -130,7 +128,7 @@ def _inside(
     is_kept: Bool[np.ndarray, " R"],
 ) -> Float[np.ndarray, "S A"]:
     """sum of p f(x) over the rows kept of each (s,a), at most, from the curvature k(-a) and each row's own bound."""
-    is_by_itself = is_kept & ((box < CLEARLY * k / p * (ball.z**2).sum(-1)) | ~np.isfinite(k))
+    is_by_itself = is_kept & ((box < CLEAR_SHARE * k / p * (ball.z**2).sum(-1)) | ~np.isfinite(k))
     is_by_square = is_kept & ~is_by_itself
     vector = np.where(is_by_square[:, None], np.sqrt(k / p)[:, None] * ball.z, 0.0)
     alone = at_slots(np.where(is_by_itself, box, 0.0), valid.row_of).sum(-1)

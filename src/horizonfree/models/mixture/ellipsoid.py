@@ -24,9 +24,11 @@ from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
 from horizonfree.models.mixture.likelihood import Fit, coordinates, whiten
 from horizonfree.models.mixture.valid import ValidSet
 
-ROUNDS = 6  # of tightening; the last ones change little
-NEWTON = 6  # steps for the inverse of psi below 0
-SHARE = 1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
+TIGHTENING_ROUNDS = 6  # of tightening; the last ones change little
+NEWTON_STEPS = 6  # steps for the inverse of psi below 0
+BOX_SHARE = (
+    1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ def psi_inverse_below(c: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
     """The a in [0, 1) with psi(-a) = c, from above in the same way; 1 where that is the nearest number."""
     # psi(-a) >= a^2 / 2, and -log(1 - a) = c + a <= c + 1
     a = np.minimum(np.sqrt(2 * c), -np.expm1(-1 - c))
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         is_inside = (a > 0) & (a < 1)
         b = np.where(is_inside, a, 0.5)
         a = np.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
@@ -61,7 +63,7 @@ def psi_inverse_below(c: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
 
 def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: float) -> Ellipsoid:
-    """The ellipsoid of one bet, from its counts N, its maximum likelihood and its slack W >= 0."""
+    """The ellipsoid of one e-process, from its counts N, its maximum likelihood and its slack W >= 0."""
     z = coordinates(valid).z
     if valid.num_free == 0:
         zero = np.zeros_like(fit.p)
@@ -86,16 +88,16 @@ def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: f
     box = (z / reach**2) @ z.T / max(int(free.sum()), 1)
 
     # one bound for all rows seen: D^2 = Delta'(F + SHARE box)Delta and |x_r| <= g D give psi(g D) <= g^2 (W + SHARE)
-    F = (z * (N / p**2)) @ z.T + SHARE * box
+    F = (z * (N / p**2)) @ z.T + BOX_SHARE * box
     g = np.where(is_seen, np.linalg.norm(whiten(F, z), axis=0) / p, 0.0).max()
-    rho = psi_inverse(np.asarray(g**2 * (W + SHARE)))
+    rho = psi_inverse(np.asarray(g**2 * (W + BOX_SHARE)))
     above = np.where(is_seen, np.minimum(above, rho), above)
     below = np.where(is_seen, np.minimum(below, rho), below)
 
-    for _ in range(ROUNDS):
+    for _ in range(TIGHTENING_ROUNDS):
         weight = N * curvature(above) / (p**2 * W) + (fit.lam / W) ** 2
         F = (z * weight) @ z.T  # (2)
-        white = whiten((1 - SHARE) * F + SHARE * box, z)
+        white = whiten((1 - BOX_SHARE) * F + BOX_SHARE * box, z)
         size = np.linalg.norm(white, axis=0) / p
         below, above = np.minimum(below, size), np.minimum(above, size)
     return Ellipsoid(fit.theta, fit.p, white.T, np.where(free, below, 0.0), np.where(free, above, 0.0), slack)

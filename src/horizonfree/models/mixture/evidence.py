@@ -1,28 +1,29 @@
-"""What exploration leaves behind: counts, and bets against every parameter at once.
+"""The evidence of a mixture: counts, and e-processes that test every parameter at once.
 
 Each episode is predicted, before it is seen, with two parameters in Theta made from the episodes before it
-(likelihood.predict). Over the episodes of a bet j that starts after episode m_j,
+(likelihood.predict). Over the episodes of an e-process j that starts after episode m_j,
 
     L(theta) = - sum log P_theta(s'|s,a),      Lq_i = - sum log P_{theta_t,i}(s'|s,a),      i = 1, 2,
     Lq = - log sum_i a_i exp(-Lq_i),           a_i = 1/4 + (1/2) (posterior of i before episode m_j),
 
 and exp(L(theta_star) - Lq) is a non-negative supermartingale that starts at 1. By Ville's inequality, with probability
-1 - delta, for all numbers of episodes at once and all bets j with declared weights w_j (sum <= 1), theta_star lies in
+1 - delta, for all numbers of episodes at once and all e-processes j with declared weights w_j (sum <= 1), theta_star
+lies in
 
     U_j = {theta in Theta : L_j(theta) <= Lq_j + log(1 / (delta w_j))},
 
-whatever policies gathered the data; Lq is within log 4 of the better predictor. Both are in the class, so these bets
-can hardly refute the class itself. One more bet can: a table of frequencies with half a pseudo-count per possible
-transition (`table_loss`), which learns any stationary Markov dynamics. If it beats every theta by log(1/delta), the
-class is wrong, except with probability delta.
+whatever policies gathered the data; Lq is within log 4 of the better predictor. Both are in the class, so these
+e-processes can hardly refute the class itself. One more e-process can: a table of frequencies with half a pseudo-count
+per possible transition (`table_loss`), which learns any stationary Markov dynamics. If it beats every theta by
+log(1/delta), the class is wrong, except with probability delta.
 
 `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds.
 
-What a certificate for a class that is a little wrong reads beside the counts: the same counts, block by block.
+A certificate for a misspecified class (`Record`) needs the same counts block by block.
 
-Episodes fall into blocks, fixed beforehand, each a quarter as long as everything before it. The predictor of a block is
-made of the blocks before it (`predictors`), so it need not be kept: the counts of each block tell it. Per block are
-kept: how often each row was seen, and how often each action was taken in each state, wherever it led.
+Episodes fall into blocks, fixed beforehand, each a quarter as long as everything before it. The predictor of a block
+is computed from the blocks before it (`predictors`), so it need not be stored. Stored per block are: how often each
+row was seen, and how often each action was taken in each state, wherever it led.
 
 A predictor that stands for a quarter more episodes loses about q/2 (1/4 - log(5/4)) = q/75 nats per block against one
 that learns after every episode; over the episodes from K/5 to K that is q/10.
@@ -39,13 +40,13 @@ from horizonfree.models.mixture.likelihood import predict
 from horizonfree.models.mixture.valid import ValidSet
 
 BLOCKS = 64  # the last begins after about a million episodes, and has no end
-GROWTH = 4  # a block has one episode for so many before it
+EPISODES_PER_BLOCK_EPISODE = 4  # a block has one episode for so many before it
 
 
 def _block_starts() -> Int[np.ndarray, " T"]:
     starts = [0]
     while len(starts) < BLOCKS:
-        starts.append(starts[-1] + max(1, starts[-1] // GROWTH))
+        starts.append(starts[-1] + max(1, starts[-1] // EPISODES_PER_BLOCK_EPISODE))
     return np.array(starts, np.int32)
 
 
@@ -66,11 +67,11 @@ def predictors(valid: ValidSet, rows: Int[np.ndarray, "T R"]) -> Float[np.ndarra
     The one with few pseudo-counts (likelihood.predict), three Newton steps on from the block before, inside Theta.
     """
     before = np.cumsum(rows, axis=0) - rows
-    thetas, found = np.tile(np.asarray(valid.center), (2, 1)), []
+    thetas, result = np.tile(np.asarray(valid.center), (2, 1)), []
     for counts in before:
         thetas = predict(valid, counts, thetas)
-        found.append(thetas[1])
-    return np.stack(found)
+        result.append(thetas[1])
+    return np.stack(result)
 
 
 @node
@@ -103,7 +104,7 @@ class MixtureEvidence(Evidence):
 
     @property
     def loss(self) -> Float[Leaf, "*batch J"]:
-        """Lq of each bet: its predictors mixed with weights that were fixed when it started."""
+        """Lq of each e-process: its predictors mixed with weights that were fixed when it started."""
         xp = self.losses.__array_namespace__()
         weight = 1 / 4 + _shares(self.losses - self._since_the_earliest()[..., None, :]) / 2
         least = self.losses.min(-1)
@@ -111,7 +112,7 @@ class MixtureEvidence(Evidence):
         return mixed
 
     def _since_the_earliest(self) -> Float[Leaf, "*batch 2"]:
-        """The losses of the bet that starts first."""
+        """The losses of the e-process that starts first."""
         is_first = self.starts == self.starts.min(-1, keepdims=True)
         return (self.losses * is_first[..., None]).sum(-2) / is_first.sum(-1)[..., None]
 
@@ -127,7 +128,8 @@ def _shares(x: Float[Leaf, "*n 2"]) -> Float[Leaf, "*n 2"]:
 def violation(
     valid: ValidSet, evidence: MixtureEvidence, theta: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
 ) -> Float[Leaf, " J"]:
-    """L_j(theta) - Lq_j - log(1 / (delta w_j)) per bet: theta is in U_j while it is <= 0; NumPy in and out, or traced.
+    """L_j(theta) - Lq_j - log(1 / (delta w_j)) per e-process: theta is in U_j while it is <= 0; NumPy in and out, or
+    traced.
 
     Infinite when theta gives a transition that was seen probability zero.
     """

@@ -13,18 +13,20 @@ Which of many rows of numbers are the same but for rounding: each row has a mark
 from typing import Any
 
 import numpy as np
-import scipy  # loads `scipy.sparse`, which takes long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int, UInt64
 
 from horizonfree._validation import check_floats, check_int, check_real, short_repr
 from horizonfree.errors import FeatureError, KernelError, ShapeError
-from horizonfree.mdp.policies import acts_of, taken
+from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import TOLERANCE
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
-LOOKED_AT = 2**22  # features that are looked at together
-UNEVEN = 1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
-VANISHING = 1e-100  # smaller features count as zero: their squares would vanish
+FEATURES_PER_BLOCK = 2**22  # features that are looked at together
+MIN_COLUMN_SHARE = (
+    1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
+)
+MIN_FEATURE = 1e-100  # smaller features count as zero: their squares would vanish
 ROW_SUM_TOLERANCE = 1e-12  # rows further from one than this are mended
 # Differences of row sums, as a share of them, that are neither rounding nor a constraint.
 AMBIGUOUS_SHARES = (1e-11, 1e-3)
@@ -46,7 +48,7 @@ def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
     ||phi_V||^2 <= sum_i max(pos_i, neg_i)^2; by the triangle inequality also ||phi_V|| <= sum_s' ||phi(s'|s,a)||.
     The smaller of the two per (s,a), the largest over (s,a). Exact when phi >= 0 (V = 1 attains it).
     """
-    largest, step = 0.0, max(1, LOOKED_AT // phi[0].size)
+    largest, step = 0.0, max(1, FEATURES_PER_BLOCK // phi[0].size)
     for start in range(0, len(phi), step):  # so that no copy of all features is made
         part = phi[start : start + step]
         pos = np.maximum(part, 0).sum(axis=2)
@@ -60,7 +62,7 @@ def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
 def check_columns(phi: Float[np.ndarray, "S A n d"]) -> None:
     """Refuse coordinates of such different sizes that the small ones drown in rounding."""
     size = np.abs(phi).max(axis=(0, 1, 2))
-    small = np.flatnonzero((size > 0) & (size < UNEVEN * size.max()))
+    small = np.flatnonzero((size > 0) & (size < MIN_COLUMN_SHARE * size.max()))
     if small.size:
         i = small[0]
         raise FeatureError(
@@ -76,7 +78,7 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) 
     """
     s, a, s_next, i, value = coordinates
     check_size(S, A, 1, d)
-    acts = acts_of(allowed, S, A)
+    acts = action_aliases(allowed, S, A)
     is_own = np.ones(S * A, bool) if acts is None else (acts == np.arange(A)).ravel()
     if acts is not None:
         s, a, s_next, i, value = (x[is_own[s * A + a]] for x in coordinates)
@@ -86,7 +88,7 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) 
         raise FeatureError(
             f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}] is {value[b]}; features must be finite"
         )
-    keep = np.abs(value) >= VANISHING
+    keep = np.abs(value) >= MIN_FEATURE
     if not keep.all():
         s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
     transition, of_entry = np.unique((s.astype(np.int64) * A + a) * S + s_next, return_inverse=True)
@@ -112,7 +114,11 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) 
         succ[pair_of, slot] = transition % S
     place = (pair_of * n + slot)[of_entry] * d + i
     phi = np.bincount(place, weights=value, minlength=S * A * n * d)
-    return taken(acts, succ.reshape(S, A, n)), taken(acts, phi.reshape(S, A, n, d)), is_dense
+    return (
+        redirect_forbidden(acts, succ.reshape(S, A, n)),
+        redirect_forbidden(acts, phi.reshape(S, A, n, d)),
+        is_dense,
+    )
 
 
 def from_features(phi: Any, shape: tuple[int, int, int] | None = None, allowed: Any = None) -> Packed:
@@ -177,7 +183,7 @@ def from_kernels(kernels: Any, allowed: Any = None) -> Packed:
             raise ShapeError(
                 f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree"
             )
-        acts = acts_of(allowed, *shapes[0][:2]) if i == 0 else acts
+        acts = action_aliases(allowed, *shapes[0][:2]) if i == 0 else acts
         if acts is not None:
             s, a, s_next, value = (x[acts[s, a] == a] for x in (s, a, s_next, value))
         if len(value) and not value.min() >= 0:
@@ -215,7 +221,7 @@ def from_tabular(P: Any, support: Any, actions: Any = None) -> tuple[*Packed, Fl
             raise KernelError(
                 f"P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g} but support says it is impossible"
             )
-    acts = acts_of(actions, *shape[:2])
+    acts = action_aliases(actions, *shape[:2])
     if acts is not None:
         possible = possible & (acts == np.arange(shape[1]))[..., None]
     s, a, s_next = np.nonzero(possible)
@@ -324,14 +330,14 @@ def unique_rows(x: Float[np.ndarray, "N d"]) -> tuple[Float[np.ndarray, "R d"], 
     """
     digits = _digits(x)
     _, first, inverse = np.unique(_hashes(digits), return_index=True, return_inverse=True)
-    found = digits[first]
+    result = digits[first]
     for i in range(digits.shape[1]):  # column by column, so that no copy of all rows is made
         if (
-            digits[:, i] != found[inverse, i]
+            digits[:, i] != result[inverse, i]
         ).any():  # two rows of one mark: once in 10^7 problems of 10^6 rows
             _, first, inverse = np.unique(digits, axis=0, return_index=True, return_inverse=True)
             return x[first], inverse.reshape(-1)
-    order = _order(found)
+    order = _order(result)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return x[first[order]], rank[inverse]

@@ -28,9 +28,9 @@ from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.native import library
 
-POINTS = 161  # of the grid of y; odd, so that 0 is one of them
-DEVIATIONS = 4.0  # of t that the grid reaches to, about: sqrt(2 kappa) each
-BETAS = np.geomspace(1.001, 1e5, 200)  # slopes tried in `by_divergence`
+GRID_POINTS = 161  # of the grid of y; odd, so that 0 is one of them
+GRID_DEVIATIONS = 4.0  # of t that the grid reaches to, about: sqrt(2 kappa) each
+TANGENT_SLOPES = np.geomspace(1.001, 1e5, 200)  # slopes tried in `by_divergence`
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def hinge(
     free, row_of, p = np.asarray(valid.free), np.asarray(valid.row_of), np.asarray(ball.p)
     kept = np.append(matters | ~free, False)[row_of] & ~stop[..., None]
     leak = np.where(stop, 0.0, np.asarray(step.leak))
-    reach = DEVIATIONS * np.sqrt(2 * kappa) + 2 * kappa
+    reach = GRID_DEVIATIONS * np.sqrt(2 * kappa) + 2 * kappa
     is_start = np.arange(space.num_states) == space.start
     start = is_start.astype(np.float64) if space.initial is None else np.asarray(space.initial)
     return Hinge(
@@ -139,7 +139,7 @@ def hinge(
         occupied=occupied_states(space),
         initial=start,
         Z=np.where(matters[:, None], np.asarray(ball.z) / np.where(matters, p, 1.0)[:, None], 0.0),
-        y=reach * np.linspace(-1.0, 1.0, POINTS),
+        y=reach * np.linspace(-1.0, 1.0, GRID_POINTS),
     )
 
 
@@ -156,5 +156,5 @@ def by_divergence(y: Float[np.ndarray, " N"], kappa: float) -> Float[np.ndarray,
     tangents 0 at c and b - t at c + log(1 - 1/beta): it is at least (b - t)^+. Its mean is beta (c - 1 + kappa +
     e^-c) at most. Where c < 0 a larger b, with c = 0, gives less.
     """
-    c = np.maximum(y[:, None] + (1 + (BETAS - 1) * np.log1p(-1 / BETAS)), 0.0)
-    return np.asarray((BETAS * (c + np.expm1(-c) + kappa)).min(1))
+    c = np.maximum(y[:, None] + (1 + (TANGENT_SLOPES - 1) * np.log1p(-1 / TANGENT_SLOPES)), 0.0)
+    return np.asarray((TANGENT_SLOPES * (c + np.expm1(-c) + kappa)).min(1))

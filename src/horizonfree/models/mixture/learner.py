@@ -25,22 +25,24 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Space, Trajectory
 from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence, Record
-from horizonfree.models.mixture.likelihood import HALF, STEPS
+from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, PREDICTOR_STEPS
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.native import ffi
 from horizonfree.planning.rollout import allowed_actions as allowed_actions
 from horizonfree.planning.traced import TIE, stationary_jax, take
 
 MAX_UNROLLED_TERMS = 16  # up to which XLA is faster with a sum written out
-LARGE = 10**5  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
-GROWTH = 1.02  # of the episodes, between two fits of it
-MANY = 10_000  # rows: with more, an episode updates only the rows that it showed
+MAX_WORK_PER_EPISODE = (
+    10**5
+)  # R q^2, what a Newton step costs, above which predictors are trained on a schedule
+SCHEDULE_GROWTH = 1.02  # of the episodes, between two fits of it
+MAX_DENSE_ROWS = 10_000  # rows: with more, an episode updates only the rows that it showed
 # Products of probabilities and values in a backward pass, from which on C is faster than XLA.
-MUCH_WORK = 2**21
-QUARTER = 0.25  # of a probability: a Newton step that takes less is the best of its line
+MIN_NATIVE_WORK = 2**21
+SAFE_DECREASE = 0.25  # of a probability: a Newton step that takes less is the best of its line
 
 Best = tuple[Int[Array, "H S"], Float[Array, " S"]]  # a policy and V_1
 
@@ -79,7 +81,7 @@ def at_slots(x: Float[Array, " R"], row_of: Int[Array, "S A n"]) -> Float[Array,
 
 def gram(z: Float[Array, "q R"], weight: Float[Array, " R"]) -> Float[Array, "q q"]:
     """sum_r weight_r z_r z_r'. Of many rows one direction at a time: so no product of all is kept."""
-    if z.shape[1] > MANY and z.shape[0] <= MAX_UNROLLED_TERMS:
+    if z.shape[1] > MAX_DENSE_ROWS and z.shape[0] <= MAX_UNROLLED_TERMS:
         return jnp.stack([z @ (weight * direction) for direction in z])
     return (z * weight) @ z.T
 
@@ -115,9 +117,9 @@ class _Transitions(NamedTuple):
     is_possible: Bool[Array, " H"]
 
 
-def init_evidence(valid: ValidSet, bets: Bets, *, has_history: bool = False) -> MixtureEvidence:
+def init_evidence(valid: ValidSet, bets: EProcesses, *, has_history: bool = False) -> MixtureEvidence:
     """No episodes yet; the first prediction is the centre of Theta."""
-    check_bets(bets)
+    check_e_processes(bets)
     R, J = valid.rows.shape[0], len(bets.starts)
     return MixtureEvidence(
         counts=jnp.zeros(valid.row_of.shape, jnp.int32),
@@ -139,7 +141,7 @@ def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -
 
     The loss of the episode is that of the predictors fixed before it; only then are they trained on it.
     A slot j outside 0..n-1, or of padding, stands for a transition that the class calls impossible; steps that were not
-    seen count for nothing, since what is bet on is decided step by step.
+    seen count for nothing, since what is e-process on is decided step by step.
     """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
     seen = _seen(valid, evidence, trajectory)
@@ -169,7 +171,7 @@ def _counted(
 ) -> tuple[Int[Array, " R"], Int[Array, "J R"]]:
     """`row_counts` and `since` after an episode; R counts for nothing. Many rows are not gone through for its sake."""
     R = evidence.row_counts.shape[0]
-    if R > MANY:
+    if R > MAX_DENSE_ROWS:
         on = is_on[:, None].astype(jnp.int32)
         return evidence.row_counts.at[row].add(1, mode="drop"), evidence.since.at[:, row].add(on, mode="drop")
     counted = jnp.zeros(R, jnp.int32).at[row].add(1, mode="drop")
@@ -178,9 +180,9 @@ def _counted(
 
 def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvidence) -> Float[Array, "2 d"]:
     """The predictors for the next episode. Where a fit costs much it is made on a schedule; any schedule is fair."""
-    if valid.rows.shape[0] * valid.num_free**2 <= LARGE:
+    if valid.rows.shape[0] * valid.num_free**2 <= MAX_WORK_PER_EPISODE:
         return predict(valid, row_counts, evidence.thetas)
-    stage = jnp.floor(jnp.log(evidence.episodes + jnp.arange(1.0, 3.0)) / jnp.log(GROWTH))
+    stage = jnp.floor(jnp.log(evidence.episodes + jnp.arange(1.0, 3.0)) / jnp.log(SCHEDULE_GROWTH))
     is_due = stage[1] > stage[0]
     trained: Array = jax.lax.cond(
         is_due, lambda: predict(valid, row_counts, evidence.thetas), lambda: evidence.thetas
@@ -197,7 +199,7 @@ def _seen(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) ->
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < n)
     row = jnp.where(is_slot, take(valid.row_of, (s, a, jnp.where(is_slot, j, 0))), R)
-    if R > MANY:
+    if R > MAX_DENSE_ROWS:
         p = jnp.where(row[:, None] < R, take(valid.rows, jnp.minimum(row, R - 1)) @ evidence.thetas.T, 0.0)
     else:
         p = take(jnp.concatenate([valid.rows @ evidence.thetas.T, jnp.zeros((1, 2))]), row)
@@ -210,7 +212,7 @@ def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) ->
     before = take(evidence.counts, (seen.s, seen.a))
     slots = (take(valid.row_of, (seen.s, seen.a)) < valid.rows.shape[0]).sum(-1)
     at_slot = jnp.take_along_axis(before, jnp.where(seen.is_slot, seen.j, 0)[:, None], axis=1)[:, 0]
-    return (at_slot + HALF) / (before.sum(-1) + HALF * slots)
+    return (at_slot + KT_PSEUDO_COUNT) / (before.sum(-1) + KT_PSEUDO_COUNT * slots)
 
 
 def _log_of(p: Float[Array, "H *i"], is_possible: Bool[Array, "H *one"]) -> Float[Array, "*i"]:
@@ -241,13 +243,18 @@ def update_record(
 
 def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
     """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less; traceable."""
-    return jnp.stack([jnp.asarray(HALF), jnp.minimum(HALF, HALF * valid.num_free / valid.free.sum())])
+    return jnp.stack(
+        [
+            jnp.asarray(KT_PSEUDO_COUNT),
+            jnp.minimum(KT_PSEUDO_COUNT, KT_PSEUDO_COUNT * valid.num_free / valid.free.sum()),
+        ]
+    )
 
 
 def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
     """The regularised estimates for the next episode, a few Newton steps from the last ones; traceable.
 
-    They are inside Theta after any number of steps, which is all that a bet needs.
+    They are inside Theta after any number of steps, which is all that an e-process needs.
     """
     if valid.num_free == 0:
         return thetas
@@ -255,11 +262,11 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d
 
     def one(pseudo: Array, theta: Array) -> Array:
         c = jnp.where(valid.free, counts + pseudo, 0.0)
-        return at.theta(jax.lax.fori_loop(0, STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
+        return at.theta(jax.lax.fori_loop(0, PREDICTOR_STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
 
-    if counts.shape[0] > MANY:  # side by side both would search for their steps as long as one must
-        found: Array = jax.lax.map(lambda x: one(*x), (pseudo_counts(valid), thetas))
-        return found
+    if counts.shape[0] > MAX_DENSE_ROWS:  # side by side both would search for their steps as long as one must
+        result: Array = jax.lax.map(lambda x: one(*x), (pseudo_counts(valid), thetas))
+        return result
     return jax.vmap(one)(pseudo_counts(valid), thetas)
 
 
@@ -282,11 +289,11 @@ def _newton(
     def searched() -> tuple[Array, Array]:
         return _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
 
-    if x.shape[0] <= MANY:
+    if x.shape[0] <= MAX_DENSE_ROWS:
         t, change = searched()
     else:
         whole = jnp.array(1.0), jnp.array(-1.0)
-        t, change = jax.lax.cond(x.min() >= -QUARTER, lambda: whole, searched)
+        t, change = jax.lax.cond(x.min() >= -SAFE_DECREASE, lambda: whole, searched)
     y_next = y + t * dy
     is_better = (change < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
     return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
@@ -297,7 +304,8 @@ def _best_step(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Of the lengths t, each half of the one before, the one at which f is least, and by how much it changes there.
 
-    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is asked first.
+    f is convex: where the first is no worse than the second, it is the best of all. With many rows that is tested
+    first.
     """
 
     def tried(t: Array) -> tuple[Array, Array]:
@@ -305,7 +313,7 @@ def _best_step(
         best = jnp.argmin(change)
         return t[best], change[best]
 
-    if x.shape[0] <= MANY:
+    if x.shape[0] <= MAX_DENSE_ROWS:
         return tried(t)
     first = tried(t[:2])
     best: tuple[Array, Array] = jax.lax.cond(first[0] == t[0], lambda: first, lambda: tried(t))
@@ -325,7 +333,7 @@ def design(
     F = gram(at.z, known_of(valid, counts) / p_free**2)
     promise = (whiten(F, at.z) ** 2).sum(0) / p_free  # tr(F^-1 z z') / p of one slot
     rows = space, valid.row_of, p, promise
-    if space.is_dense or space.horizon * space.succ.size <= MUCH_WORK or not ffi.is_available():
+    if space.is_dense or space.horizon * space.succ.size <= MIN_NATIVE_WORK or not ffi.is_available():
         policy, V = best_in_jax(*rows)
     else:
         policy, V = jax.lax.platform_dependent(*rows, cpu=best_in_c, default=best_in_jax)
@@ -344,12 +352,12 @@ def best_in_jax(
 def best_in_c(
     space: Space, row_of: Int[Array, "S A n"], p: Float[Array, " R"], promise: Float[Array, " R"]
 ) -> Best:
-    """The same policy, and V_1 up to rounding, on CPUs (native/design.c)."""
+    """`best_in_jax` on CPUs, with V_1 up to rounding (native/design.c)."""
     S = space.num_states
     struct: Any = jax.ShapeDtypeStruct  # untyped
     results = struct((space.horizon, S), np.int32), struct((S,), np.float64)
-    found: Best = ffi.call("horizonfree_design", results, space.succ, row_of, space.reachable, p, promise)
-    return found
+    result: Best = ffi.call("horizonfree_design", results, space.succ, row_of, space.reachable, p, promise)
+    return result
 
 
 def known_of(valid: ValidSet, counts: Int[Array, " R"]) -> Float[Array, " R"]:

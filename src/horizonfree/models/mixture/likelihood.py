@@ -19,14 +19,14 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
 
-HALF = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
-STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
-GAP = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
+KT_PSEUDO_COUNT = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
+PREDICTOR_STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
+BARRIER_NATS = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
 # Geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row.
 BARRIERS = 4
 MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
-SOLVED = 1e-6  # a share by which a solution of a linear system may miss
-DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
+SOLUTION_TOLERANCE = 1e-6  # a share by which a solution of a linear system may miss
+CONVERGED_DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
 
 
 class Fit(NamedTuple):
@@ -73,7 +73,9 @@ def log_loss(counts: Int[np.ndarray, " R"], p: Float[np.ndarray, " R"]) -> float
 def pseudo_counts(valid: ValidSet) -> tuple[float, float]:
     """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less."""
     free = int(np.asarray(valid.free).sum())
-    return HALF, min(HALF, HALF * valid.num_free / free) if free else HALF
+    return KT_PSEUDO_COUNT, min(
+        KT_PSEUDO_COUNT, KT_PSEUDO_COUNT * valid.num_free / free
+    ) if free else KT_PSEUDO_COUNT
 
 
 def predict(
@@ -85,13 +87,13 @@ def predict(
     """
     if valid.num_free == 0:
         return thetas
-    at, free, found = coordinates(valid), np.asarray(valid.free), []
+    at, free, result = coordinates(valid), np.asarray(valid.free), []
     for pseudo, theta in zip(pseudo_counts(valid), thetas, strict=True):
         c, y = np.where(free, counts + pseudo, 0.0), at.basis.T @ (theta - at.center)
-        for _ in range(STEPS):
+        for _ in range(PREDICTOR_STEPS):
             y, _ = _newton(at, c, y)
-        found.append(at.center + at.basis @ y)
-    return np.stack(found)
+        result.append(at.center + at.basis @ y)
+    return np.stack(result)
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Float[np.ndarray, " d"]) -> Fit:
@@ -103,7 +105,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
     at, free, counts = coordinates(valid), np.asarray(valid.free), np.asarray(counts)
     if valid.num_free == 0:
         return Fit(start, at.p_center, np.zeros_like(at.p_center), log_loss(counts, at.p_center), 0.0)
-    last = GAP / len(counts)
+    last = BARRIER_NATS / len(counts)
     y = at.basis.T @ (np.asarray(start) - at.center)
     if not ((at.p(y) > 0) | ~free).all():
         y = np.zeros_like(y)
@@ -111,7 +113,7 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
         c = np.where(free, counts + barrier, 0.0)
         for _ in range(MAX_STEPS):
             y, decrement = _newton(at, c, y)
-            if not decrement > DECREMENT:
+            if not decrement > CONVERGED_DECREMENT:
                 break
     p = at.p(y)
     lam, gap = _multipliers(at, free, counts, p, last)
@@ -175,7 +177,7 @@ def _multipliers(
     e, Gram = g - at.z @ lam, at.z @ at.z.T
     x = solve(Gram, e)
     residual = float(np.abs(x @ at.z).sum())
-    is_solved = np.abs(Gram @ x - e).max() <= SOLVED * (np.abs(Gram) @ np.abs(x)).max()
+    is_solved = np.abs(Gram @ x - e).max() <= SOLUTION_TOLERANCE * (np.abs(Gram) @ np.abs(x)).max()
     return lam, float(lam @ p_free) + (residual if is_solved else np.inf)
 
 
@@ -190,8 +192,8 @@ def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np
         half = scipy.linalg.solve_triangular(factor, np.diag(1 / scale), lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         return np.full(z.shape, np.nan)
-    found: np.ndarray = half @ z
-    return found
+    result: np.ndarray = half @ z
+    return result
 
 
 def solve(matrix: Float[np.ndarray, "q q"], b: Float[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:

@@ -7,7 +7,7 @@ phi is kept on successor lists (mdp/space.py): `phi [S, A, n, d]` holds the feat
 
 Norms. The paper asks for ||phi_V(s,a)||_2 <= 1 for every V in [0,1]^S and ||theta_star||_2 <= B. `features.norm_bound`
 gives an upper bound b on the left side; when b > 1, phi is divided by b and theta and B are multiplied by it; so it is
-for small b, since judgements of rank are made on the scale of 1.
+for small b, since ranks are computed on the scale of 1.
 `unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, ShapeError
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.policies import acts_of
+from horizonfree.mdp.policies import action_aliases
 from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, check_values, make_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
@@ -30,12 +30,12 @@ from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.confidence import MixtureConfidence, confidence
 from horizonfree.models.mixture.evidence import MixtureEvidence
-from horizonfree.models.mixture.robust.confidence import RobustConfidence, confidence_within
+from horizonfree.models.mixture.robust.confidence import RobustConfidence, robust_confidence
 from horizonfree.models.mixture.valid import EPS, NEGLIGIBLE_CHANGE, ValidSet, restricted_valid, valid_set
 
-FAINT = 0.01  # features whose norms stay below this are scaled up
+MIN_NORM = 0.01  # features whose norms stay below this are scaled up
 
-MOST = 1e100  # features whose squares are finite
+MAX_FEATURE = 1e100  # features whose squares are finite
 
 
 @node
@@ -115,7 +115,7 @@ class MixtureModel(Model):
         space = restricted_space(self.space, states)
         return MixtureModel(space, phi, valid, self.bound, self.unit, self.is_hull), parameter
 
-    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> MixtureEvidence:
+    def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> MixtureEvidence:
         """No counts, and the first prediction: the centre of Theta; has_history: with counts block by block."""
         from horizonfree.models.mixture import learner
 
@@ -138,12 +138,12 @@ class MixtureModel(Model):
     def robust_confidence(
         self, evidence: MixtureEvidence, delta: float
     ) -> Callable[[Misspecification], RobustConfidence]:
-        """The same for every system whose laws are within the radii of one parameter; on the host."""
+        """For every system whose transition laws are within the radii of one parameter."""
 
         def rebuilt(space: Space) -> ValidSet:
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
 
-        return confidence_within(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
+        return robust_confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
 
     def rounding(self) -> float:
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
@@ -163,7 +163,7 @@ def mixture_model(
 ) -> MixtureModel:
     """The class of these features, normalised, after the checks that need no truth; hull: see valid.valid_set."""
     succ, phi, is_dense = packed
-    acts = acts_of(allowed, *succ.shape[:2])
+    acts = action_aliases(allowed, *succ.shape[:2])
     space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start, acts)
     bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
@@ -172,12 +172,12 @@ def mixture_model(
             f"bound is {short_repr(bound)}; B must be a positive number with ||theta_star||_2 <= B"
         )
     largest = max(float(phi.max()), -float(phi.min()))
-    if not largest < MOST:
+    if not largest < MAX_FEATURE:
         raise FeatureError(
-            f"a feature is {largest:.3g}; features stay below {MOST:g}: divide them, and multiply theta"
+            f"a feature is {largest:.3g}; features stay below {MAX_FEATURE:g}: divide them, and multiply theta"
         )
     b = features.norm_bound(phi)
-    unit = b if b > 1 + 1e-12 or b < FAINT else 1.0
+    unit = b if b > 1 + 1e-12 or b < MIN_NORM else 1.0
     features.check_columns(phi)
     features.check_row_sums(phi, float(bound))
     phi = phi / unit

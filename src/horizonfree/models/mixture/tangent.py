@@ -40,16 +40,20 @@ from horizonfree.models.norms import length, opnorm
 from horizonfree.planning.induction import greedy
 from horizonfree.planning.native import threads
 
-SECOND_ORDER = 12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
-OPTIMAL = 1e-12  # a policy that falls short of the best action under theta_hat by no more is optimal but for rounding
-REWARDS_PER_BLOCK = 64  # rewards
+MAX_SECOND_ORDER = (
+    12  # the largest q with B; beyond it q^3 numbers per pair cost more than they bring, and B = 0
+)
+OPTIMALITY_TOLERANCE = (
+    1e-12  # a policy this close to the best action in the estimate is optimal but for rounding
+)
+REWARDS_PER_BLOCK = 64
 
 
 Choice = Int[np.ndarray, " S"] | Float[np.ndarray, "S A"]  # a policy at one step
 
 
 @runtime_checkable
-class Around(Protocol):
+class EllipsoidAround(Protocol):
     """The ellipsoid on successor lists, P_theta = p + z'u, and the divergence of trajectories: a confidence set."""
 
     @property
@@ -74,7 +78,7 @@ class Around(Protocol):
 
 
 class Values(NamedTuple):
-    """What is carried back from step to step, for each state."""
+    """The state of the backward pass, for each state."""
 
     V_star: Float[np.ndarray, " S"]  # the best value under theta_hat
     kappa: Float[np.ndarray, " S"]  # divergence of the policy
@@ -118,7 +122,7 @@ class Slopes(NamedTuple):
     B: Float[np.ndarray, "S A ee q"]
 
 
-def bounds(around: Around, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
+def bounds(around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
     """The bounds of one policy for one reward.
 
     A plan that is optimal under theta_hat from everywhere has the gap of the confidence, too.
@@ -126,18 +130,18 @@ def bounds(around: Around, reward: Float[np.ndarray, "H S A"], policy: Policy) -
     return bounds_at(around, *at_start(around, reward, policy))
 
 
-def bounds_at(around: Around, at: Values, shortfall: Number) -> Bounds:
-    """The same of what a pass has found at the start."""
+def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
+    """The bounds, from the result of the backward pass at the start."""
     most = around.divergence
     uniform = gap(at.V_star - at.V + at.hit + most.hit, np.asarray(most.kappa), at.kappa)
-    if shortfall <= OPTIMAL:
+    if shortfall <= OPTIMALITY_TOLERANCE:
         uniform = np.fmin(uniform, around.eps)
     low, high = _interval(at)
     return Bounds(at.V, low, high, {"uniform": uniform, "interval": at.upper - low, "tangent": at.D})
 
 
 def difference(
-    around: Around, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
 ) -> tuple[float, float]:
     """By the difference of their expansions: what both have in common cancels."""
     (a, _), (b, _) = (at_start(around, reward, policy) for policy in policies)
@@ -147,7 +151,9 @@ def difference(
     return float(low), float(high)
 
 
-def at_start(around: Around, reward: Float[np.ndarray, "H S A"], policy: Policy) -> tuple[Values, Number]:
+def at_start(
+    around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy
+) -> tuple[Values, Number]:
     """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state."""
     values, largest = at_end(around), np.zeros(())
     for h in reversed(range(len(reward))):
@@ -156,15 +162,15 @@ def at_start(around: Around, reward: Float[np.ndarray, "H S A"], policy: Policy)
     return Values(*(around.space.at_start(np.moveaxis(x, 0, -1)) for x in values)), largest
 
 
-def at_end(around: Around) -> Values:
+def at_end(around: EllipsoidAround) -> Values:
     """After the last step."""
     S, q = around.tilts.shape[0], around.tilts.shape[-1]
-    e, o = q if q <= SECOND_ORDER else 0, np.zeros(S)
+    e, o = q if q <= MAX_SECOND_ORDER else 0, np.zeros(S)
     return Values(o, o, o, o, o, o, o, o, o, np.zeros((S, q)), np.zeros((S, e, e)))
 
 
 def back(
-    around: Around, after: Values, r: Float[np.ndarray, "S A"], pi: Choice, *, is_last: bool
+    around: EllipsoidAround, after: Values, r: Float[np.ndarray, "S A"], pi: Choice, *, is_last: bool
 ) -> tuple[Values, Number]:
     """One step back, and by how much the policy falls short of the best action under theta_hat, at most."""
     step, stop = around.step, around.divergence.stop
@@ -192,7 +198,7 @@ def back(
     return now, np.where(around.space.reachable, V_star - chosen(Q_star, pi), 0.0).max()
 
 
-def sums(around: Around, after: Values) -> tuple[Means, Slopes]:
+def sums(around: EllipsoidAround, after: Values) -> tuple[Means, Slopes]:
     """Means and slopes of what comes after each (s,a): one product for all of them."""
     p, z = around.step.kernel.prob, around.tilts
     (S, A, _, q), e = z.shape, after.B.shape[1]
@@ -216,7 +222,11 @@ def sums(around: Around, after: Values) -> tuple[Means, Slopes]:
 
 
 def advantages(
-    around: Around, after: Values, mean_slope: tuple[Means, Slopes], r: Float[np.ndarray, "S A"], pi: Choice
+    around: EllipsoidAround,
+    after: Values,
+    mean_slope: tuple[Means, Slopes],
+    r: Float[np.ndarray, "S A"],
+    pi: Choice,
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Float[np.ndarray, "S A"]]:
     """V, J, B, R of the policy, and at most by how much each action is better than its own.
 
@@ -245,8 +255,8 @@ def advantages(
 
 def chosen(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, "S *k"]:
     """x at the actions that a policy takes."""
-    found: np.ndarray = x[np.arange(len(pi)), pi] if pi.ndim == 1 else np.einsum("sa,sa...->s...", pi, x)
-    return found
+    result: np.ndarray = x[np.arange(len(pi)), pi] if pi.ndim == 1 else np.einsum("sa,sa...->s...", pi, x)
+    return result
 
 
 def _interval(at: Values) -> tuple[Number, Number]:
@@ -271,21 +281,21 @@ class _Rows:
     eps: Any
 
 
-def bounds_of_states(around: Around, rewards: StateRewards) -> Iterator[Bounds]:
+def bounds_of_states(around: EllipsoidAround, rewards: StateRewards) -> Iterator[Bounds]:
     """Of the best plan under the estimate for each of the rewards, on all processors of this process."""
     some = [rewards[first : first + REWARDS_PER_BLOCK] for first in range(0, len(rewards), REWARDS_PER_BLOCK)]
     occupied, lists = occupied_states(around.space), before(around.space)
-    found = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
+    result = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
     pool = ThreadPoolExecutor(threads())
     try:
-        for bounds in pool.map(found, some):
+        for bounds in pool.map(result, some):
             yield from bounds
     finally:
         pool.shutdown(cancel_futures=True)  # the caller may stop early
 
 
 def _bounds_of_block(
-    around: Around,
+    around: EllipsoidAround,
     occupied: Bool[np.ndarray, "H S"],
     lists: Before,
     unpaid: list[_Unpaid],
@@ -309,28 +319,28 @@ def _bounds_of_block(
         return [bounds_at(around, Values(*(x[g, ...] for x in at)), 0.0) for g in range(G)]
 
 
-def _without_reward(around: Around, occupied: Bool[np.ndarray, "H S"]) -> list[_Unpaid]:
+def _without_reward(around: EllipsoidAround, occupied: Bool[np.ndarray, "H S"]) -> list[_Unpaid]:
     """Of the reward that pays nowhere, for the occupied states of each step."""
     H, S, _ = around.space.sizes
-    after, place, found = _one_row_at_end(around), np.zeros((1, S), np.int32), []
+    after, place, result = _one_row_at_end(around), np.zeros((1, S), np.int32), []
     with np.errstate(all="ignore"):
         for h in range(H - 1, -1, -1):
             here = rows(occupied[h], np.zeros((0, S), np.int32), H - 1 - h)
             after = _back_rows(around, after, place, here, np.zeros(len(here.s)), h == H - 1)
             place = here.place
-            found.append((after.kappa, after.hit))
-    return found[::-1]
+            result.append((after.kappa, after.hit))
+    return result[::-1]
 
 
-def _one_row_at_end(around: Around) -> Values:
+def _one_row_at_end(around: EllipsoidAround) -> Values:
     """One row, after the last step."""
     q, o = around.tilts.shape[-1], np.zeros(1)
-    e = q if q <= SECOND_ORDER else 0
+    e = q if q <= MAX_SECOND_ORDER else 0
     return Values(o, o, o, o, o, o, o, o, o, np.zeros((1, q)), np.zeros((1, e, e)))
 
 
 def _back_rows(
-    around: Around,
+    around: EllipsoidAround,
     after: Values,
     place: Int[np.ndarray, "G1 S"],
     here: Rows,

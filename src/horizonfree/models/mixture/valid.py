@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy  # loads `scipy.optimize` and `scipy.sparse`, which take long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Leaf, node
@@ -170,9 +170,9 @@ def relative_interior_point(
 
 @node
 class ValidSet:
-    """Theta, with everything that the likelihood and the confidence sets need to know of it.
+    """Theta: its rows, directions and centre.
 
-    `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] says which row a slot is, R for
+    `rows` [R, d] are the distinct non-zero features phi(s'|s,a); `row_of` [S, A, n] is the row of each slot, R for
     padding. `affine` [d, e] spans the directions along Theta, orthonormal; `basis` Z [d, q], orthonormal too, those of
     them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
     `free` [R]: rows of reachable states that a direction of Z changes; the probability of any other reachable row is
@@ -231,7 +231,7 @@ def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hul
 
 
 def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
-    """The same parameters and directions, with the rows of these states alone; virtual rows stay.
+    """The valid set with the rows of these states and the virtual rows alone.
 
     Where there are no more rows than slots of these states, all rows stay: they cost little, and maximum likelihood,
     whose last barrier is divided by their number, is then the same as with all states.
@@ -243,15 +243,15 @@ def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet
     kept = np.flatnonzero(is_kept)
     index = np.full(len(virtual) + 1, len(kept), np.int32)
     index[kept] = np.arange(len(kept), dtype=np.int32)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: np.asarray(getattr(valid, name))[kept] for name in ("rows", "free", "positive", "sizes")
     }
-    found |= {
+    result |= {
         "row_of": index[row_of[states]],
         "choices": np.asarray(valid.choices)[states],
         "virtual": virtual[kept],
     }
-    return dataclasses.replace(valid, **found)
+    return dataclasses.replace(valid, **result)
 
 
 def _tell_weights(
@@ -297,8 +297,8 @@ def _around(
     basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
     free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
     choices = _choices(np.asarray(space.succ), row_of, len(rows))
-    found = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
-    return ValidSet(*found)
+    result = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
+    return ValidSet(*result)
 
 
 def _choices(
@@ -410,7 +410,7 @@ def _drowned(
 def null_space(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:
     """Orthonormal basis of the directions that the matrix sends to zero."""
     is_tall = len(matrix) > matrix.shape[1]
-    # The same directions, without a matrix [m, m].
+    # the triangle has the same null space, and is not [m, m]
     small = np.linalg.qr(matrix, mode="r") if is_tall else matrix
     _, size, Vt = np.linalg.svd(small, full_matrices=True)
     rank = int((size > RANK_TOLERANCE * size[0]).sum())

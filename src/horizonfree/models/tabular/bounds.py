@@ -25,8 +25,8 @@ from horizonfree.models.base import Policy, probabilities
 from horizonfree.models.tabular.balls import Balls
 
 # In the gradients of all pairs: beyond that, blocks are left out and intervals alone remain.
-MOST_NUMBERS = 2**23
-AT_ONCE = 2**16  # numbers that are computed side by side: about as many as fit into the cache of a core
+MAX_GRADIENT_SIZE = 2**23
+BLOCK_SIZE = 2**16  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Expansion:
     def of(cls, space: Space, balls: Balls, pairs: Int[np.ndarray, "X 2"]) -> "Expansion":
         """Prepared for any reward; pairs have blocks where all of these fit into memory."""
         S, A, C = balls.succ.shape
-        if S * A * C * len(pairs) * C > MOST_NUMBERS:
+        if S * A * C * len(pairs) * C > MAX_GRADIENT_SIZE:
             pairs = pairs[:0]
         w = balls.weights()
         total = w.sum(-1, keepdims=True)
@@ -163,7 +163,7 @@ class Expansion:
         g, apart = np.zeros((S, A, C, X)), np.zeros((S, A, C))
         if not X:
             return g, apart
-        size = max(1, AT_ONCE // (A * C * C * X))
+        size = max(1, BLOCK_SIZE // (A * C * C * X))
         for first in range(0, S, size):
             part = slice(first, first + size)
             succ = self.balls.succ[part]

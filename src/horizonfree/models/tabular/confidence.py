@@ -1,4 +1,4 @@
-"""What the evidence of a table says at confidence 1 - delta: a ball around the frequencies of every unknown pair."""
+"""The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair."""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,18 +8,18 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.policies import taken
+from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion
 from horizonfree.models.tabular.entries import entry_intervals
-from horizonfree.models.tabular.evidence import Listed, TabularEvidence, short_lists
+from horizonfree.models.tabular.evidence import ListedCounts, TabularEvidence, short_lists
 from horizonfree.models.tabular.uniform import Uniform, uniform
 
-TYPICAL = 14.0  # n eps of a pair that has been seen often
-FINITE = 1e100  # a larger kappa stands for infinity
+TYPICAL_SCALED_RADIUS = 14.0  # n eps of a pair that has been seen often
+MAX_KAPPA = 1e100  # a larger kappa stands for infinity
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +76,16 @@ class TabularConfidence(Confidence):
             lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
-        found = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps)
+        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
-            eps=found.gap(),
+            eps=result.gap(),
             balls=balls,
-            uniform=found,
+            uniform=result,
             pairs=pairs,
-            visits=taken(self.space.acts, visits)[lift.origin][*pairs.T],
+            visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],
         )
 
     @cached_property
@@ -94,14 +94,14 @@ class TabularConfidence(Confidence):
         return Expansion.of(self.space, self.balls, self.pairs)
 
     def parts(self) -> dict[str, float]:
-        """kappa only where it says something."""
+        """kappa only where it is finite."""
         kappa = self.uniform.kappa
         return {
             "episodes": float(self.episodes),
             "pairs": float(len(self.pairs)),
             "known": float(np.isfinite(self._radii()).sum()),
             **({"least": float(self.visits.min())} if len(self.pairs) else {}),
-            **({"kappa": kappa} if kappa < FINITE else {}),
+            **({"kappa": kappa} if kappa < MAX_KAPPA else {}),
         }
 
     def refutation(self) -> str:
@@ -130,15 +130,15 @@ class TabularConfidence(Confidence):
         """2 (n eps) X / target^2: episodes of the best design for a gap, with the n eps of the pairs so far."""
         eps = self._radii()
         is_known = np.isfinite(eps)
-        n_eps = (self.visits[is_known] * eps[is_known]).tolist() or [TYPICAL]
+        n_eps = (self.visits[is_known] * eps[is_known]).tolist() or [TYPICAL_SCALED_RADIUS]
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
-        """kappa falls like 1/episodes; where it says nothing, what the best design needs in all, less those seen."""
+        """kappa falls like 1/episodes; where it is infinite, what the best design needs in all, less those so far."""
         kappa, seen = self.uniform.kappa, self.episodes
         if self.eps <= target:
             return 0.0
-        if kappa < FINITE:
+        if kappa < MAX_KAPPA:
             wanted = -math.log1p(-(target**2)) / 2
             return max(0.0, math.ceil(seen * (kappa / wanted - 1)))
         return max(0.0, math.ceil(self.needed(target) - seen))
@@ -168,7 +168,7 @@ def confidence(
     evidence: TabularEvidence,
     delta: float,
     is_support_known: bool,
-    lists: Listed | None = None,
+    lists: ListedCounts | None = None,
 ) -> TabularConfidence:
     """The balls of all unknown pairs and the gap for every reward; lists: the counts, by default on short lists."""
     seen = short_lists(space, evidence) if lists is None else lists
@@ -184,10 +184,10 @@ def confidence(
         """x on the unknown pairs; forbidden actions have what is done for them."""
         table = default.copy()
         table[s, a] = x
-        return taken(space.acts, table)
+        return redirect_forbidden(space.acts, table)
 
     balls = Balls(
-        succ=taken(space.acts, seen.succ),
+        succ=redirect_forbidden(space.acts, seen.succ),
         prob=on_pairs(even, ball.centre),  # rows with one possible successor, or out of reach, are even
         eps=on_pairs(np.zeros((S, A)), ball.eps),
         is_open=on_pairs(np.zeros((S, A), bool), ~ball.is_complete),
@@ -195,15 +195,15 @@ def confidence(
     )
     is_dense = space.is_dense and seen.succ.shape == space.succ.shape
     frequencies = on_pairs(even, N / np.maximum(visits, 1)[:, None])
-    found = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
+    result = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
     return TabularConfidence(
         space=space,
         kernel=Kernel(balls.succ, frequencies, is_dense),
-        eps=found.gap(),
+        eps=result.gap(),
         delta=delta,
         is_refuted=bool(evidence.impossible > 0),
         balls=balls,
-        uniform=found,
+        uniform=result,
         pairs=pairs,
         visits=visits.astype(np.int64),
         episodes=int(evidence.episodes),

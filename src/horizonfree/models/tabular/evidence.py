@@ -1,7 +1,8 @@
 """What exploration leaves behind of a table: how often each transition was seen, in any order.
 
-The bets of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no ladder
-of starts. Those that were declared are stored, as every class does, and not used. learner.py computes the evidence.
+The e-processes of this class (radius.py) are functions of the counts alone, at every number of episodes: they need no
+ladder of starts. Those that were declared are stored, as every class does, and not used. learner.py computes the
+evidence.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ class TabularEvidence(Evidence):
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedCounts:
     """Counts on lists of successors. Every row has slots that are listed; the others are padding, without counts."""
 
     succ: Int[np.ndarray, "S A C"]
@@ -28,12 +29,12 @@ class Listed:
     is_listed: Bool[np.ndarray, "S A C"]
 
 
-def full_lists(space: Space, evidence: TabularEvidence) -> Listed:
+def full_lists(space: Space, evidence: TabularEvidence) -> ListedCounts:
     """The counts on the lists of all that is possible."""
-    return Listed(np.asarray(space.succ), np.asarray(evidence.counts), np.asarray(space.support))
+    return ListedCounts(np.asarray(space.succ), np.asarray(evidence.counts), np.asarray(space.support))
 
 
-def short_lists(space: Space, evidence: TabularEvidence) -> Listed:
+def short_lists(space: Space, evidence: TabularEvidence) -> ListedCounts:
     """The counts on lists of what was seen, or of one possible successor where nothing was.
 
     On the lists of all that is possible where that saves less than half.
@@ -50,4 +51,4 @@ def short_lists(space: Space, evidence: TabularEvidence) -> Listed:
     slot = (np.cumsum(is_listed, axis=-1) - 1)[s, a, j]
     succ, counts = np.zeros((2, *is_listed.shape[:2], width), np.int32)
     succ[s, a, slot], counts[s, a, slot] = full.succ[s, a, j], full.counts[s, a, j]
-    return Listed(succ, counts, np.arange(width) < length)
+    return ListedCounts(succ, counts, np.arange(width) < length)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from horizonfree.guarantees.divergence import psi
 
-HEAD = 8  # terms that are summed one by one
+HEAD_TERMS = 8  # terms that are summed one by one
 
 # Coefficients of y^-2, y^-4, .. (digamma), y^-3, y^-5, .. (trigamma), y^-1, y^-3, .. (log Gamma).
 _DIGAMMA = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132, 691 / 32760, -1 / 12)
@@ -27,8 +27,8 @@ def slope(z: Float[np.ndarray, "*n"], N: Float[np.ndarray, "*n"]) -> Float[np.nd
     """sum_{j<N} j/(z + j), for z > 0."""
     y, y_end, d = _tail(z, N)
     change = d / (2 * y * y_end) + _series(_DIGAMMA, y_end) / y_end**2 - _series(_DIGAMMA, y) / y**2
-    tail = HEAD * d / y + z * (psi(d / y) - change)
-    return _head(z, N, lambda share: share) + np.where(N > HEAD, tail, 0.0)
+    tail = HEAD_TERMS * d / y + z * (psi(d / y) - change)
+    return _head(z, N, lambda share: share) + np.where(N > HEAD_TERMS, tail, 0.0)
 
 
 def bend(z: Float[np.ndarray, "*n"], N: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -36,8 +36,8 @@ def bend(z: Float[np.ndarray, "*n"], N: Float[np.ndarray, "*n"]) -> Float[np.nda
     y, y_end, d = _tail(z, N)
     change = _series(_TRIGAMMA, y) / (y * y * y) - _series(_TRIGAMMA, y_end) / (y_end * y_end * y_end)
     square = d * (y + y_end) / (2 * y**2 * y_end**2)
-    tail = d * (z * (HEAD + N) + HEAD * N) / (y * y_end) - z**2 * (square + change)
-    return _head(z, N, lambda share: share * (2 - share)) + np.where(N > HEAD, tail, 0.0)
+    tail = d * (z * (HEAD_TERMS + N) + HEAD_TERMS * N) / (y * y_end) - z**2 * (square + change)
+    return _head(z, N, lambda share: share * (2 - share)) + np.where(N > HEAD_TERMS, tail, 0.0)
 
 
 def stirling(y: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -45,14 +45,14 @@ def stirling(y: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
     Below HEAD by Gamma(y) = Gamma(y + HEAD) / (y (y + 1) .. (y + HEAD - 1)).
     """
-    is_small = y < HEAD
-    large = np.where(is_small, y + HEAD, y)
+    is_small = y < HEAD_TERMS
+    large = np.where(is_small, y + HEAD_TERMS, y)
     series = _series(_LOG_GAMMA, large) / large
     small = np.where(is_small, y, 1.0)
     product = np.ones_like(small)
-    for j in range(1, HEAD):
+    for j in range(1, HEAD_TERMS):
         product = product * (small + j)
-    lacks = (large - 0.5) * np.log(large) - HEAD - np.log(product) - (small + 0.5) * np.log(small)
+    lacks = (large - 0.5) * np.log(large) - HEAD_TERMS - np.log(product) - (small + 0.5) * np.log(small)
     return np.where(is_small, series + lacks, series)
 
 
@@ -61,7 +61,7 @@ def _head(
 ) -> Float[np.ndarray, "*n"]:
     """The sum of the terms 1 <= j < N below HEAD, as functions of j/(z + j); that of j = 0 is zero."""
     total = np.zeros_like(N)
-    for j in range(1, HEAD):
+    for j in range(1, HEAD_TERMS):
         total += (j < N) * term(j / (z + j))
     return total
 
@@ -70,7 +70,7 @@ def _tail(
     z: Float[np.ndarray, "*n"], N: Float[np.ndarray, "*n"]
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
     """From where to where the series reach, and how many terms that are."""
-    y, d = z + HEAD, np.maximum(N - HEAD, 0.0)
+    y, d = z + HEAD_TERMS, np.maximum(N - HEAD_TERMS, 0.0)
     return y, y + d, d
 
 

@@ -4,17 +4,17 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree.guarantees.e_processes import Bets, check_bets
+from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
 from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.traced import stationary_jax, take
 
-HALF = 0.5  # a visit that a pair without visits counts for in `inefficiency`
+UNVISITED_COUNT = 0.5  # a visit that a pair without visits counts for in `inefficiency`
 
 
-def init_evidence(space: Space, bets: Bets) -> TabularEvidence:
+def init_evidence(space: Space, bets: EProcesses) -> TabularEvidence:
     """No episodes yet."""
-    check_bets(bets)
+    check_e_processes(bets)
     return TabularEvidence(
         counts=jnp.zeros(space.succ.shape, jnp.int32),
         starts=jnp.asarray(bets.starts, jnp.int32),
@@ -69,6 +69,6 @@ def inefficiency(space: Space, pairs: Int[Array, "X 2"], evidence: TabularEviden
     if not len(pairs):
         return jnp.zeros(())
     s, a = pairs.T
-    promise = jnp.zeros(space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], HALF))
+    promise = jnp.zeros(space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], UNVISITED_COUNT))
     _, V = stationary_jax(estimate(space, evidence), promise, space.horizon)
     return evidence.episodes * space.at_start(V) / len(pairs)

@@ -15,16 +15,16 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Leaf, node, static
 from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, ShapeError
-from horizonfree.guarantees.e_processes import Bets
+from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.part import restricted_space
-from horizonfree.mdp.policies import is_allowed, taken
+from horizonfree.mdp.policies import is_allowed, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import TabularEvidence
 
-MOST_ENTRIES = 2**28  # of the successor lists
+MAX_ENTRIES = 2**28  # of the successor lists
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -78,7 +78,7 @@ class TabularModel(Model):
         S, A, _ = succ.shape
         if table.shape != (S, A, S):
             raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
-        table = taken(self.space.acts, table)
+        table = redirect_forbidden(self.space.acts, table)
         prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
         impossible = table.copy()
         where = np.nonzero(support)
@@ -104,7 +104,7 @@ class TabularModel(Model):
             parameter = np.where(is_acting, parameter[states], is_first.astype(np.float64))
         return TabularModel(space, unknown_pairs(space), self.is_support_known), parameter
 
-    def init_evidence(self, bets: Bets, *, has_history: bool = False) -> TabularEvidence:
+    def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> TabularEvidence:
         """No counts."""
         from horizonfree.models.tabular import learner
 
@@ -162,7 +162,7 @@ def tabular_model(
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> TabularModel:
     """The class of all tables in which only these transitions are possible; acts: as in mdp/policies.py."""
-    succ, support, is_dense = lists(taken(acts, possible))
+    succ, support, is_dense = lists(redirect_forbidden(acts, possible))
     space = make_space(succ, support, is_dense, horizon, start, acts)
     return TabularModel(space, unknown_pairs(space), is_support_known)
 
@@ -172,7 +172,7 @@ def lists(
 ) -> tuple[Int[np.ndarray, "S A n"], Bool[np.ndarray, "S A n"], bool]:
     """Successor lists of what is possible, and whether they are dense; refuses a pair that leads nowhere."""
     S, A, _ = possible.shape
-    if possible.size > MOST_ENTRIES:
+    if possible.size > MAX_ENTRIES:
         raise ShapeError(
             f"{S:,} states and {A:,} actions make a table of {possible.size:,} entries, too many to hold"
         )

@@ -30,8 +30,8 @@ WINDOWS: tuple[tuple[float, ...], ...] = (*((x,) for x in KAPPAS), *itertools.pa
 # Successors seen less often are rare, and theta: the share of nu that is charged for their mass.
 RARE = ((1, 1.0), (2, 1.0), (4, 0.7), (8, 0.7), (16, 0.6))
 ROUNDS = 4  # more change eps by less than 1e-7 of it
-SURE = 1 + 1e-9  # rounding
-AT_ONCE = 2**13  # counts that are computed side by side: about as many as fit into the cache of a core
+ROUNDING_FACTOR = 1 + 1e-9  # rounding
+BLOCK_SIZE = 2**13  # counts that are computed side by side: about as many as fit into the cache of a core
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ def violation(
         safe = np.where(N > 0, np.maximum(p, 1e-300), 1.0)
         p_hat = np.where(N > 0, N / np.maximum(N.sum(-1, keepdims=True), 1.0), 1.0)
         bets.append(log_kt(N, m) + (N * np.log(p_hat / safe)).sum(-1))
-    found: np.ndarray = np.logaddexp.reduce(bets, axis=0) - math.log(len(bets)) - L
-    return found
+    result: np.ndarray = np.logaddexp.reduce(bets, axis=0) - math.log(len(bets)) - L
+    return result
 
 
 def at_frequencies(
@@ -158,8 +158,8 @@ def expand(
 
 def _mean(window: tuple[float, ...], f: Callable[[float], np.ndarray]) -> np.ndarray:
     """The mean of a function over a window of kappas."""
-    found: np.ndarray = np.mean([f(kappa) for kappa in window], axis=0)
-    return found
+    result: np.ndarray = np.mean([f(kappa) for kappa in window], axis=0)
+    return result
 
 
 def _tighten(
@@ -209,7 +209,7 @@ def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: 
 
     possible: how many successors each pair can have; those that were seen must be listed.
     """
-    size = max(1, AT_ONCE // counts.shape[1])
+    size = max(1, BLOCK_SIZE // counts.shape[1])
     parts = [
         _smallest(counts[i : i + size], possible[i : i + size], L, has_kt)
         for i in range(0, max(1, len(counts)), size)
@@ -217,7 +217,7 @@ def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: 
     eps, r0 = (np.concatenate(x) for x in zip(*parts))
     kept = np.where(counts >= r0[:, None], counts, 0.0)
     centre = kept / np.maximum(kept.sum(-1, keepdims=True), 1.0)
-    return Ball(centre, eps * SURE, (kept > 0).sum(-1) == possible)
+    return Ball(centre, eps * ROUNDING_FACTOR, (kept > 0).sum(-1) == possible)
 
 
 def _smallest(
@@ -232,9 +232,9 @@ def _smallest(
         eps = np.where(n > 0, (L + math.log(num_bets) - log_e) / np.maximum(n, 1.0), np.inf)
     for window in WINDOWS:
         need = L + math.log(num_bets / len(window))
-        found = expand(counts, possible, window, need, eps)
-        least = found.min(1)
+        result = expand(counts, possible, window, need, eps)
+        least = result.min(1)
         is_better = least < eps
         eps = np.where(is_better, least, eps)
-        best_r0 = np.where(is_better, np.array(RARE)[found.argmin(1), 0], best_r0)
+        best_r0 = np.where(is_better, np.array(RARE)[result.argmin(1), 0], best_r0)
     return eps, best_r0

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from horizonfree.mdp.space import Kernel, Space
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
-ENORMOUS = 1e200  # in place of infinity, which zero probabilities would turn into no number
-AT_ONCE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
+LARGE_NUMBER = 1e200  # in place of infinity, which zero probabilities would turn into no number
+BLOCK_SIZE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Uniform:
 
 def uniform(space: Space, kernel: Kernel, eps: Float[np.ndarray, "S A"]) -> Uniform:
     """The gap for every reward."""
-    eps = np.minimum(eps, ENORMOUS / space.horizon)
+    eps = np.minimum(eps, LARGE_NUMBER / space.horizon)
     scales = np.append(1 / (4 * ETAS), 1.0)
-    caps = np.append(np.ones(len(ETAS)), ENORMOUS)
-    size = max(1, AT_ONCE // kernel.prob.size)
+    caps = np.append(np.ones(len(ETAS)), LARGE_NUMBER)
+    size = max(1, BLOCK_SIZE // kernel.prob.size)
     parts = [
         _largest_sums(space, kernel, eps * scales[i : i + size, None, None], caps[i : i + size])
         for i in range(0, len(scales), size)

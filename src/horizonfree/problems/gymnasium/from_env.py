@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import short_repr, shorten
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
-from horizonfree.mdp.names import BEFORE
+from horizonfree.mdp.names import STATE_BEFORE_START
 from horizonfree.mdp.space import TOLERANCE
 from horizonfree.problems.classes import Mixture
 from horizonfree.problems.endings import ENDED, layout_with_copies, num_copies
@@ -216,7 +216,7 @@ def _names_of_copies(base: Base) -> dict[str, Any]:
         return {}
     _, names = layout_with_copies(None, None, base.ended)
     extra = base.kernels[0].shape[1] - len(names)
-    return {"states": [*names, *[BEFORE] * extra]}
+    return {"states": [*names, *[STATE_BEFORE_START] * extra]}
 
 
 def _kind(env: Any) -> str:

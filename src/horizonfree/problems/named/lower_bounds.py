@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.mdp.space import LONGEST
+from horizonfree.mdp.space import MAX_HORIZON
 from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, Seed, check_at_least, check_at_most, problem
@@ -33,7 +33,7 @@ def random_signs(seed: int, *shape: int) -> Float[np.ndarray, "..."]:
 def hard_instance(
     dim: Dim = 4,
     episodes: Episodes = 48,
-    horizon: Annotated[int, Between(2, LONGEST, "steps in an episode")] = 10,
+    horizon: Annotated[int, Between(2, MAX_HORIZON, "steps in an episode")] = 10,
     bound: Annotated[float, Between(1, 10**6, "B, the bound on the norm of the parameter")] = 1.1,
     seed: Seed = 0,
 ) -> Problem:

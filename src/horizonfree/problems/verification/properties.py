@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.events import LOST, OPEN, WON, Event, Worth
-from horizonfree.mdp.space import LONGEST
+from horizonfree.mdp.space import MAX_HORIZON
 
 SUPPORTED = (
     'Pmax=? [F<=12 "goal"], Pmax=? [!"fail" U<=12 "goal"], Pmax=? [G<=12 !"fail"], R{"cost"}max=? [C<=12], the same '
@@ -142,8 +142,8 @@ def property(text: Any) -> Property:
 
 def _steps(text: str, sign: str, number: str) -> int:
     steps = int(number) - (sign == "<")
-    if not 0 <= steps < LONGEST:
-        raise _refused(text, f"the bound must be 0 to {LONGEST - 1:,} steps")
+    if not 0 <= steps < MAX_HORIZON:
+        raise _refused(text, f"the bound must be 0 to {MAX_HORIZON - 1:,} steps")
     return steps
 
 

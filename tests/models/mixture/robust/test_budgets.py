@@ -19,7 +19,7 @@ LOG_2 = math.log(2)
 def shared_of(problem, evidence, delta=DELTA, weights=(0.5, 0.5)):
     evidence = eqx.tree_at(lambda x: x.weights, evidence, np.asarray(weights))
     with scope():
-        return sets.common(problem.model.valid, evidence, evidence.record, delta)
+        return sets.shared_data(problem.model.valid, evidence, evidence.record, delta)
 
 
 def test_three_sets_share_delta():
@@ -130,7 +130,7 @@ def test_what_a_misspecification_costs_is_added_to_the_log_threshold(problem, ev
             weight = zeta * blocks.visits.sum(0)
             shrunk = np.append(a, 0.0)[alike.rows]
             G2 = penalty._first_order(alike.rows, is_slot, weight, z, p, shrunk, F)
-            by_roots = (math.sqrt(G2) / 2 + math.sqrt(G2 / 4 + W + E + penalty.SHARE)) ** 2
+            by_roots = (math.sqrt(G2) / 2 + math.sqrt(G2 / 4 + W + E + penalty.BOX_SHARE)) ** 2
             assert found == pytest.approx(min(W + by_logs, by_roots), rel=1e-9)
 
 

@@ -114,7 +114,7 @@ def test_the_likelihood_of_the_fit_is_at_least_that_of_the_truth(subtests):
                     wide = np.pad(rows, ((0, 0), (0, len(valid.rows))))[:, : len(valid.rows)]
                     with scope():
                         record = evidence.record.__class__(wide, evidence.record.visits)
-                        bet = sets.common(valid, evidence, record, 0.05).bet
+                        bet = sets.shared_data(valid, evidence, record, 0.05).bet
                     free, N = np.asarray(valid.free), bet.counts
                     p = np.asarray(valid.rows) @ truth
                     loss = -(N * np.log(np.where(N > 0, p, 1.0))).sum()

@@ -21,7 +21,7 @@ DELTA = 0.5
 def sets_of(problem, evidence, zeta, delta=DELTA, **given):
     radii = np.full((problem.num_states, problem.num_actions), zeta)
     with scope():
-        shared = sets.common(problem.model.valid, evidence, evidence.record, delta)
+        shared = sets.shared_data(problem.model.valid, evidence, evidence.record, delta)
         return sets.confidence_sets(shared, radii, **{"anywhere": False} | given)
 
 
@@ -240,7 +240,7 @@ def test_row_frequencies_do_not_depend_on_the_radii_but_for_the_radii(problem, m
     """Those that radii share are what each would count, and so is the multiple that the data do not refute."""
     valid, evidence, visits = problem.model.valid, misfit, misfit.record.visits.sum(0)
     with scope():
-        shared = sets.common(valid, evidence, evidence.record, DELTA)
+        shared = sets.shared_data(valid, evidence, evidence.record, DELTA)
     for zeta in (np.full((4, 2), 0.03), np.linspace(0.01, 0.05, 8).reshape(4, 2), np.zeros((4, 2))):
         alike = frequencies.kinds_of(valid, zeta)
         own = frequencies.frequencies(alike, valid.row_of, evidence.counts, visits, sets.ROWS * DELTA)

@@ -36,13 +36,13 @@ from horizonfree.guarantees.divergence import Divergence, RowDivergence, curvatu
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Bounds, Policy
 from horizonfree.models.mixture import tangent
-from horizonfree.models.mixture.divergence import ALL_OUT, THRESHOLDS, at_slots
+from horizonfree.models.mixture.divergence import MAX_MASS_LEFT_OUT, THRESHOLDS, at_slots
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
-from horizonfree.models.mixture.tangent import OPTIMAL, Around, Values
+from horizonfree.models.mixture.tangent import OPTIMALITY_TOLERANCE, EllipsoidAround, Values
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.models.norms import length, opnorm
 
-FULL = 1 - 1e-6  # a share by which a probability may fall that counts as all of it
+WHOLE_SHARE = 1 - 1e-6  # a share by which a probability may fall that counts as all of it
 
 
 def successors(valid: ValidSet) -> Bool[np.ndarray, "S A n"]:
@@ -55,11 +55,11 @@ def compare_within(
 ) -> tuple[RowDivergence, Divergence]:
     """The steps with the smallest uniform gap over the thresholds."""
 
-    found = []
+    result = []
     for below in (0.0, *THRESHOLDS):
         step = steps_within(space, valid, ball, zeta, below)
-        found.append((step, divergence(space, step)))
-    return min(found, key=lambda pair: pair[1].eps)
+        result.append((step, divergence(space, step)))
+    return min(result, key=lambda pair: pair[1].eps)
 
 
 def steps_within(
@@ -77,17 +77,17 @@ def steps_within(
     z = at_slots(np.where(valid.free[:, None], ball.z, 0.0), valid.row_of)
     radius = zeta[..., None]
     reach = a + radius / p
-    is_out = is_slot & (reach >= FULL) & (p < below)
+    is_out = is_slot & (reach >= WHOLE_SHARE) & (p < below)
     is_kept = is_slot & ~is_out
-    is_bad = (is_kept & (reach >= FULL)).any(-1)
-    k = np.where(is_kept, curvature(-np.minimum(reach, FULL)), 0.0)
+    is_bad = (is_kept & (reach >= WHOLE_SHARE)).any(-1)
+    k = np.where(is_kept, curvature(-np.minimum(reach, WHOLE_SHARE)), 0.0)
     by_zeta = (zeta**2) * _two_largest(k / p) * (is_slot.sum(-1) > 1)
     inside = (np.sqrt(_by_theta(z, k, p, a, b)) + np.sqrt(by_zeta)) ** 2
     alone = np.where(is_out, p * b, 0.0).sum(-1)
     together = length(np.where(is_out[..., None], z, 0.0).sum(-2))
     gained = np.minimum(alone, together) + zeta * is_out.any(-1)
     mass = np.where(is_out, p, 0.0).sum(-1)
-    is_compared = ~is_bad & (mass < ALL_OUT)
+    is_compared = ~is_bad & (mass < MAX_MASS_LEFT_OUT)
     leak = np.where(is_compared, mass, 0.0)
     cost = np.where(is_compared, (inside + gained) / (1 - leak) - np.log1p(-leak), np.inf)
     reachable = space.reachable[:, None]
@@ -120,12 +120,12 @@ def _by_theta(
 
 
 def _two_largest(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A"]:
-    found: np.ndarray = np.sort(x)[..., -2:].sum(-1)
-    return found
+    result: np.ndarray = np.sort(x)[..., -2:].sum(-1)
+    return result
 
 
 @runtime_checkable
-class Laws(Around, Protocol):
+class Laws(EllipsoidAround, Protocol):
     """The laws that are allowed around the estimate."""
 
     @property
@@ -168,7 +168,7 @@ def robust_bounds(around: Laws, reward: Float[np.ndarray, "H S A"], policy: Poli
     radius = space.at_start(_error(values) + losses.E)
     V = space.at_start(values.V)
     low = np.maximum(at.lo, V - radius)
-    uniform = float(around.eps) if shortfall <= OPTIMAL else np.nan
+    uniform = float(around.eps) if shortfall <= OPTIMALITY_TOLERANCE else np.nan
     gaps = {"uniform": uniform, "interval": at.up - low, "tangent": at.G}
     return Bounds(V, low, np.minimum(at.up, V + radius), gaps)
 

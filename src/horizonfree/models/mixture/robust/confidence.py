@@ -1,4 +1,4 @@
-"""What the evidence of a mixture says, if every law of the system is within a declared radius of one parameter.
+"""The confidence set of a misspecified mixture: every law of the system is within a declared radius of one parameter.
 
 Everything is as in a plain confidence, for every system that the assumption allows: the estimate, an ellipsoid around
 theta_star, one gap for every reward, and bounds for single rewards. docs/robust.md has the proofs.
@@ -24,13 +24,13 @@ from horizonfree.models.mixture.divergence import compare, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.evidence import MixtureEvidence, Record
 from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
-from horizonfree.models.mixture.robust.sets import Common, common, confidence_sets
+from horizonfree.models.mixture.robust.sets import SharedData, confidence_sets, shared_data
 from horizonfree.models.mixture.valid import ValidSet
 
 
 @dataclass(frozen=True, eq=False)
 class RobustConfidence(Confidence):
-    """Everything that certificates and planning take from the evidence, for radii zeta [S, A].
+    """The confidence set for radii zeta [S, A].
 
     `valid` is the set of parameters that all of it is about. Where laws may lead anywhere, rows of unreachable states
     belong to it, and it may be smaller than the model's own.
@@ -66,7 +66,7 @@ class RobustConfidence(Confidence):
         return float(np.asarray(self.zeta).max())
 
     def parts(self) -> dict[str, float]:
-        """Of the bet that was chosen, and of the radii."""
+        """Of the e-process that was chosen, and of the radii."""
         return {
             "zeta": self.largest,
             "zeta_low": float(self.zeta_low),
@@ -92,7 +92,7 @@ class RobustConfidence(Confidence):
         where = ", and may lead anywhere" if self.anywhere else ""
         return (
             f", if every transition law is within {within} of one and the same parameter{where}; the data show that no "
-            f"parameter is closer than {shown_low(float(self.zeta_low))}"
+            f"parameter is closer than {lower_bound_text(float(self.zeta_low))}"
         )
 
     @property
@@ -117,7 +117,9 @@ class RobustConfidence(Confidence):
                 "hf.Misspecification(tv=..., support='anywhere') allows them"
             )
         low = float(self.zeta_low)
-        least = shown_low(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
+        least = (
+            lower_bound_text(max(low, self.largest)) if math.isfinite(low) else "any multiple of these radii"
+        )
         return (
             f"no single parameter is within {least} of all laws (wrong with probability "
             f"{at_most_of(float(self.delta))} at most); declare a larger misspecification"
@@ -134,11 +136,11 @@ class RobustConfidence(Confidence):
         return f"more episodes help, down to a gap of about {round_up(floor):.3g}"
 
     def more_episodes(self, target: float) -> float:
-        """Not foreseen: what is lost by the radii does not fall with the episodes."""
+        """Unknown: what is lost by the radii does not fall with the episodes."""
         return math.inf
 
     def after(self, times: float) -> tuple["RobustConfidence", float]:
-        """Not foreseen."""
+        """Unknown."""
         return self, math.inf
 
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
@@ -153,12 +155,12 @@ class RobustConfidence(Confidence):
         )
 
 
-def shown_low(zeta: float) -> str:
-    """A lower bound on a radius, for people."""
+def lower_bound_text(zeta: float) -> str:
+    """A lower bound on a radius, rounded down."""
     return f"{round_down(zeta):.3g}" if zeta > 0 else "0"
 
 
-def confidence_within(
+def robust_confidence(
     space: Space,
     valid: ValidSet,
     phi: Float[np.ndarray, "S A n d"],
@@ -169,21 +171,21 @@ def confidence_within(
     """The confidence of the evidence for any radii; on the host. rebuilt: makes the valid set of another space."""
 
     @cache
-    def given(anywhere: bool) -> tuple[Space, Common]:
+    def given(anywhere: bool) -> tuple[Space, SharedData]:
         """What does not depend on the radii."""
         among, rows, record = space, valid, _record(evidence)
         if anywhere and not np.asarray(space.reachable).all():
             among = everywhere(space)
             rows = rebuilt(among)
             record = _fitted(record, len(rows.rows))
-        return among, common(rows, evidence, record, delta)
+        return among, shared_data(rows, evidence, record, delta)
 
     @np.errstate(all="ignore")  # infinite divergences and slacks
     def within(declared: Misspecification) -> RobustConfidence:
         check_support(space, declared)
         among, shared = given(declared.support == "anywhere")
-        found = _confidence(among, shared, phi, evidence, delta, declared)
-        return replace(found, space=space)  # bounds are about episodes of the class's own space
+        result = _confidence(among, shared, phi, evidence, delta, declared)
+        return replace(result, space=space)  # bounds are about episodes of the class's own space
 
     return within
 
@@ -199,7 +201,7 @@ def check_support(space: Space, declared: Misspecification) -> None:
 
 def _confidence(
     space: Space,
-    shared: Common,
+    shared: SharedData,
     phi: Float[np.ndarray, "S A n d"],
     evidence: MixtureEvidence,
     delta: float,
@@ -208,11 +210,11 @@ def _confidence(
     """For these radii."""
     anywhere = declared.support == "anywhere"
     zeta = declared.radii(*space.sizes[1:])
-    found = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
-    theta = np.asarray(found.ball.theta)
+    result = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
+    theta = np.asarray(result.ball.theta)
     valid = shared.valid
-    lost = _loss_by_theta(space, valid, found.ball)
-    step, divergence = compare_within(space, valid, found.ball, zeta)
+    lost = _loss_by_theta(space, valid, result.ball)
+    step, divergence = compare_within(space, valid, result.ball, zeta)
     floor = asymptotic_gap(space, valid, zeta, theta, anywhere=anywhere)
     steered = by_pinsker(space, declared)
     floor, eps = min(floor, steered), lost + min(_coupled(space, zeta), steered)
@@ -224,19 +226,19 @@ def _confidence(
         kernel=space.kernel(phi @ theta),
         eps=eps,
         delta=delta,
-        is_refuted=found.is_empty or is_impossible,
+        is_refuted=result.is_empty or is_impossible,
         valid=valid,
         theta=theta,
-        ball=found.ball,
+        ball=result.ball,
         step=step,
         divergence=divergence,
-        tilts=tilts(space, valid, found.ball),
+        tilts=tilts(space, valid, result.ball),
         is_slot=successors(valid),
         zeta=zeta,
-        zeta_low=found.zeta_low,
+        zeta_low=result.zeta_low,
         floor=floor,
-        slack=found.bet.slack,
-        start=found.bet.start,
+        slack=result.bet.slack,
+        start=result.bet.start,
         episodes=int(evidence.episodes),
         impossible=int(evidence.impossible),
         anywhere=anywhere,
@@ -252,7 +254,7 @@ def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
 
 
 def everywhere(space: Space) -> Space:
-    """The same space, where every state can be reached."""
+    """The space with every state reachable."""
     return replace(space, reachable=np.ones(space.num_states, bool))
 
 
@@ -272,8 +274,8 @@ def asymptotic_gap(
     o = np.zeros(len(valid.rows))
     p = np.where(valid.positive, np.asarray(valid.rows) @ theta, 1.0)
     z = np.zeros((len(o), valid.num_free))
-    found = compare_within(space, valid, Ellipsoid(theta, p, z, o, o, 0.0), zeta)[1]
-    return float(np.fmin(coupled, found.eps))
+    result = compare_within(space, valid, Ellipsoid(theta, p, z, o, o, 0.0), zeta)[1]
+    return float(np.fmin(coupled, result.eps))
 
 
 def by_pinsker(space: Space, declared: Misspecification) -> float:
@@ -282,7 +284,7 @@ def by_pinsker(space: Space, declared: Misspecification) -> float:
 
 
 def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
-    """The same where laws may lead anywhere: two episodes that stay together as long as they can."""
+    """`asymptotic_gap` where laws may lead anywhere: two maximally coupled episodes."""
     return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
 

@@ -11,7 +11,7 @@ Theorem R8: the smallest multiple of the radii for which some parameter satisfie
 
 Pairs (s,a) that are alike: the same rows among their successors, and the same radius.
 
-Everything that a certificate asks of a pair, but for where its successors are, is the same for all pairs of a kind. A
+Certificates need nothing of a pair but its kind and its successors. A
 grid of thousands of cells has a handful of kinds. Successors of a pair are the slots whose row is possible under some
 parameter; a slot whose row is zero on all of Theta is none.
 """
@@ -20,16 +20,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # loads `scipy.optimize`, which takes long, when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
 
-HALVINGS = 60  # of an interval that holds an end of [low, high]; the outer end is taken
-SOLVED = 1e-6  # to this the linear programme is solved: the multiple is made smaller by it
+BISECTIONS = 60  # of an interval that holds an end of [low, high]; the outer end is taken
+PROGRAMME_TOLERANCE = 1e-6  # to this the linear programme is solved: the multiple is made smaller by it
 
 
-class Kinds(NamedTuple):
+class PairKinds(NamedTuple):
     """X kinds of pairs: `rows` [X, n] of their successors, R where there is none; `zeta` [X]; `of` [S, A] which."""
 
     rows: Int[np.ndarray, "X n"]
@@ -45,16 +45,16 @@ class Kinds(NamedTuple):
     def total(self, per_pair: np.ndarray) -> np.ndarray:
         """Sums [..., X] over the pairs of each kind of what there is per pair [..., S, A]."""
         flat = per_pair.reshape(*per_pair.shape[:-2], -1)
-        found = np.zeros((*flat.shape[:-1], len(self.zeta)), per_pair.dtype)
-        np.add.at(found.T, self.of.ravel(), flat.T)
-        return found
+        result = np.zeros((*flat.shape[:-1], len(self.zeta)), per_pair.dtype)
+        np.add.at(result.T, self.of.ravel(), flat.T)
+        return result
 
     def at(self, x: np.ndarray, empty: float = 0.0) -> np.ndarray:
         """Each slot's entry [X, n, ...] of an array over rows [R, ...]; `empty` where there is no successor."""
         return np.asarray(np.concatenate([x, np.full_like(x[:1], empty)])[self.rows])
 
 
-def kinds_of(valid: ValidSet, zeta: Float[np.ndarray, "S A"]) -> Kinds:
+def kinds_of(valid: ValidSet, zeta: Float[np.ndarray, "S A"]) -> PairKinds:
     """The kinds of all pairs."""
     R = len(valid.rows)
     row_of = np.asarray(valid.row_of)
@@ -62,8 +62,8 @@ def kinds_of(valid: ValidSet, zeta: Float[np.ndarray, "S A"]) -> Kinds:
     rows = np.sort(np.where(is_possible[row_of], row_of, R), axis=-1)
     radii, radius = np.unique(zeta, return_inverse=True)
     keys = np.concatenate([rows, radius.reshape(*zeta.shape, 1)], axis=-1).reshape(zeta.size, -1)
-    found, of = np.unique(keys, axis=0, return_inverse=True)
-    return Kinds(found[:, :-1], radii[found[:, -1]], of.reshape(zeta.shape), R)
+    result, of = np.unique(keys, axis=0, return_inverse=True)
+    return PairKinds(result[:, :-1], radii[result[:, -1]], of.reshape(zeta.shape), R)
 
 
 class Frequencies(NamedTuple):
@@ -82,8 +82,8 @@ class Frequencies(NamedTuple):
         np.minimum.at(high, self.row, (self.high + self.zeta) / self.times)
         return low, high
 
-    def within(self, kinds: Kinds) -> "Frequencies":
-        """The same classes for the radii of these kinds: intervals do not depend on them."""
+    def within(self, kinds: PairKinds) -> "Frequencies":
+        """The classes with the radii of these kinds, on which intervals do not depend."""
         kind, _, which, _ = _classes(kinds)
         return self._replace(zeta=_largest(kinds.zeta[kind], which, len(self.row)))
 
@@ -95,7 +95,7 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(
-    kinds: Kinds,
+    kinds: PairKinds,
     row_of: Int[np.ndarray, "S A n"],
     counts: Int[np.ndarray, "S A n"],
     visits: Int[np.ndarray, "S A"],
@@ -114,7 +114,7 @@ def frequencies(
     return Frequencies(classes[0], classes[1], _largest(kinds.zeta[kind], which, C), low, high)
 
 
-def _classes(kinds: Kinds) -> tuple[np.ndarray, np.ndarray, np.ndarray, Int[np.ndarray, "2 C"]]:
+def _classes(kinds: PairKinds) -> tuple[np.ndarray, np.ndarray, np.ndarray, Int[np.ndarray, "2 C"]]:
     """The rows of all kinds as (kind, row, number of the class), and the classes (row, m), the same for all radii."""
     base = kinds.num_rows + 1
     key, times = np.unique(np.arange(len(kinds.zeta))[:, None] * base + kinds.rows, return_counts=True)
@@ -148,7 +148,7 @@ def _interval(
     outer = np.stack([np.zeros_like(share), np.ones_like(share)])  # both ends at once
     is_limit = ~is_out(outer)  # the whole side is inside
     out, inside = outer, np.stack([share, share])
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         middle = (out + inside) / 2
         beyond = is_out(middle)
         out, inside = np.where(beyond, middle, out), np.where(beyond, inside, middle)
@@ -157,13 +157,13 @@ def _interval(
 
 
 def least_multiple(
-    found: Frequencies, p_center: Float[np.ndarray, " R"], z: Float[np.ndarray, "R q"]
+    classes: Frequencies, p_center: Float[np.ndarray, " R"], z: Float[np.ndarray, "R q"]
 ) -> float:
     """The smallest c >= 0 for which some parameter fits all classes with c times their radii; infinite where none does.
 
     p_r(y) = p_center + z y of the rows that an episode can show and of virtual ones; others have z = 0.
     """
-    shape, m, at = found.shape, found.times[:, None], found.row
+    shape, m, at = classes.shape, classes.times[:, None], classes.row
     is_free = (z != 0).any(-1)
     free = z[is_free]
     A = np.vstack(
@@ -173,8 +173,8 @@ def least_multiple(
             np.c_[-free, np.zeros(len(free))],
         ]
     )
-    p = found.times * p_center[at]
-    b = np.concatenate([p - found.low, found.high - p, p_center[is_free]])
+    p = classes.times * p_center[at]
+    b = np.concatenate([p - classes.low, classes.high - p, p_center[is_free]])
     q = z.shape[1]
     result = scipy.optimize.linprog(
         np.r_[np.zeros(q), 1.0],
@@ -186,4 +186,4 @@ def least_multiple(
     if result.status == 2:
         return math.inf
     c = float(result.fun) if result.status == 0 else 0.0
-    return max(0.0, c * (1 - SOLVED) - SOLVED)
+    return max(0.0, c * (1 - PROGRAMME_TOLERANCE) - PROGRAMME_TOLERANCE)

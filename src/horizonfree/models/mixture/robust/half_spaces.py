@@ -1,7 +1,7 @@
 """Half-spaces that hold theta_star, the sharpest of the three sets: Theorem R3.
 
-At the start of a bet directions v_k are fixed, those in which the rows are hardest to know, and for each later block,
-with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
+At the start of an e-process directions v_k are fixed, those in which the rows are hardest to know, and for each later
+block, with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
 
     E_Q e^g <= u(y_star) for all laws Q within their radii, u concave (normalisers.py)
 
@@ -31,17 +31,17 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.models.mixture.robust.frequencies import Kinds
+from horizonfree.models.mixture.robust.frequencies import PairKinds
 
-MOST = (
+MAX_DIRECTIONS = (
     256  # directions of one sign: rows beyond this many are passed over, those with the largest cost are kept
 )
-WORK = 10**6  # slots times directions: fewer directions where kinds are many
-AHEAD = 4.0  # a bet from episode m on is made for about 4 m episodes
-LARGEST = 1.0  # |g|
-CHUNK = 4 * 10**6  # numbers at a time
-NARROW = 0.05  # nu is at least this share of the span above max f
-FACTORS = (0.7, 1.0, 1.4)  # of sqrt(Var f / 2 eps), by which nu is best above the mean for small eps
+MAX_WORK = 10**6  # slots times directions: fewer directions where kinds are many
+PLANNED_GROWTH = 4.0  # an e-process from episode m on is made for about 4 m episodes
+MAX_EXPONENT = 1.0  # |g|
+BLOCK_SIZE = 4 * 10**6  # numbers at a time
+MIN_SHARE_ABOVE = 0.05  # nu is at least this share of the span above max f
+NU_FACTORS = (0.7, 1.0, 1.4)  # of sqrt(Var f / 2 eps), by which nu is best above the mean for small eps
 FARTHEST, TINY = 1e12, 1e-12  # nu is not more than this above the mean, and not nearer to max f
 
 
@@ -87,16 +87,16 @@ def by_divergence(
     off = np.where(pairs.is_slot, f - mean[..., None], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         best = np.nan_to_num(np.sqrt((pairs.p * off**2).sum(-1) / (2 * eps)), posinf=FARTHEST)
-    least = top - mean + NARROW * (top - bottom) + TINY
+    least = top - mean + MIN_SHARE_ABOVE * (top - bottom) + TINY
     u, slope = top, np.zeros((*top.shape, pairs.z.shape[-1]))
-    for factor in FACTORS:
+    for factor in NU_FACTORS:
         ahead = np.maximum(factor * np.minimum(best, FARTHEST), least)  # nu - P f
         logs = np.log1p(-off / ahead[..., None])
         power = (pairs.p * logs).sum(-1) - eps
-        found = mean - ahead * np.expm1(power)
+        result = mean - ahead * np.expm1(power)
         rise = -(ahead * np.exp(power))[..., None] * np.einsum("kxn,xnq->kxq", logs, pairs.z)
-        is_less = found < u
-        u, slope = np.where(is_less, found, u), np.where(is_less[..., None], rise, slope)
+        is_less = result < u
+        u, slope = np.where(is_less, result, u), np.where(is_less[..., None], rise, slope)
     return Normaliser(np.log(u), slope / u[..., None])
 
 
@@ -108,7 +108,7 @@ class HalfSpaces(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The blocks of a bet: predictors `y`, probabilities `p` of the rows, counts of rows, visits of kinds."""
+    """The blocks of an e-process: predictors `y`, probabilities `p` of the rows, counts of rows, visits of kinds."""
 
     y: Float[np.ndarray, "T q"]
     p: Float[np.ndarray, "T R"]
@@ -123,21 +123,23 @@ def directions(
     slots: int,
     delta: float,
 ) -> Float[np.ndarray, "K q"]:
-    """+- v of the rows, from the counts before the bet and its first predictor p; of all rows, or the costliest."""
+    """+- v of the rows, from the counts before the e-process and its first predictor p; of all rows, or the
+    costliest.
+    """
     is_free = (z != 0).any(-1)
     z, p, before = z[is_free], p[is_free], before[is_free]
     box = (z / np.maximum(p, 1 - p)[:, None]).T @ (z / np.maximum(p, 1 - p)[:, None]) / len(z)
-    information = AHEAD * (z * (before / p**2)[:, None]).T @ z + box
+    information = PLANNED_GROWTH * (z * (before / p**2)[:, None]).T @ z + box
     along = np.linalg.solve(information, z.T).T
     size = np.sqrt((along * z).sum(-1))
-    count = min(len(z), MOST, max(2 * z.shape[1], WORK // max(slots, 1)))
+    count = min(len(z), MAX_DIRECTIONS, max(2 * z.shape[1], MAX_WORK // max(slots, 1)))
     kept = np.sort(np.argsort(-(size**2) / p, kind="stable")[:count])
     v = math.sqrt(2 * math.log(2 * count / delta)) * along[kept] / size[kept, None]
     return np.concatenate([v, -v])
 
 
 def half_spaces(
-    kinds: Kinds,
+    kinds: PairKinds,
     blocks: Blocks,
     z: Float[np.ndarray, "R q"],
     v: Float[np.ndarray, "K q"],
@@ -155,10 +157,10 @@ def half_spaces(
         seen = np.flatnonzero(blocks.visits[t] > 0)
         if not len(seen):
             continue
-        g = np.clip(v @ z.T / blocks.p[t], -LARGEST, LARGEST)  # K R; rows that are known have z = 0
+        g = np.clip(v @ z.T / blocks.p[t], -MAX_EXPONENT, MAX_EXPONENT)  # K R; rows that are known have z = 0
         level -= g @ blocks.rows[t]
         p0 = blocks.p[t] + z @ (y0 - blocks.y[t])
-        for part in np.array_split(seen, max(1, len(seen) * per_kind // CHUNK)):
+        for part in np.array_split(seen, max(1, len(seen) * per_kind // BLOCK_SIZE)):
             n = blocks.visits[t][part]
             u = normaliser(kinds, part, g, z, p0, anywhere=anywhere, by_kl=by_kl)
             level += u.log @ n
@@ -167,7 +169,7 @@ def half_spaces(
 
 
 def normaliser(
-    kinds: Kinds,
+    kinds: PairKinds,
     part: Int[np.ndarray, " x"],
     g: Float[np.ndarray, "K R"],
     z: Float[np.ndarray, "R q"],

@@ -1,4 +1,4 @@
-"""What the bets must pay for laws that are not those of the class: Theorem R1 and Lemma R4.
+"""What the e-processes must pay for laws that are not those of the class: Theorem R1 and Lemma R4.
 
 rho_t(s') = P_{theta_t}(s')/P_theta(s') has mean at most 1 + zeta span rho_t under every law within zeta of P_theta, so
 
@@ -18,21 +18,23 @@ Delta). It grows with zeta times a quantity of first order, so theta is known to
 import math
 
 import numpy as np
-import scipy  # loads `scipy.linalg` when it is asked for
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int
 
-from horizonfree.models.mixture.robust.frequencies import Kinds
+from horizonfree.models.mixture.robust.frequencies import PairKinds
 from horizonfree.models.mixture.robust.half_spaces import Blocks
 
-SHARE = 1e-6  # s, of the ellipsoid that is spent on "probabilities lie in [0,1]"
-PAIRS = 24  # successors up to which all pairs of them are looked at; beyond, each is compared with 1
-RIDGE = 1e-9  # of a sum of dd', so that it can be inverted
-ROUNDING = 1 + 1e-9  # what an eigenvalue may miss
-CHUNK = 10**6  # numbers at a time
+BOX_SHARE = 1e-6  # s, of the ellipsoid that is spent on "probabilities lie in [0,1]"
+MAX_PAIRED_SUCCESSORS = (
+    24  # successors up to which all pairs of them are looked at; beyond, each is compared with 1
+)
+RELATIVE_RIDGE = 1e-9  # of a sum of dd', so that it can be inverted
+EIGENVALUE_FACTOR = 1 + 1e-9  # what an eigenvalue may miss
+BLOCK_SIZE = 10**6  # numbers at a time
 
 
 def penalised(
-    kinds: Kinds,
+    kinds: PairKinds,
     blocks: Blocks,
     z: Float[np.ndarray, "R q"],
     p: Float[np.ndarray, " R"],
@@ -63,7 +65,7 @@ def penalised(
         low = np.where(is_slot, off / np.where(off > 0, most, least), np.inf).min(-1)
         E += visits @ (zeta * (high - low))
     G2 = _first_order(rows, is_slot, zeta * n[counted], z, p, a, F)
-    inside = G2 / 4 + W + E + SHARE
+    inside = G2 / 4 + W + E + BOX_SHARE
     by_roots = (math.sqrt(G2) / 2 + math.sqrt(inside)) ** 2 if inside >= 0 else -1.0
     return min(by_logs, by_roots)
 
@@ -82,10 +84,10 @@ def _first_order(
     n = rows.shape[1]
     relative = np.concatenate([z / p[:, None], np.zeros((1, q))])
     total = np.zeros((q, q))
-    size = q * (n * n if n <= PAIRS else n)
-    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) * size // CHUNK)):
+    size = q * (n * n if n <= MAX_PAIRED_SUCCESSORS else n)
+    for part in np.array_split(np.arange(len(rows)), max(1, len(rows) * size // BLOCK_SIZE)):
         w = relative[rows[part]]
-        if n <= PAIRS:
+        if n <= MAX_PAIRED_SUCCESSORS:
             shrink = (1 - a[part])[:, :, None] * (1 - a[part])[:, None, :]
             is_pair = is_slot[part][:, :, None] & is_slot[part][:, None, :]
             d = np.where(is_pair[..., None], (w[:, :, None] - w[:, None]) / shrink[..., None], 0.0)
@@ -94,14 +96,14 @@ def _first_order(
             d = 2 * np.where(is_slot[part][..., None], w / (1 - a[part])[..., None], 0.0)
         total += np.einsum("x,xij->ij", weight[part], _above_all(d))
     largest = scipy.linalg.eigvalsh(total, F)[-1]
-    return float(weight.sum() * max(largest, 0.0) * ROUNDING)
+    return float(weight.sum() * max(largest, 0.0) * EIGENVALUE_FACTOR)
 
 
 def _above_all(d: Float[np.ndarray, "x m q"]) -> Float[np.ndarray, "x q q"]:
     """M with M >= dd' for every d: tau S, S = sum dd' + a ridge, tau = max d'S^-1 d."""
     S = np.einsum("xmi,xmj->xij", d, d)
     q = d.shape[-1]
-    S += (RIDGE * np.trace(S, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(q)
+    S += (RELATIVE_RIDGE * np.trace(S, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(q)
     tau = np.einsum("xmi,xim->xm", d, np.linalg.solve(S, d.transpose(0, 2, 1))).max(-1)
     above: np.ndarray = tau[:, None, None] * S
     return above

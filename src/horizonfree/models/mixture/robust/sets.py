@@ -1,7 +1,7 @@
 """Where theta_star lies, if the laws are within their radii: three sets, and an ellipsoid around what they share.
 
-The bets of Theorem R1 get 0.8 of delta, row frequencies (R2) 0.1 and half-spaces (R3) 0.1. Starting from R2's bounds of
-the rows, each round takes
+The e-processes of Theorem R1 get 0.8 of delta, row frequencies (R2) 0.1 and half-spaces (R3) 0.1. Starting from R2's
+bounds of the rows, each round takes
 
     W' from the bounds (penalty.py)  ->  the library's ellipsoid of slack W'  ->  bounds of rows by half-spaces in it
     ->  the smallest ellipsoid around it and these bounds  ->  bounds of rows,
@@ -9,7 +9,7 @@ the rows, each round takes
 each of which is valid by itself. Nothing that is chosen depends on the radii, so along zeta = c (a declared shape) the
 sets hold for all c at once.
 
-What all radii have in common: all that the evidence says before one is declared, computed once.
+`SharedData` is computed once for all radii.
 
 Half-spaces and bounds of rows turned into an ellipsoid, and back.
 
@@ -36,20 +36,20 @@ from horizonfree.models.mixture.evidence import STARTS, MixtureEvidence, Record,
 from horizonfree.models.mixture.likelihood import Fit, coordinates, maximum_likelihood
 from horizonfree.models.mixture.robust.frequencies import (
     Frequencies,
-    Kinds,
+    PairKinds,
     frequencies,
     kinds_of,
     least_multiple,
 )
 from horizonfree.models.mixture.robust.half_spaces import Blocks, HalfSpaces, directions, half_spaces
-from horizonfree.models.mixture.robust.penalty import SHARE, penalised
+from horizonfree.models.mixture.robust.penalty import BOX_SHARE, penalised
 from horizonfree.models.mixture.valid import ValidSet
 
-ROUNDS = 8
-SETTLED = 1e-3  # rounds end where no bound becomes smaller by this share
+MAX_ROUNDS = 8
+CONVERGENCE_SHARE = 1e-3  # rounds end where no bound becomes smaller by this share
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta
-UPDATES = 60  # of the weights
-THIN = 1e-12  # bounds are not taken to be smaller
+WEIGHT_UPDATES = 60  # of the weights
+MIN_WIDTH = 1e-12  # bounds are not taken to be smaller
 
 
 class Rows(NamedTuple):
@@ -65,8 +65,8 @@ class Rows(NamedTuple):
         return np.where(self.free | (p > 0), p, 1.0)
 
 
-class Chosen(NamedTuple):
-    """The bet that is used: its start, maximum of the likelihood, slack, counts, and its share of delta.
+class EProcessData(NamedTuple):
+    """The e-process that is used: its start, maximum of the likelihood, slack, counts, and its share of delta.
 
     Then its blocks: predictors `y`, probabilities `p` of the rows, counts of rows and visits of pairs; and the counts
     of rows before it.
@@ -84,8 +84,8 @@ class Chosen(NamedTuple):
     before: Int[np.ndarray, " R"]
 
 
-class Common(NamedTuple):
-    """The valid set, its rows, row frequencies, and the bet.
+class SharedData(NamedTuple):
+    """The valid set, its rows, row frequencies, and the e-process.
 
     `least`: the smallest multiple of radii in these proportions (the bytes of `Frequencies.shape`).
     """
@@ -94,10 +94,10 @@ class Common(NamedTuple):
     rows: Rows
     classes: Frequencies
     least: Callable[[bytes], float]
-    bet: Chosen
+    bet: EProcessData
 
 
-def common(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: float) -> Common:
+def shared_data(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: float) -> SharedData:
     """All of it."""
     rows, classes = _rows(valid), _classes(valid, evidence, record, delta)
 
@@ -105,7 +105,7 @@ def common(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: fl
     def least(shape: bytes) -> float:
         return least_multiple(classes._replace(zeta=np.frombuffer(shape)), rows.p_center, rows.z)
 
-    return Common(valid, rows, classes, least, _chosen(valid, rows, evidence, record, delta))
+    return SharedData(valid, rows, classes, least, _best_e_process(valid, rows, evidence, record, delta))
 
 
 def zeta_low(valid: ValidSet, evidence: MixtureEvidence, delta: float) -> float:
@@ -128,8 +128,10 @@ def _classes(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: 
     return frequencies(kinds, row_of, np.asarray(evidence.counts), visits, ROWS * delta)
 
 
-def _chosen(valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Record, delta: float) -> Chosen:
-    """The bet with the smallest slack per transition; it begins with the first block after its declared start.
+def _best_e_process(
+    valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Record, delta: float
+) -> EProcessData:
+    """The e-process with the smallest slack per transition; it begins with the first block after its declared start.
 
     Predictors, maximum likelihood and slack are all over the parameters of `valid`. The fit starts from the last
     predictor, which lies inside them. The run's own predictor need not: `valid` may be smaller than the run's set, as
@@ -153,7 +155,7 @@ def _chosen(valid: ValidSet, rows: Rows, evidence: MixtureEvidence, record: Reco
     b = int(first[j])
     share = SPACES * delta * float(weights[j])
     blocks = y[b:], p[b:], seen[b:], np.asarray(record.visits)[b:]
-    return Chosen(int(STARTS[b]), fits[j], float(slack[j]), counts[j], share, *blocks, seen[:b].sum(0))
+    return EProcessData(int(STARTS[b]), fits[j], float(slack[j]), counts[j], share, *blocks, seen[:b].sum(0))
 
 
 def reach(
@@ -184,12 +186,12 @@ def smallest_ellipsoid(
 ) -> Float[np.ndarray, "q q"]:
     """M with u'M u <= 1 for every u with |white u| <= width, of norm at most 1 where has_ball."""
     q = white.shape[1]
-    v = white / np.maximum(width, THIN)[:, None]
+    v = white / np.maximum(width, MIN_WIDTH)[:, None]
     v = v[(v != 0).any(-1)]
     ball, weight = (0.5, np.full(len(v), 0.5 / len(v))) if has_ball else (0.0, np.full(len(v), 1 / len(v)))
     one = np.eye(q)
     M: np.ndarray = ball * one + (v.T * weight) @ v
-    for _ in range(UPDATES):
+    for _ in range(WEIGHT_UPDATES):
         inverse = np.linalg.inv(M)
         ball *= inverse.trace() / q
         weight = weight * ((v @ inverse) * v).sum(1) / q
@@ -199,8 +201,8 @@ def smallest_ellipsoid(
     return M
 
 
-class Bet(NamedTuple):
-    """The bet that is used: its start, slack and counts, the same for all radii; its blocks and half-spaces."""
+class EProcess(NamedTuple):
+    """The e-process that is used: its start, slack and counts, the same for all radii; its blocks and half-spaces."""
 
     start: int
     slack: float
@@ -209,20 +211,20 @@ class Bet(NamedTuple):
     spaces: HalfSpaces
 
 
-class Sets(NamedTuple):
+class ParameterSets(NamedTuple):
     """What is known of theta_star: an ellipsoid with bounds of rows, W', and zeta_low; `is_empty`: no theta is left."""
 
     ball: Ellipsoid
     slack: float
     zeta_low: float
     is_empty: bool
-    bet: Bet
+    bet: EProcess
 
 
 @np.errstate(all="ignore")  # infinite slacks
 def confidence_sets(
-    shared: Common, zeta: Float[np.ndarray, "S A"], *, anywhere: bool, by_kl: bool = False
-) -> Sets:
+    shared: SharedData, zeta: Float[np.ndarray, "S A"], *, anywhere: bool, by_kl: bool = False
+) -> ParameterSets:
     """The sets for these radii; inside the 64-bit scope, NumPy in and out.
 
     by_kl: the radii are those of divergences, KL(P_theta || Q) <= 2 zeta^2, which half-spaces make use of.
@@ -230,13 +232,13 @@ def confidence_sets(
     kinds = kinds_of(shared.valid, zeta)
     classes = shared.classes.within(kinds)
     low = shared.least(classes.shape.tobytes())
-    bet = _bet(shared, kinds, anywhere=anywhere, by_kl=by_kl)
-    found, slack, is_empty = _tightened(shared, kinds, classes, bet)
-    return Sets(found, slack, low, is_empty or low > float(zeta.max()), bet)
+    bet = _e_process(shared, kinds, anywhere=anywhere, by_kl=by_kl)
+    result, slack, is_empty = _tightened(shared, kinds, classes, bet)
+    return ParameterSets(result, slack, low, is_empty or low > float(zeta.max()), bet)
 
 
-def _bet(shared: Common, kinds: Kinds, *, anywhere: bool, by_kl: bool) -> Bet:
-    """The bet for these kinds of pairs."""
+def _e_process(shared: SharedData, kinds: PairKinds, *, anywhere: bool, by_kl: bool) -> EProcess:
+    """The e-process for these kinds of pairs."""
     bet, valid, z = shared.bet, shared.valid, shared.rows.z
     blocks = Blocks(bet.y, bet.p, bet.rows, kinds.total(bet.visits))
     q = z.shape[1]
@@ -245,10 +247,12 @@ def _bet(shared: Common, kinds: Kinds, *, anywhere: bool, by_kl: bool) -> Bet:
         y0 = np.asarray(valid.basis).T @ (np.asarray(bet.fit.theta) - np.asarray(valid.center))
         v = directions(z, bet.p[0], bet.before, kinds.rows.size, bet.share)
         spaces = half_spaces(kinds, blocks, z, v, y0, bet.share, anywhere=anywhere, by_kl=by_kl)
-    return Bet(bet.start, bet.slack, bet.counts, blocks, spaces)
+    return EProcess(bet.start, bet.slack, bet.counts, blocks, spaces)
 
 
-def _tightened(shared: Common, kinds: Kinds, classes: Frequencies, bet: Bet) -> tuple[Ellipsoid, float, bool]:
+def _tightened(
+    shared: SharedData, kinds: PairKinds, classes: Frequencies, bet: EProcess
+) -> tuple[Ellipsoid, float, bool]:
     """The ellipsoid after some rounds, the last W', and whether nothing is left."""
     z, free, fit = shared.rows.z, shared.rows.free, shared.bet.fit
     p = np.where(free, np.asarray(fit.p), shared.rows.p(np.zeros(z.shape[1])))
@@ -258,26 +262,26 @@ def _tightened(shared: Common, kinds: Kinds, classes: Frequencies, bet: Bet) -> 
     if not z.shape[1]:
         return _ball(fit, p, white, below * 0, above * 0, bet.slack), bet.slack, False
     box = _gram(z[free], 1 / np.maximum(p, 1 - p)[free] ** 2 / free.sum())
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if (below + above < -1e-9).any():
             return _ball(fit, p, white, below, above, slack), slack, True
         below, above = np.maximum(below, 0.0), np.maximum(above, 0.0)
         before = below + above
-        F = _gram(z, bet.counts * _curvature(above) / p**2) + SHARE * box
+        F = _gram(z, bet.counts * _curvature(above) / p**2) + BOX_SHARE * box
         slack = penalised(kinds, bet.blocks, z, p, below, above, F, bet.slack)
         if slack < 0:
             return _ball(fit, p, white, below, above, bet.slack), slack, True
-        found = ellipsoid(shared.valid, shared.bet.counts, fit, slack)
-        if math.isfinite(slack) and np.isfinite(found.z).all():
-            white = np.asarray(found.z)
-            below = np.where(free, np.minimum(below, found.below), 0.0)
-            above = np.where(free, np.minimum(above, found.above), 0.0)
+        result = ellipsoid(shared.valid, shared.bet.counts, fit, slack)
+        if math.isfinite(slack) and np.isfinite(result.z).all():
+            white = np.asarray(result.z)
+            below = np.where(free, np.minimum(below, result.below), 0.0)
+            above = np.where(free, np.minimum(above, result.above), 0.0)
         else:
             white = _whitened(z, smallest_ellipsoid(z, p * np.maximum(below, above), has_ball=False))
         white, below, above = _cut(white, z, p, below, above, bet.spaces)
         if np.isnan(below).any():
             return _ball(fit, p, z, np.ones_like(p), above, slack), slack, True
-        if (before - below - above <= SETTLED * before).all():
+        if (before - below - above <= CONVERGENCE_SHARE * before).all():
             break
     return _ball(fit, p, white, np.maximum(below, 0.0), np.maximum(above, 0.0), slack), slack, False
 

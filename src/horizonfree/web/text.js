@@ -1,10 +1,10 @@
-// Numbers for people.
+// Numbers and texts.
 
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-export const most = (numbers) => numbers.reduce((a, b) => Math.max(a, b), -Infinity);
-export const least = (numbers) => numbers.reduce((a, b) => Math.min(a, b), Infinity);
+export const max = (numbers) => numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+export const min = (numbers) => numbers.reduce((a, b) => Math.min(a, b), Infinity);
 
-// A number for people: three digits, no exponents.
+// A number with three digits and without an exponent.
 export function number(x) {
   if (x < 0) return `-${number(-x)}`;
   if (x > 0 && x < 1e-6) return "under 0.000001";
@@ -12,8 +12,8 @@ export function number(x) {
   return x < 0.001 ? x.toFixed(6).replace(/0+$/, "") : x.toPrecision(3);
 }
 
-// Two numbers with as many digits as tell them apart, if eight do.
-export function apart(low, high) {
+// Two numbers with enough digits to differ, up to eight.
+export function distinct(low, high) {
   for (let digits = 4; digits < 9 && number(low) === number(high); digits++) {
     const [from, to] = [low, high].map((x) => x.toPrecision(digits));
     if (from !== to) return [from, to];
@@ -21,7 +21,7 @@ export function apart(low, high) {
   return [number(low), number(high)];
 }
 
-// A bound for people: rounded up, so that what is said stays true; tiny ones with an exponent.
+// A bound, rounded up; tiny ones with an exponent.
 export function bound(x, largest = 1) {
   if (x <= 0) return "0";
   const digit = Math.floor(Math.log10(x)) - 2;
@@ -39,16 +39,16 @@ export function interval(low, high) {
   return `[${ends.join(", ")}]`;
 }
 
-// What is proved of many rewards together.
-export const promised = (name, { eps, is_vacuous }) =>
-  is_vacuous ? `${name}: nothing is proved yet.` : `${name}: suboptimality at most ${bound(eps)}.`;
+// The bound for many rewards.
+export const boundText = (name, { eps, is_vacuous }) =>
+  is_vacuous ? `${name}: nothing is certified yet.` : `${name}: suboptimality at most ${bound(eps)}.`;
 
-// What a state is called.
-export const named = ({ names }, s) => (names ? names[s] : `state ${s}`);
+// The name of a state.
+export const stateName = ({ names }, s) => (names ? names[s] : `state ${s}`);
 
-// Where the episodes are from.
-export function origin({ episodes, is_logged, explorer, saw_reward }) {
-  if (is_logged) return `learnt from ${count(episodes, "logged episode")}.`;
-  const guide = saw_reward ? ", guided by a reward" : " without any reward";
-  return `explored for ${count(episodes, "episode")}${guide}. Explorer: ${explorer}.`;
+// The source of the episodes.
+export function origin({ episodes, is_logged, explorer, uses_reward }) {
+  if (is_logged) return `${count(episodes, "logged episode")}.`;
+  const mode = uses_reward ? "for one reward" : "without a reward";
+  return `${count(episodes, "episode")} ${mode}. Explorer: ${explorer}.`;
 }

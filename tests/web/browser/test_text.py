@@ -16,12 +16,12 @@ LEFT_OUT = "Parts of the link do not fit this run and were left out: "
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({}, "20 steps an episode, explored for 150 episodes without any reward. Explorer: optimal-design. "),
+        ({}, "20 steps an episode, 150 episodes without a reward. Explorer: optimal-design. "),
         (
-            {"explorer": "ucrl-vtr", "saw_reward": True, "episodes": 30},
-            "explored for 30 episodes, guided by a reward. Explorer: ucrl-vtr. ",
+            {"explorer": "ucrl-vtr", "uses_reward": True, "episodes": 30},
+            "30 episodes for one reward. Explorer: ucrl-vtr. ",
         ),
-        ({"is_logged": True, "episodes": 1}, "20 steps an episode, learnt from 1 logged episode. "),
+        ({"is_logged": True, "episodes": 1}, "20 steps an episode, 1 logged episode. "),
         ({"explorer": "chen2022 (reconstruction)"}, "Explorer: chen2022 (reconstruction). "),
     ],
 )
@@ -34,7 +34,7 @@ def test_the_header_says_where_the_episodes_are_from(
     settled(page)
     about = page.inner_text("#about")
     assert said in about
-    assert ("without any reward" in about) == (told.keys() <= {"explorer"})
+    assert ("without a reward" in about) == (told.keys() <= {"explorer"})
     assert ("Explorer:" in about) == ("is_logged" not in told)
 
 
@@ -43,7 +43,7 @@ def test_bounds_are_never_rounded_down_and_tiny_ones_are_shown(grid: Playground,
     told = {0: "0", 2.001e-11: "2.01e-11", 2e-11: "2e-11", 1e-9: "1e-9", 9.995e-7: "0.000001"}
     told |= {1e-6: "0.000001", 1.2e-6: "0.000002", 0.0413001: "0.0414", 0.561: "0.561", 0.9999: "1", 1: "1"}
     found = page.evaluate(
-        "(xs) => import('/words.js').then(({ bound }) => xs.map((x) => bound(x)))", list(told)
+        "(xs) => import('/text.js').then(({ bound }) => xs.map((x) => bound(x)))", list(told)
     )
     assert found == list(told.values())
 
@@ -62,7 +62,7 @@ INTERVALS = {
 
 def test_intervals_are_rounded_outwards_as_in_reports(grid: Playground, visit: Visit) -> None:
     page = visit(grid.address)
-    script = "(xs) => import('/words.js').then(({ interval }) => xs.map(([a, b]) => interval(a, b)))"
+    script = "(xs) => import('/text.js').then(({ interval }) => xs.map(([a, b]) => interval(a, b)))"
     assert page.evaluate(script, [list(x) for x in INTERVALS]) == list(INTERVALS.values())
     assert [interval(*x) for x in INTERVALS] == list(INTERVALS.values())
 
@@ -71,7 +71,7 @@ def test_the_value_stands_with_its_interval(grid: Playground, visit: Visit, pict
     page = visit(f"{grid.address}#when=end&paint=27")
     found = plan(grid, [27])
     words = f"95% confidence interval {interval(found.value_low, found.value_high)}."
-    assert page.inner_text("#between") == f"As estimated; {words}"
+    assert page.inner_text("#between") == words
     picture(page, "interval")
     page.focus("#start")
     page.keyboard.press("ArrowRight")
@@ -97,9 +97,9 @@ def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, vis
     [
         (
             {"is_vacuous": True, "forecast": ""},
-            "Every reward r_h(s, a) of total at most 1: nothing is proved yet.",
+            "Every reward r_h(s, a) of total at most 1: nothing is certified yet.",
         ),
-        ({"is_rejected": True, "words": "model rejected: so it is"}, ""),
+        ({"is_rejected": True, "summary": "model rejected: so it is"}, ""),
     ],
 )
 def test_what_is_not_proved_is_not_told(
@@ -109,11 +109,11 @@ def test_what_is_not_proved_is_not_told(
     page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | told))
     page.reload()
     settled(page)
-    assert page.is_visible("#promise") == bool(said)
+    assert page.is_visible("#certificates") == bool(said)
     if said:
         assert page.inner_text("#every") == said
         assert not page.is_visible("#every-need")
-    assert ("Careful, model rejected" in page.inner_text("#about")) == (not said)
+    assert ("Warning: model rejected" in page.inner_text("#about")) == (not said)
 
 
 @pytest.mark.parametrize(("gap", "said"), [(3e-10, "3e-10"), (0.04121, "0.0413")])
@@ -121,7 +121,7 @@ def test_a_tiny_gap_is_told_as_a_gap(grid: Playground, visit: Visit, gap: float,
     page = visit(f"{grid.address}#when=end&paint=")
     page.route("**/api/plan", lambda route: route.fulfill(json=route.fetch().json() | {"gap": gap}))
     drag(page, 9)
-    wanted = f"Certified: suboptimality at most {said} (95% confidence, any stopping time)."
+    wanted = f"Suboptimality at most {said} (95% confidence, any stopping time)."
     assert page.inner_text("#proof") == wanted
 
 

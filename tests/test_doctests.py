@@ -1,0 +1,28 @@
+"""Examples in docstrings give what they say."""
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import horizonfree
+
+
+def modules_with_examples() -> list[str]:
+    root = Path(horizonfree.__file__).parent
+    names = []
+    for found in pkgutil.walk_packages([str(root)], "horizonfree."):
+        path = root.joinpath(*found.name.split(".")[1:])
+        source = path / "__init__.py" if found.ispkg else path.with_suffix(".py")
+        if source.exists() and ">>> " in source.read_text():
+            names.append(found.name)
+    return names
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_of_a_module(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
