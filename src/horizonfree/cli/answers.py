@@ -15,6 +15,7 @@ from horizonfree.cli._shared import (
     MisspecificationOption,
     RewardOption,
     RunArgument,
+    UnknownOption,
     certificate_json,
     console,
     expand_user,
@@ -53,7 +54,9 @@ def certify(
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="With --log: the problem, a name or module:function.  [default: a tabular MDP]"),
+        typer.Option(
+            help="With --log: the problem, a name, a model's file or module:function.  [default: a tabular MDP]"
+        ),
     ] = None,
     kernels: Annotated[
         Path | None, typer.Option(help="With --log: the kernels, as for `explore`.", metavar="FILE.npz")
@@ -67,6 +70,7 @@ def certify(
     start: logs.Start = None,
     horizon: logs.Horizon = None,
     terminal: logs.Terminal = None,
+    unknown: UnknownOption = None,
     out: Annotated[
         Path | None, typer.Option(help="With --log: store the run in this new folder.", metavar="RUN")
     ] = None,
@@ -83,6 +87,9 @@ def certify(
         typer.Option(help="Only for `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
     misspecification: MisspecificationOption = 0.0,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
+    ] = None,
     alternatives: Annotated[
         bool, typer.Option("--alternatives", help="Also test the model class against richer classes.")
     ] = False,
@@ -103,6 +110,8 @@ def certify(
 
         horizonfree certify runs/a --alternatives
 
+        horizonfree certify runs/a --save a.json
+
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
 
         horizonfree certify --log machines.csv --columns episode=machine,step=week,state=status --missing drop
@@ -114,8 +123,8 @@ def certify(
     if rewards is not None and method is not None:
         raise OptionError("--method is for every reward; leave it out with --rewards")
     log_options = {
-        "problem": problem, "kernels": kernels, "param": param, "columns": columns, "missing": missing, "bins": bins,
-        "start": start, "horizon": horizon, "terminal": terminal, "out": out,
+        "problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "columns": columns,
+        "missing": missing, "bins": bins, "start": start, "horizon": horizon, "terminal": terminal, "out": out,
     }  # fmt: skip
     run = _run_or_log(folder, log, {name: x for name, x in log_options.items() if x not in (None, [])})
     options: dict[str, Any] = {"misspecification": misspecification}
@@ -125,6 +134,8 @@ def certify(
     with nullcontext() if rewards else spinner("certifying"):  # for rewards, progress is shown
         certificate = run.certificate(delta, method=method, **options)
         check = run.check(delta=delta) if alternatives else None
+    if save is not None:
+        certificate.save(save)
     value = certificate_json(certificate) | {"episodes": run.episodes}
     if check is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in check.alternatives}
@@ -161,6 +172,35 @@ def certify(
             print_line("\n[dim]Plan for a cost:[/]  horizonfree plan {folder} --cost FILE.csv", folder=folder)
 
     output(value, json, show)
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, as written by --save.", metavar="FILE.json")],
+    folder: RunArgument,
+    json: JsonOption = False,
+) -> None:
+    """Compute the certificate in a file again from a run; exit code 1 if it is not confirmed.
+
+    Example:
+
+        horizonfree verify a.json runs/a
+    """
+    run = open_run(folder)
+    from horizonfree.runs.verify import verify as verify_file
+
+    with spinner("computing the certificate again"):
+        result = verify_file(file, run)
+    names = ("is_confirmed", "bound", "claimed", "statement", "differences")
+
+    def show() -> None:
+        verdict = "confirmed" if result.is_confirmed else "not confirmed"
+        print_line("[bold]{verdict}[/]: {text}", verdict=verdict, text=result.statement)
+        for difference in result.differences:
+            print_line("[dim]differs:[/] {text}", text=difference)
+
+    output({name: getattr(result, name) for name in names}, json, show)
+    if not result.is_confirmed:
+        raise typer.Exit(1)
 
 
 def _print_parts(certificate: "Certificate", meanings: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from horizonfree.cli._shared import (
     GoalOption,
     JsonOption,
     RewardOption,
+    UnknownOption,
     certificate_json,
     expand_user,
     float_option,
@@ -32,6 +33,7 @@ from horizonfree.cli._shared import (
     unused_path,
     weights_json,
 )
+from horizonfree.cli.model_files import is_model
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ def explore(
     problem: Annotated[
         str | None,
         typer.Argument(
-            help="A name (see `horizonfree problems`), gymnasium:ID, or your own module:function.",
+            help="A name (see `horizonfree problems`), gymnasium:ID, a .prism, .jani, .drn or .umb file, or your "
+            "own module:function.",
             autocompletion=_problem_names,
         ),
     ] = None,
@@ -62,6 +65,7 @@ def explore(
         Path | None,
         typer.Option(help="Your own kernels instead of a named problem, an .npz file.", metavar="FILE.npz"),
     ] = None,
+    unknown: UnknownOption = None,
     explorer: Annotated[
         str | None,
         typer.Option(
@@ -141,6 +145,8 @@ def explore(
 
         horizonfree explore zoned-grid --param size=150 --reachable --episodes 200
 
+        horizonfree explore robot.prism --unknown p --unknown q --param horizon=12 --episodes 200
+
         horizonfree explore mymodule:shop --param capacity=20 --episodes 200
 
         horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
@@ -152,6 +158,7 @@ def explore(
     flags: dict[str, Any] = {
         "problem": problem,
         "kernels": None if kernels is None else str(kernels),
+        "unknown": unknown or None,
         "explorer": explorer,
         "known_rules": known_rules or None,
         "reachable": reachable or None,
@@ -234,7 +241,7 @@ def _start_run(chosen: config.Settings) -> "Run":
     if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
         raise OptionError("--known-rules is for gymnasium:ID only")
     param = _horizon(chosen) if is_tabular else chosen.param
-    problem = make_problem(chosen.problem, chosen.kernels, param)
+    problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
     problem = problem.as_tabular() if is_tabular else problem
     problem = problem.reachable_part() if chosen.reachable else problem
     explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)
@@ -268,7 +275,7 @@ def _check_names(chosen: config.Settings) -> None:
 
     if chosen.explorer is not None:
         check_exists("explorers", current_name(chosen.explorer))
-    if chosen.problem is not None and ":" not in chosen.problem:
+    if chosen.problem is not None and ":" not in chosen.problem and not is_model(chosen.problem):
         check_exists("problems", chosen.problem)
 
 

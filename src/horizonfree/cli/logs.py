@@ -64,6 +64,7 @@ def run_of(
     start: str | None = None,
     horizon: int | None = None,
     terminal: Sequence[str] = (),
+    unknown: Sequence[str] = (),
     out: Path | None = None,
 ) -> "Run":
     """The run of a log, saved if `out` names a folder; without a model class, a tabular MDP."""
@@ -84,7 +85,7 @@ def run_of(
         else:
             if of_table:
                 raise OptionError(f"--{next(iter(of_table))}: a problem has its own; leave it out")
-            run = from_log(log, make_problem(problem, kernels, parameters), **options)
+            run = from_log(log, make_problem(problem, kernels, parameters, unknown), **options)
         if out is not None:
             run.save(expand_user(out))
     return run

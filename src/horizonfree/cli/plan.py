@@ -16,6 +16,7 @@ from horizonfree.cli._shared import (
     console,
     float_option,
     int_option,
+    make_event,
     make_output_folder,
     make_reward,
     open_run,
@@ -43,6 +44,16 @@ def plan(
     stay: Annotated[
         list[str] | None,
         state_option("Reward the share of steps in this state; repeat for several.", "--stay"),
+    ] = None,
+    reach: Annotated[
+        list[str] | None,
+        state_option("Reward 1 for being in this state at least once; repeat for several.", "--reach"),
+    ] = None,
+    bounded: Annotated[
+        str | None,
+        typer.Option(
+            "--property", help="A bounded property, such as 'Pmax=? [F<=12 \"goal\"]'.", metavar="TEXT"
+        ),
     ] = None,
     reward: RewardOption = None,
     cost: Annotated[
@@ -86,6 +97,9 @@ def plan(
         Path | None,
         typer.Option(help="Reward for transitions: [S, A, S], .npy or .json.", metavar="FILE"),
     ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -109,12 +123,26 @@ def plan(
 
         horizonfree plan runs/a --reward profit.csv --scale rescale --discount 0.95 --final salvage.csv
 
+        horizonfree plan runs/a --property 'Pmax=? [!"fail" U<=12 "goal"]'
+
         horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
-    if sum(map(bool, (goal, stay, reward, cost))) > 1:
-        raise OptionError("--goal, --stay, --reward and --cost each name a reward; give one of them")
+    if sum(map(bool, (goal, stay, reward, cost, reach, bounded))) > 1:
+        raise OptionError(
+            "--goal, --stay, --reach, --property, --reward and --cost each name a reward; give one of them"
+        )
+    if reach or bounded:
+        others: dict[str, Any] = {
+            "scale": scale,
+            "horizon": horizon,
+            "misspecification": misspecification or None,
+        }
+        others |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
+        wrong = [name for name, x in others.items() if x is not None]
+        if wrong:
+            raise OptionError(f"--{wrong[0]} is for rewards; leave it out with --reach and --property")
     if cost is not None and scale not in (None, "rescale"):
         raise OptionError(
             f"--scale {scale} is for rewards; costs have the scale rescale, and results their unit"
@@ -138,10 +166,16 @@ def plan(
     is_moved = start is not None or horizon is not None
     problem = run.problem.with_start(first, horizon) if is_moved else run.problem
     scale = scale or ("total" if cost is None else "rescale")
-    array = occupancy(problem, stay) if stay else make_reward(problem, goal, reward, cost)
+    array: Any
+    if reach or bounded:
+        array = make_event(problem, reach, bounded)
+    else:
+        array = occupancy(problem, stay) if stay else make_reward(problem, goal, reward, cost)
     if array is None:
         if transition is None:
-            raise OptionError("give a reward: --goal STATE, --stay STATE, --reward FILE or --cost FILE")
+            raise OptionError(
+                "give a reward: --goal STATE, --stay STATE, --reach STATE, --reward FILE or --cost FILE"
+            )
         array = [0.0] * problem.num_states
     mine, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
     if out is not None:
@@ -164,6 +198,8 @@ def plan(
             probability = comparison.probability
     if out is not None:
         write_policy(out, result.policy, problem)
+    if save is not None:
+        result.certificate.save(save)
     value: dict[str, Any] = {
         **{name: getattr(result, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate_json(result.certificate),

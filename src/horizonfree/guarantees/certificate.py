@@ -5,12 +5,13 @@ What the numbers of a certificate mean, in a few words each; docs/certificates.m
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from horizonfree._deprecated import renamed_words
 from horizonfree._repr import ReprMixin, ReprTable
+from horizonfree.errors import OptionError
 
 MIN_INTERVAL_UNIT = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `round_up`
@@ -80,6 +81,16 @@ class Certificate(ReprMixin):
     forecast: str = ""
     holds_for: str = ""
     assumes: str = ""
+    claim: Any = field(default=None, repr=False, compare=False)
+
+    def save(self, path: Any) -> None:
+        """Write it into a JSON file that `horizonfree verify FILE RUN` checks (docs/certificate-files.md)."""
+        if self.claim is None:
+            raise OptionError(
+                "this certificate cannot be saved: a file holds those of run.certificate (methods 'uniform' and "
+                "'direct', rewards 'goals' and 'occupancies'), and of plans and policies for a plain reward or an event"
+            )
+        self.claim.save(self, path)
 
     def _repr_table(self) -> ReprTable:
         """What is proved, and what it is made of."""

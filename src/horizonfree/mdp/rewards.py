@@ -59,7 +59,7 @@ def goal(
     last = space.horizon - 1
     step = last if step is None else check_int(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
     table = np.zeros(space.sizes)
-    table[step, _states(space, _numbers(problem, states))] = 1.0
+    table[step, numbers_of(problem, states)] = 1.0
     return table
 
 
@@ -67,7 +67,7 @@ def occupancy(problem: HasSpace, states: int | str | Sequence[int | str]) -> Flo
     """1/H for every step spent in one of the states: the share of the episode."""
     space = space_of(problem)
     table = np.zeros(space.sizes)
-    table[:, _states(space, _numbers(problem, states))] = 1.0 / space.horizon
+    table[:, numbers_of(problem, states)] = 1.0 / space.horizon
     return table
 
 
@@ -252,13 +252,15 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
     return table
 
 
-def _numbers(problem: Any, states: Any) -> Any:
-    """States with the numbers of those that are given by name; what has no names is left to `_states`."""
-    number = getattr(problem, "state_number", None)
+def numbers_of(problem: Any, states: Any) -> np.ndarray:
+    """The numbers of states that are given by number, by name, or by a label, a name of several states."""
+    space, named = space_of(problem), getattr(problem, "states_named", None)
     several = [states] if isinstance(states, str) else states
-    if number is None or not isinstance(several, (list, tuple)):
-        return states
-    return [number(x) if isinstance(x, str) else x for x in several]
+    is_named = isinstance(several, (list, tuple)) and any(isinstance(x, str) for x in several)
+    if named is None or not is_named:
+        return _states(space, states)
+    parts = [named(x) if isinstance(x, str) else _states(space, x) for x in several]
+    return np.concatenate(parts)
 
 
 def _states(space: Space, states: Any) -> np.ndarray:

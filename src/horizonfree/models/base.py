@@ -239,6 +239,10 @@ class Confidence(Described, abc.ABC):
         """The sharpest of `Model.methods` that is affordable."""
         return "uniform"
 
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The smallest and the largest value of each transition probability in the confidence set."""
+        raise OptionError("intervals of transition probabilities are known for mixtures and tables only")
+
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":
         """The confidence set on lifted states (mdp/lift.py); an error where nothing is proved of them."""

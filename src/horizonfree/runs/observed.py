@@ -188,7 +188,9 @@ def answer(
         words = f"{plan.certificate.statement}; for the mean of the recorded rewards, whose own error is not part of it"
         known = "the true rewards are the means of those recorded (no range was declared)"
         assumes = f"{plan.certificate.assumes}; {known}"
-        return replace(plan, certificate=replace(plan.certificate, statement=words, assumes=assumes))
+        return replace(
+            plan, certificate=replace(plan.certificate, statement=words, assumes=assumes, claim=None)
+        )
     part = check_probability(delta, "delta") / 2
     r_low, r_high = observed.interval(part)
     plan = ask(observed.mean, policy, part)
@@ -213,6 +215,7 @@ def answer(
         statement=words,
         forecast="",
         assumes=f"{plan.certificate.assumes}; {observed.assumption()}",
+        claim=None,
     )
     return replace(plan, value_low=low, value_high=high, gap=gap, certificate=certificate)
 

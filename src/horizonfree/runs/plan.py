@@ -1,8 +1,8 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from horizonfree.models import certify
 from horizonfree.models.base import Bounds, Confidence
 from horizonfree.models.posterior import Posterior
 from horizonfree.planning.induction import policy_values
+from horizonfree.runs.certificate_files import Claim, of_policy
 from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
 if TYPE_CHECKING:
@@ -127,15 +128,22 @@ def make_plan(
     missing: str | None = None,
     lift: Lift | None = None,
     refusal: str = "",
+    question: Callable[[], dict[str, Any]] | None = None,
+    is_claimed: bool = True,
 ) -> Plan:
     """A policy of a `Run` with its certificate, in the units of the reward.
 
     value: by default that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
+    question: what the certificate answers (certificate_files.py), by default this policy for this reward; is_claimed:
+    whether a file can hold it.
     """
     space, kernel = run.problem.space, confidence.kernel
     bounds, certificate = certify.certified(run.problem.model, confidence, bounds, reward.factor, missing)
     if run._where:
         certificate = replace(certificate, statement=f"{certificate}, {run._where}")
+    if is_claimed:
+        asked = partial(of_policy, run, reward, policy) if question is None else question
+        certificate = replace(certificate, claim=Claim(run, asked))
     if value is None:
         value = float(space.at_start(policy_values(kernel, reward.table, policy)[0]))
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))

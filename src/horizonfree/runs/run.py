@@ -27,12 +27,12 @@ from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import observed
+from horizonfree.runs import certificate_files, observed, properties
 from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
 from horizonfree.runs.check import apply_check, check_model_class
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
-from horizonfree.runs.plan import Comparison, Plan, make_plan
+from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.robustness import Robustness, compute_robustness
 from horizonfree.runs.state import progress_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from horizonfree.explorers.base import Explorer
     from horizonfree.explorers.loop import Progress
+    from horizonfree.problems.verification.explicit import ExplicitModel
     from horizonfree.runs.power import Power
 
 PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
@@ -73,6 +74,7 @@ class Run(ReprMixin):
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
     rewards: ObservedReward | None = field(default=None, repr=False)
+    _view: tuple[np.ndarray, int, bool] | None = None  # start and horizon that are not those of the episodes
     _where: str = ""  # another start or horizon than the explored one, as text for certificates
     # init=False: dataclasses.replace does not copy it to a run with other evidence
     _confidences: ConfidenceCache = field(default_factory=ConfidenceCache, init=False, repr=False)
@@ -239,10 +241,16 @@ class Run(ReprMixin):
                     "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
                 )
             certificate = self.certificate(delta, method=method, rewards=rewards, progress=progress)
-            return apply_check(certificate, self.check(alternatives=alternatives, delta=delta))
+            check = self.check(alternatives=alternatives, delta=delta)
+            return replace(apply_check(certificate, check), claim=None)
         model = self.problem.model
         if rewards is not None:
-            return family_certificate(self, rewards, self.confidence(delta, misspecification), progress)
+            certificate = family_certificate(
+                self, rewards, self.confidence(delta, misspecification), progress
+            )
+            if declared(misspecification) is not None:
+                return certificate
+            return certificate_files.family(self, certificate, rewards)
         if declared(misspecification) is not None or self.problem.sampling is not None:
             meaning = "'uniform', with misspecification= or kernels from samples"
             require(
@@ -250,10 +258,12 @@ class Run(ReprMixin):
             )
             return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
         if method is None:
-            return certify.smallest(model, self.evidence, self.confidence(delta))
+            certificate = certify.smallest(model, self.evidence, self.confidence(delta))
+            return certificate_files.every_reward(self, certificate, certificate.method)
         if check_choice(method, "method", [*model.methods, "paper"]) == "paper":
             return paper_certificate(self, delta)
-        return certify.uniform(model, self.evidence, self.confidence(delta), method)
+        certificate = certify.uniform(model, self.evidence, self.confidence(delta), method)
+        return certificate_files.every_reward(self, certificate, method)
 
     def plan(
         self,
@@ -271,7 +281,8 @@ class Run(ReprMixin):
     ) -> Plan:
         """The best policy for a reward in the estimate, with a confidence interval and a suboptimality bound.
 
-        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
+        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return;
+        or an event (`hf.reach`) or a property (`hf.property`), with a plan for its number of steps.
         scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; bounds grow with H), "rescale"
         (any numbers, costs as negative ones; values and bounds are in their units).
         model: "likelihood" plans in the maximum-likelihood estimate, "explorer" in the explorer's own.
@@ -292,10 +303,14 @@ class Run(ReprMixin):
         """
         options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         check_choice(model, "model", PLAN_MODELS)
+        is_extended = not (discount is None and final is None and transition is None)
         if isinstance(reward, ObservedReward):
             _check_observed(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
-        if not (discount is None and final is None and transition is None):
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, misspecification, is_extended)
+            return properties.answer(self, reward, delta=delta, model=model, start=start)
+        if is_extended:
             spec, where = RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
             return plan_or_evaluate(
                 self, reward, None, spec, misspecification=misspecification, **options, **where
@@ -316,7 +331,8 @@ class Run(ReprMixin):
             value = float(space.at_start(own.V[0]))
             return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal)
+        is_claimed = declared(misspecification) is None
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_claimed)
 
     def evaluate(
         self,
@@ -342,10 +358,14 @@ class Run(ReprMixin):
         >>> swim.value_low <= swim.value <= swim.value_high
         True
         """
+        is_extended = not (discount is None and final is None and transition is None)
         if isinstance(reward, ObservedReward):
             _check_observed(discount, final, transition)
             return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
-        if not (discount is None and final is None and transition is None):
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, 0.0, is_extended)
+            return properties.answer(self, reward, policy, delta=delta, start=start)
+        if is_extended:
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
             return plan_or_evaluate(self, reward, policy, spec, **options)
@@ -413,7 +433,8 @@ class Run(ReprMixin):
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
         if key not in self._restarts:
             where = "" if is_paid_after else f"from {problem.start_name()}, in {problem.horizon} steps"
-            self._restarts[key] = replace(self, problem=problem, _where=where)
+            view = start_distribution_of(problem.space), problem.horizon, is_paid_after
+            self._restarts[key] = replace(self, problem=problem, _where=where, _view=view)
         return self._restarts[key]
 
     seen_from = renamed("Run.seen_from", restart_from)
@@ -454,6 +475,27 @@ class Run(ReprMixin):
         from horizonfree.runs.explore import advance
 
         return advance(self, **until)
+
+    def explicit_model(
+        self, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
+    ) -> "ExplicitModel":
+        """What model checkers read: the confidence set as an "interval" MDP, or the "estimate" as an MDP.
+
+        Every kernel of the confidence set is a member of the interval MDP, which has more and wider values; its
+        description says by how much. floor: raise lower ends of 0 to this, such as 1e-12, for checkers that refuse 0;
+        the model then takes for granted that these transitions are possible.
+        """
+        from horizonfree.runs.exported import explicit_model
+
+        return explicit_model(self, what, delta=delta, floor=floor)
+
+    def to_drn(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
+        """Write `explicit_model` as Storm's explicit text format."""
+        self.explicit_model(what, **options).to_drn(path)
+
+    def to_umb(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
+        """Write `explicit_model` as a unified Markov binary."""
+        self.explicit_model(what, **options).to_umb(path)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the run into a new folder, from which `load` reads it back."""

@@ -25,6 +25,7 @@ from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
 from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
+from horizonfree.models.mixture.entries import entry_intervals
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
@@ -173,6 +174,10 @@ class MixtureConfidence(Confidence):
         q, work = self.valid.num_free, self.space.succ.size * self.space.horizon
         is_affordable = 0 < q <= MAX_UNKNOWNS and work * PROGRAMMES_PER_DIRECTION**q <= MAX_WORK
         return "direct" if is_affordable else "uniform"
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.valid, self.ball)
 
     def lifted(self, lift: Lift) -> "MixtureConfidence":
         """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.

@@ -15,6 +15,7 @@ from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.bounds import Expansion, Values
+from horizonfree.models.tabular.entries import entry_intervals
 from horizonfree.models.tabular.evidence import ListedCounts, TabularEvidence, short_lists
 from horizonfree.models.tabular.joint import Joint, joint, no_joint, own_leak
 from horizonfree.models.tabular.uniform import Uniform, point_masses, uniform
@@ -94,6 +95,10 @@ class TabularConfidence(Confidence):
         with np.errstate(all="ignore"):  # of rows of which nothing is known
             value, error = self._expansion.difference(reward, policies)
         return max(low, value - error), min(high, value + error)
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.balls, self.pairs)
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
