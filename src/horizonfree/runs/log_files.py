@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._validation import (
     check_choice,
     check_count,
-    check_floats,
     check_real,
     short_repr,
     suggestion,
@@ -25,8 +24,8 @@ from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.log_rows import Rows, read_rows, roles_of
-from horizonfree.runs.log_table import Labels, listed
+from horizonfree.runs.log_rows import Rows, find_start, find_state, read_rows, roles_of
+from horizonfree.runs.log_table import Labels
 from horizonfree.runs.logged import Episodes, from_episodes, run_of
 from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
@@ -414,11 +413,11 @@ def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any)
         terminal = (
             terminal if isinstance(terminal, (list, tuple)) else np.ravel(check_real(terminal, "terminal"))
         )
-        terminal = [_number(x, states, S, "terminal") for x in terminal]
+        terminal = [find_state(x, states, S, "terminal") for x in terminal]
     elif isinstance(terminal, str) and terminal != UNKNOWN:
-        terminal = [_number(terminal, states, S, "terminal")]
+        terminal = [find_state(terminal, states, S, "terminal")]
     first = e.s[:, 0]
-    start = _start(declared["start"], states, S, first)
+    start = find_start(declared["start"], states, S, first)
     H = e.a.shape[1] if declared["horizon"] is None else declared["horizon"]
     table = Tabular(S, A, H, start, terminal=terminal, states=states, actions=actions, name="log")
     if isinstance(
@@ -466,46 +465,4 @@ def _sizes(
         [str(x) for x in labels.labels],
         np.arange(len(labels.labels)),
         not labels.is_complete,
-    )
-
-
-def _number(thing: Any, names: Sequence[str] | None, size: int, what: str) -> int:
-    """A state by its name or its number."""
-    text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
-    if names is not None and text in names:
-        return list(names).index(text)
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
-    number = int(text) if is_number else -1
-    if names is not None or not 0 <= number < size:
-        advice = suggestion(text, names) if names else f"states are 0 to {size - 1}"
-        raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")
-    return number
-
-
-def _start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.ndarray, " K"]) -> Any:
-    """A state, a distribution over states or "unknown", by name or by number."""
-    if isinstance(start, Mapping):
-        found, shares = np.zeros(S), check_floats(list(start.values()), "start")
-        if shares.ndim != 1:
-            raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
-        for name, p in zip(start, shares):
-            found[_number(name, names, S, "start")] += p
-        return found
-    if start is not None:
-        if isinstance(start, str) and start == UNKNOWN:
-            return start
-        is_distribution = isinstance(start, (list, tuple)) or (
-            isinstance(start, np.ndarray) and start.ndim > 0
-        )
-        return start if is_distribution else _number(start, names, S, "start")
-    counts = np.bincount(first, minlength=S)
-    if (counts > 0).sum() == 1:
-        return int(first[0])
-    most = np.argsort(-counts, kind="stable")[: (counts > 0).sum()]
-    called = [f"{names[s] if names else s} ({counts[s]:,})" for s in most]
-    example = repr(names[most[0]] if names else int(most[0]))
-    raise OptionError(
-        f"the episodes start in {len(called)} different states: {listed(called)}. Say from which one plans are to be "
-        f"made, start={example}; or with which probabilities, start={{{example}: 1.0}}; or that these are unknown, "
-        f"start={UNKNOWN!r}"
     )

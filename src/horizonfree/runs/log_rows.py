@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._validation import check_count, check_floats, did_you_mean, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs import log_table
 from horizonfree.runs.log_table import Labels, Source, listed
 
@@ -292,3 +293,45 @@ class Bins:
             )
         inner = np.quantile(known, np.arange(1, n) / n)
         return np.unique([float(f"{e:.3g}") for e in inner])
+
+
+def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) -> int:
+    """A state by its name or its number."""
+    text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
+    if names is not None and text in names:
+        return list(names).index(text)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
+    number = int(text) if is_number else -1
+    if names is not None or not 0 <= number < size:
+        advice = suggestion(text, names) if names else f"states are 0 to {size - 1}"
+        raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")
+    return number
+
+
+def find_start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.ndarray, " K"]) -> Any:
+    """A state, a distribution over states or "unknown", by name or by number."""
+    if isinstance(start, Mapping):
+        found, shares = np.zeros(S), check_floats(list(start.values()), "start")
+        if shares.ndim != 1:
+            raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
+        for name, p in zip(start, shares):
+            found[find_state(name, names, S, "start")] += p
+        return found
+    if start is not None:
+        if isinstance(start, str) and start == UNKNOWN:
+            return start
+        is_distribution = isinstance(start, (list, tuple)) or (
+            isinstance(start, np.ndarray) and start.ndim > 0
+        )
+        return start if is_distribution else find_state(start, names, S, "start")
+    counts = np.bincount(first, minlength=S)
+    if (counts > 0).sum() == 1:
+        return int(first[0])
+    most = np.argsort(-counts, kind="stable")[: (counts > 0).sum()]
+    called = [f"{names[s] if names else s} ({counts[s]:,})" for s in most]
+    example = repr(names[most[0]] if names else int(most[0]))
+    raise OptionError(
+        f"the episodes start in {len(called)} different states: {listed(called)}. Say from which one plans are to be "
+        f"made, start={example}; or with which probabilities, start={{{example}: 1.0}}; or that these are unknown, "
+        f"start={UNKNOWN!r}"
+    )
