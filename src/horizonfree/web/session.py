@@ -32,6 +32,7 @@ from horizonfree.report.facts import (
     without_assumed_truth,
 )
 from horizonfree.report.history import goal_states
+from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
 
