@@ -58,7 +58,7 @@ OLD = {
         hf.Tabular,
     ),
     "run.seen_from": (
-        lambda: explored().seen_from(3, horizon=2).problem.start_name(),
+        lambda: explored().seen_from(1, horizon=2).problem.start_name(),
         RENAMED("Run.seen_from", "Run.restart_from"),
         problem().with_start(1, 2).start_name(),
     ),
