@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_choice, check_probability, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.rewards import family
@@ -13,6 +13,8 @@ from horizonfree.models.base import Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.sampling import DELTA_SHARE
+from horizonfree.runs import certificate_files
+from horizonfree.runs.check import apply_check
 from horizonfree.runs.meter import counter
 
 MIN_DELTA = 1e-300  # of misspecified models: the shares of a smaller delta underflow
@@ -67,6 +69,42 @@ class ConfidenceCache:
 def _key(model: Model, about: Misspecification) -> tuple[Any, ...]:
     radii = about.radii(*model.space.sizes[1:])
     return radii.tobytes(), about.kl is None, about.sampled is None, about.support
+
+
+def certificate_of(
+    run: Any,
+    delta: float,
+    *,
+    method: str | None,
+    rewards: Any,
+    misspecification: Any,
+    alternatives: Any,
+    progress: bool | None,
+) -> Certificate:
+    """`Run.certificate`."""
+    model, evidence, about = run.problem.model, run.evidence, declared(misspecification)
+    if alternatives is not None:
+        if about is not None:
+            raise OptionError(
+                "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
+            )
+        certificate = run.certificate(delta, method=method, rewards=rewards, progress=progress)
+        check = run.check(alternatives=alternatives, delta=delta)
+        return dataclasses.replace(apply_check(certificate, check), claim=None)
+    if rewards is not None:
+        certificate = family_certificate(run, rewards, run.confidence(delta, misspecification), progress)
+        return certificate if about is not None else certificate_files.family(run, certificate, rewards)
+    if about is not None or run.problem.sampling is not None:
+        is_uniform = method is None or (isinstance(method, str) and method == "uniform")
+        require(is_uniform, "method", method, "'uniform', with misspecification= or kernels from samples")
+        return certify.uniform(model, evidence, run.confidence(delta, misspecification))
+    if method is None:
+        certificate = certify.smallest(model, evidence, run.confidence(delta))
+    elif check_choice(method, "method", [*model.methods, "paper"]) == "paper":
+        return paper_certificate(run, delta)
+    else:
+        certificate = certify.uniform(model, evidence, run.confidence(delta), method)
+    return certificate_files.every_reward(run, certificate, certificate.method)
 
 
 def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress: bool | None) -> Certificate:

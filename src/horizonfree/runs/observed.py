@@ -26,6 +26,7 @@ from horizonfree._validation import check_floats, check_probability, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_up
 from horizonfree.mdp.space import UNSEEN, Trajectory
+from horizonfree.models.misspecification import declared
 from horizonfree.runs.plan import Comparison, Plan
 
 RHO = 10.0  # visits around which the interval is narrowest
@@ -164,6 +165,18 @@ def over_states(problem: Any, added_start: int | None = None) -> Bool[np.ndarray
     if added_start is not None:
         is_over[added_start] = True
     return is_over
+
+
+def check_plain(
+    discount: Any, final: Any, transition: Any, misspecification: Any = 0.0, model: str = "likelihood"
+) -> None:
+    """Refuse options that an observed reward does not have."""
+    is_plain = discount is None and final is None and transition is None and model == "likelihood"
+    if not is_plain or declared(misspecification) is not None:
+        raise OptionError(
+            "an observed reward is planned for as it is; with discount=, final=, transition=, misspecification= or "
+            "model= give its mean: run.observed_reward.mean, scale='rescale'"
+        )
 
 
 def answer(

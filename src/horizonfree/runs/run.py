@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_choice, check_floats, require
+from horizonfree._validation import check_choice, check_floats
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.certificate import Certificate
@@ -27,9 +27,9 @@ from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import certificate_files, observed, properties
-from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
-from horizonfree.runs.check import apply_check, check_model_class
+from horizonfree.runs import observed, properties
+from horizonfree.runs.certificates import ConfidenceCache, certificate_of
+from horizonfree.runs.check import check_model_class
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
@@ -235,35 +235,8 @@ class Run(ReprMixin):
         >>> run.certificate(rewards="goals").eps < run.certificate().eps < 1
         True
         """
-        if alternatives is not None:
-            if declared(misspecification) is not None:
-                raise OptionError(
-                    "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
-                )
-            certificate = self.certificate(delta, method=method, rewards=rewards, progress=progress)
-            check = self.check(alternatives=alternatives, delta=delta)
-            return replace(apply_check(certificate, check), claim=None)
-        model = self.problem.model
-        if rewards is not None:
-            certificate = family_certificate(
-                self, rewards, self.confidence(delta, misspecification), progress
-            )
-            if declared(misspecification) is not None:
-                return certificate
-            return certificate_files.family(self, certificate, rewards)
-        if declared(misspecification) is not None or self.problem.sampling is not None:
-            meaning = "'uniform', with misspecification= or kernels from samples"
-            require(
-                method is None or (isinstance(method, str) and method == "uniform"), "method", method, meaning
-            )
-            return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
-        if method is None:
-            certificate = certify.smallest(model, self.evidence, self.confidence(delta))
-            return certificate_files.every_reward(self, certificate, certificate.method)
-        if check_choice(method, "method", [*model.methods, "paper"]) == "paper":
-            return paper_certificate(self, delta)
-        certificate = certify.uniform(model, self.evidence, self.confidence(delta), method)
-        return certificate_files.every_reward(self, certificate, method)
+        options = {"method": method, "rewards": rewards, "alternatives": alternatives, "progress": progress}
+        return certificate_of(self, delta, misspecification=misspecification, **options)
 
     def plan(
         self,
@@ -305,7 +278,7 @@ class Run(ReprMixin):
         check_choice(model, "model", PLAN_MODELS)
         is_extended = not (discount is None and final is None and transition is None)
         if isinstance(reward, ObservedReward):
-            _check_observed(discount, final, transition, misspecification, model)
+            observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
         if properties.is_property(reward):
             properties.check_plain(scale, horizon, misspecification, is_extended)
@@ -360,7 +333,7 @@ class Run(ReprMixin):
         """
         is_extended = not (discount is None and final is None and transition is None)
         if isinstance(reward, ObservedReward):
-            _check_observed(discount, final, transition)
+            observed.check_plain(discount, final, transition)
             return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
         if properties.is_property(reward):
             properties.check_plain(scale, horizon, 0.0, is_extended)
@@ -521,15 +494,3 @@ class Run(ReprMixin):
             lines.append(("folder", str(self.folder)))
         lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
         return ReprTable(f"Run of {problem.name}", lines)
-
-
-def _check_observed(
-    discount: Any, final: Any, transition: Any, misspecification: Any = 0.0, model: str = PLAN_MODELS[0]
-) -> None:
-    """Refuse options that an observed reward does not have."""
-    is_plain = discount is None and final is None and transition is None and model == PLAN_MODELS[0]
-    if not is_plain or declared(misspecification) is not None:
-        raise OptionError(
-            "an observed reward is planned for as it is; with discount=, final=, transition=, misspecification= or "
-            "model= give its mean: run.observed_reward.mean, scale='rescale'"
-        )
