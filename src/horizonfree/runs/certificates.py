@@ -104,7 +104,8 @@ def certificate_of(
         return paper_certificate(run, delta)
     else:
         certificate = certify.uniform(model, evidence, run.confidence(delta), method)
-    return certificate_files.every_reward(run, certificate, certificate.method)
+    proved_by = "uniform" if certificate.is_rejected else certificate.method
+    return certificate_files.every_reward(run, certificate, proved_by)
 
 
 def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress: bool | None) -> Certificate:
