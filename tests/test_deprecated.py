@@ -43,9 +43,9 @@ def compared() -> Any:
 RENAMED = "{} is now called {}".format
 OLD = {
     "problem.moved": (
-        lambda: problem().moved(3, 2).start_name(),
+        lambda: problem().moved(1, 2).start_name(),
         RENAMED("Problem.moved", "Problem.with_start"),
-        problem().with_start(3, 2).start_name(),
+        problem().with_start(1, 2).start_name(),
     ),
     "problem.declaring": (
         lambda: linear().declaring("goals").model.declared.shape,
@@ -58,9 +58,9 @@ OLD = {
         hf.Tabular,
     ),
     "run.seen_from": (
-        lambda: explored().seen_from(3, horizon=2).problem.start_name(),
+        lambda: explored().seen_from(1, horizon=2).problem.start_name(),
         RENAMED("Run.seen_from", "Run.restart_from"),
-        problem().with_start(3, 2).start_name(),
+        problem().with_start(1, 2).start_name(),
     ),
     "hf.home": (lambda: hf.home, RENAMED("hf.home", "hf.theory.home"), hf.theory.home),
     "certificate.words": (

@@ -179,7 +179,7 @@ def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell
     assert out.startswith(f"After 60 episodes, {own.summary()}\n")
     assert own.forecast in out
     assert re.search(r"^gap .* for each of these rewards\s*$", out, re.MULTILINE)
-    assert f"{MEANINGS['worst']}: the one of state {found['worst_state']}" in out
+    assert f"{MEANINGS['worst']}: that of state {found['worst_state']}" in out
 
 
 def test_a_family_that_does_not_exist_is_refused(shell: Shell, run: Run) -> None:

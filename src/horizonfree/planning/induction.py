@@ -145,7 +145,9 @@ def largest_totals(
     kernel: Kernel, reward: Float[np.ndarray, "S A"], steps: int, cap: float = np.inf
 ) -> Float[np.ndarray, "S A"]:
     """The most that so many steps can pay from (s,a) on, each Q at most `cap`; the reward is the same at every step."""
-    if steps > 1 and cap == np.inf:  # backward induction; in C twelve times faster than the loop at S = 10,000
+    if (
+        steps > 1 and cap == np.inf
+    ):  # backward induction; in C twelve times faster than the loop at S = 10,000
         best, is_finite = solve(kernel, reward[None], steps - 1, all_values=False, all_actions=False)
         if is_finite:
             return reward + kernel.expect(best.V[0])
@@ -153,7 +155,6 @@ def largest_totals(
     for _ in range(steps - 1):
         Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)
     return Q
-
 
 
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:

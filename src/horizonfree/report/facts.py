@@ -124,7 +124,8 @@ class Facts:
     @property
     def start_name(self) -> str:
         """Where episodes start, as text."""
-        return self.problem.start_name()
+        start = self.problem.space.start
+        return self.problem.start_name() if start is None else state_text(self.problem, start)
 
     @property
     def has_truth(self) -> bool:
