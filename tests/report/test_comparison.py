@@ -58,7 +58,7 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
     page = stands_alone(text)
     assert "different problems" in page.text
     assert "rejected" in page.text
-    assert "really lost" not in page.text  # the truth of logged episodes is not known
+    assert "true suboptimality" not in page.text  # the truth of logged episodes is not known
 
 
 def test_a_loss_is_never_told_below_zero(run: Run) -> None:

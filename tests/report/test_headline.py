@@ -66,7 +66,7 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
     found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.summary().startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
+    assert found.summary().startswith("worst of 5 goals, evenly spaced among 16: suboptimality at most ")
     facts = ft.facts(run)
     assert facts.family_name == "worst of 5 goals"
     assert facts.hardest_goal == ft.state_text(run.problem, int(states[np.argmax(gaps)]))

@@ -60,7 +60,7 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
                 "If the model is a little wrong",
                 "no parameter is closer than 0",
                 "of total at most 1: suboptimality at most",
-                "really lost at the worst goal",
+                "true suboptimality at the worst goal",
                 "End in column",
                 "zoned-grid",
             ],
@@ -88,7 +88,7 @@ def test_a_report_says_what_matters_and_stands_alone(
         assert words in page.text
     assert list(path.parent.iterdir()) == [path]
     if not run.is_simulated:
-        assert "really lost" not in page.text
+        assert "true suboptimality at" not in page.text
         assert "truth" not in page.text
         assert "without a reward" not in page.text
         assert "never saw" not in page.text
@@ -181,21 +181,21 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
         return *texts, draw_all(found)["gap"].axes[1].get_title(loc="left")
 
     page, both, title = told()
-    assert "really lost at the worst goal;" in page
-    assert "really lost, worst goal " in both
-    assert title == "really lost, at the worst goal"
+    assert "true suboptimality at the worst goal;" in page
+    assert "true, worst goal " in both
+    assert title == "true suboptimality, worst goal"
     assert "were scored" not in page + both
     monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
     page, both, title = told()
-    assert "really lost at the worst of 5 goals;" in page
+    assert "true suboptimality at the worst of 5 goals;" in page
     assert "(5 of 16 were scored, evenly spread)" in page
-    assert "really lost, worst of 5 goals " in both
+    assert "true, worst of 5 goals " in both
     assert both.count("5 of 16 goals were scored") == 2
-    assert title == "really lost, at the worst of 5 goals"
+    assert title == "true suboptimality, worst of 5 goals"
     other = river()  # four goals
     report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
     mixed = Page((tmp_path / "mixed.html").read_text(encoding="utf-8")).text
-    assert "really lost, worst goal scored " in mixed
+    assert "true, worst goal evaluated " in mixed
     assert mixed.count("goals were scored") == 1
     assert [row["goals_scored"] for row in report.compare({"a": run, "b": other, "c": logged()})] == [
         5,
