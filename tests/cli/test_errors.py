@@ -24,7 +24,7 @@ BAD = {
     "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt scale=big": "scale is 'big'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt delta=0.1": "--delta",
-    "explore zoned-grid --episodes 3 --param size=1": "size is 1; it must be an integer from 2 to 200 (cells along a side)",
+    "explore zoned-grid --episodes 3 --param size=1": "size is 1; it must be an integer from 2 to 200 (cells",
     "explore zoned-grid --episodes 3 --param size": "write it as --param name=value",
     "explore zoned-grid --episodes 3 --settings nothing.toml": "No such file",
     "explore zoned-grid --episodes 3 --settings bad.toml": "there is no setting 'epsodes'",
@@ -148,7 +148,7 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
 ) -> None:
     """Reports are refused before anything is computed."""
     for place in ("facts", "page"):
-        monkeypatch.setattr(f"horizonfree.report.{place}.facts", None)
+        monkeypatch.setattr(f"horizonfree.report.{place}.compute_facts", None)
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("plain").touch()
     for line in CANNOT_BE_WRITTEN:

@@ -48,7 +48,10 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
-READY = "from horizonfree.cli import main, _interrupt; _interrupt.exit_on_interrupt(); print('ready', flush=True); main()"
+READY = (
+    "from horizonfree.cli import main, _interrupt; _interrupt.exit_on_interrupt(); "
+    "print('ready', flush=True); main()"
+)
 
 
 def python(script: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:

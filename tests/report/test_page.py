@@ -174,7 +174,7 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> tuple[str, str, str]:
-        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.facts(run)
+        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.compute_facts(run)
         write_page(found, page)
         report.write_comparison({"one": run, "two": run}, both)
         texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
@@ -221,9 +221,9 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before anything is computed."""
-    target, found = tmp_path / "report.html", ft.facts(run)
+    target, found = tmp_path / "report.html", ft.compute_facts(run)
     target.mkdir()
-    monkeypatch.setattr("horizonfree.report.page.facts", None)
+    monkeypatch.setattr("horizonfree.report.page.compute_facts", None)
     for write in (
         partial(report.write_report, run),
         partial(report.write_comparison, {"a": run}),

@@ -221,7 +221,7 @@ def report(
         horizonfree report runs/a --out a.html --figures figures
     """
     run = open_run(folder)
-    from horizonfree.report.facts import facts
+    from horizonfree.report.facts import compute_facts
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
 
@@ -230,7 +230,7 @@ def report(
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
-        result = facts(run, delta)
+        result = compute_facts(run, delta)
         drawn = pictures(result)
         write_page(result, page, drawn)
         files = [] if figures is None else write_pictures(drawn, figures)

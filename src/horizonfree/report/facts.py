@@ -133,7 +133,7 @@ class Facts:
         return self.problem.truth is not None
 
 
-def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
+def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
     """The facts of a run; has_robustness=False leaves out the robustness, which takes longest."""
     run = without_assumed_truth(run)
     name, options = explorer_label_of(run)
