@@ -5,8 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -57,5 +55,6 @@ def data_frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
         raise OptionError(
             "pandas is not installed: pip install pandas, or use the arrays themselves"
         ) from None
-    texts = [name for name, x in columns.items() if np.asarray(x).dtype.kind in "OUT"]
-    return pandas.DataFrame(dict(columns)).astype(dict.fromkeys(texts, "category"))
+    frame = pandas.DataFrame(dict(columns))
+    texts = [name for name in frame if not pandas.api.types.is_numeric_dtype(frame[name])]
+    return frame.astype(dict.fromkeys(texts, "category"))

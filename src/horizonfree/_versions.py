@@ -1,4 +1,4 @@
-"""What is installed, for reports of problems."""
+"""Installed versions, for bug reports."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -9,19 +9,24 @@ PACKAGES = ("horizonfree", "numpy", "scipy", "jax", "jaxlib", "equinox")
 
 
 def show_versions() -> None:
-    """Print the versions of Python and of what numbers depend on, and which build of the native library is used."""
-    for name, found in versions().items():
-        print(f"{name:<15} {found}")
+    """Print the versions of Python, of the dependencies, and of the native library.
+
+    >>> import horizonfree as hf
+    >>> hf.show_versions()  # doctest: +ELLIPSIS
+    Python ...
+    """
+    for name, text in versions().items():
+        print(f"{name:<15} {text}")
 
 
 def versions() -> dict[str, str]:
-    """The same by name; JAX is not imported."""
-    found = {"Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}"}
+    """Versions by name, without importing JAX."""
+    result = {"Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}"}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
+            result[name] = "not installed"
     build = build_name()
-    found["native library"] = "none (no C compiler at installation)" if build is None else build
-    return found
+    result["native library"] = "none (no C compiler at installation)" if build is None else build
+    return result

@@ -1,8 +1,8 @@
-"""What can be wrong with an input. Each message says what, where, which value, and what to do."""
+"""Exceptions. Each message names the argument, its value, the position in it, and the remedy."""
 
 
 class HorizonfreeError(ValueError):
-    """Base of every refusal of this library."""
+    """Base class of all errors of this library."""
 
 
 class ShapeError(HorizonfreeError):
@@ -22,19 +22,19 @@ class RewardError(HorizonfreeError):
 
 
 class UnknownNameError(HorizonfreeError):
-    """A problem, explorer, option or environment that does not exist."""
+    """An unknown problem, explorer, option or environment."""
 
 
 class OptionError(HorizonfreeError):
-    """An option has a value outside its range, or is refused where it stands."""
+    """An option has an invalid value, or does not apply."""
 
 
 class SimulationError(HorizonfreeError):
-    """A problem without truth was asked to simulate itself."""
+    """A problem without a truth cannot be simulated."""
 
 
 class ModelError(HorizonfreeError):
-    """What was observed is impossible under every parameter of the known class."""
+    """An observation is impossible under every parameter of the model class."""
 
 
 class RunError(HorizonfreeError):
@@ -42,12 +42,12 @@ class RunError(HorizonfreeError):
 
 
 class LogWarning(UserWarning):
-    """Logged episodes look as if they break an assumption of certificates."""
+    """Logged episodes seem to violate an assumption of certificates."""
 
 
 class PartWarning(UserWarning):
-    """Most states of a problem are out of reach, and its reachable part would be faster."""
+    """Most states of a problem are unreachable; its reachable part would be faster."""
 
 
 class ProcessError(HorizonfreeError):
-    """A process cannot do its work: it was forked after JAX had started, or the cluster of a sweep is gone."""
+    """A process was forked after JAX had started, or the cluster of a sweep is gone."""

@@ -66,7 +66,7 @@ def test_from_exploration_to_plan_certificate_report_and_comparison(shell: Shell
     assert shell.json("plan runs/a --stay 4")["value"] == pytest.approx(
         run.plan(hf.occupancy(run.problem, 4)).value
     )
-    assert "certified gap" in shell("plan runs/a --goal 8")[1]
+    assert "certified" in shell("plan runs/a --goal 8")[1]
 
     assert shell.json("certify runs/a --delta 0.2")["eps"] == pytest.approx(run.certificate(0.2).eps)
     assert "for every reward" in shell("certify runs/a")[1]
@@ -141,10 +141,10 @@ def test_what_is_rounding_is_shown_as_no_loss(
 @pytest.mark.parametrize(
     ("goals", "title"),
     [
-        ([(9, 9), (64, 64)], "worst true gap"),
-        ([(None, 9)], "worst true gap"),
-        ([(64, 100), (64, 64), (None, 9)], "worst of 64 goals"),
-        ([(64, 100), (9, 9)], "worst goal scored"),
+        ([(9, 9), (64, 64)], "true, worst goal"),
+        ([(None, 9)], "true, worst goal"),
+        ([(64, 100), (64, 64), (None, 9)], "true, worst of 64 goals"),
+        ([(64, 100), (9, 9)], "true, worst goal evaluated"),
     ],
 )
 def test_a_comparison_says_of_how_many_goals_a_gap_is_the_worst(
@@ -162,7 +162,7 @@ def test_the_truth_of_a_real_environment_is_not_known(shell: Shell) -> None:
     problem = hf.make("river-swim", states=3, horizon=3)
     hf.explore(problem.to_gymnasium(), "uniform", known=problem, episodes=2, out="a")
     assert "true_loss" not in shell.json("plan a --goal 2")
-    assert "true loss" not in shell("plan a --goal 2")[1]
+    assert "true suboptimality" not in shell("plan a --goal 2")[1]
 
 
 def test_the_folder_that_one_stands_in_can_hold_the_run(
@@ -215,9 +215,9 @@ def test_on_a_terminal_progress_is_live_and_control_c_saves(tmp_path: Path) -> N
         f"{COMMAND} {line}", cwd=tmp_path, env=env, encoding="utf-8", timeout=120, dimensions=(30, 140)
     )
     child.expect(r"64 states|9 states")
-    child.expect(r"episode \d+/~?\d+.*certified gap \d\.\d+, goal 0\.0001.*left")
+    child.expect(r"episode \d+/~?\d+.*suboptimality at most \d\.\d+, target 0\.0001.*left")
     child.sendintr()
-    child.expect(r"stopped after episode [\d,]+, saved in a; go on with:\s+horizonfree explore --resume a")
+    child.expect(r"stopped after episode [\d,]+, saved in a; resume with:\s+horizonfree explore --resume a")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 130
@@ -252,7 +252,7 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
                 <= plans[name]["value_high"]
             )
     for found_by in found["certificates"].values():
-        assert found_by["goals"]["words"].startswith("all 64 goals: suboptimality at most ")
+        assert found_by["goals"]["summary"].startswith("all 64 goals: suboptimality at most ")
         assert found_by["goals"]["eps"] <= found_by["every_reward"]["eps"]
         assert "more episodes" in found_by["every_reward"]["forecast"]
     assert Path(found["report"]).stat().st_size > 10_000
@@ -261,7 +261,15 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
     code, out, _ = shell("tour --out u")
     assert code == 0
     text = " ".join(out.split())  # without the breaks of lines
-    assert all(word in text for word in ("certified bound", "true loss", "report.html", "horizonfree serve"))
+    assert all(
+        word in text
+        for word in (
+            "upper bound on the suboptimality",
+            "true suboptimality",
+            "report.html",
+            "horizonfree serve",
+        )
+    )
     assert 0 < out.index("all 64 goals: suboptimality") < out.index("every reward r_h(s, a)")
     assert "95% confidence" in out
     assert "…" not in out
@@ -285,7 +293,9 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
         forecast="0.2 needs more",
     )
     numbers = {"value": 0.5, "value_low": 0.4, "value_high": 0.6, "gap": 0.1, "true_loss": 0.01}
-    tour._promise(screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS})
+    tour._print_certificates(
+        screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS}
+    )
     screen.print(tour._plans(dict.fromkeys(tour.EXPLORERS, numbers)))
     tour._close(screen, Path("runs/tour"))
     said = screen.export_text()

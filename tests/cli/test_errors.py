@@ -15,8 +15,8 @@ from tests.shell import TINY, Shell
 
 BAD = {
     "explore zoned-gird --episodes 3": "did you mean 'zoned-grid'",
-    "explore": "say what to explore",
-    "explore zoned-grid": "say how long to explore: --episodes",
+    "explore": "name a problem",
+    "explore zoned-grid": "give --episodes 300, or --until-eps",
     "explore zoned-grid --episodes 0": "episodes is 0; it must be a whole number of at least 1",
     "explore zoned-grid --episodes many": "'--episodes': 'many' is not a whole number; write it in digits",
     "explore zoned-grid --episodes 3 --seed -1": "seed is -1",
@@ -24,13 +24,13 @@ BAD = {
     "explore zoned-grid --episodes 3 --opt scale=2": "has no option 'scale'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt scale=big": "scale is 'big'",
     "explore zoned-grid --episodes 3 --explorer hf-ucrl-rfe++ --opt delta=0.1": "--delta",
-    "explore zoned-grid --episodes 3 --param size=1": "size is 1; cells along a side: an integer from 2 to 200",
+    "explore zoned-grid --episodes 3 --param size=1": "size is 1; it must be an integer from 2 to 200 (cells",
     "explore zoned-grid --episodes 3 --param size": "write it as --param name=value",
     "explore zoned-grid --episodes 3 --settings nothing.toml": "No such file",
     "explore zoned-grid --episodes 3 --settings bad.toml": "there is no setting 'epsodes'",
     "explore zoned-grid --episodes 3 --settings odd.toml": "seed is 'one'; it must be of type int",
     "explore zoned-grid --episodes 3 --out .": "is not an empty folder",
-    "explore zoned-grid --resume nothing": "cannot change now",
+    "explore zoned-grid --resume nothing": "cannot change",
     "explore --resume nothing": "is not a folder",
     "explore zoned-grid --until-eps 2": "until_eps is 2",
     "explore --bogus": "--bogus",
@@ -51,26 +51,26 @@ BAD = {
     "explore zoned-grid --episodes 3 --out ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
     f"explore zoned-grid --episodes 3 --out {'x' * 300}": "File name too long",
     "explore zoned-grid --episodes 3 --reward empty.npy": "empty.npy is not a .npy file",
-    "explore --resume nothing --delta 0.3": "--delta belongs to a new end",
-    "explore --resume nothing --episodes 2 --goal 3": "--goal and --reward say what --until-eps is about",
-    "explore --resume nothing --settings fine.toml": "settings cannot change now",
+    "explore --resume nothing --delta 0.3": "--delta belongs to --until-eps or --episodes",
+    "explore --resume nothing --episodes 2 --goal 3": "--goal and --reward belong to --until-eps",
+    "explore --resume nothing --settings fine.toml": "settings cannot change",
     "certify ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
     f"certify {'x' * 300}": "File name too long",
     "compare nothing --episodes 3": "--episodes belongs to --problem",
-    "compare nothing --problem zoned-grid": "compare runs, or explore a problem anew, not both",
+    "compare nothing --problem zoned-grid": "compare runs, or explore a problem, not both",
     "compare --problem zoned-grid --workers 0": "workers is 0",
     "compare --problem zoned-grid --seeds 0": "seeds is 0",
     "compare --problem zoned-grid --param name=x": "has no parameter 'name'",
     "compare --problem zoned-grid --out empty.npy": "empty.npy: there is a file where a folder should be",
     "compare --problem zoned-grid --out other": "other holds a run",
     "bogus": "there is no command 'bogus'; choose one of: tour, problems, explorers, explore, plan",
-    "--bogus": "No such option: --bogus; write it as horizonfree [OPTIONS] COMMAND",
+    "--bogus": "No such option: --bogus; usage: horizonfree [OPTIONS] COMMAND",
     "explore zoned-grid --episodes 1e3": "'--episodes': '1e3' is not a whole number; write it in digits only",
     "explore zoned-grid --until-eps few": "'--until-eps': 'few' is not a number; write it in digits",
     "plan nothing --horizon x": "'--horizon': 'x' is not a whole number",
-    "plan --json": "Missing argument 'RUN'; write it as horizonfree plan [OPTIONS] RUN (--help says more)",
-    "serve": "Missing argument 'RUN'; write it as horizonfree serve [OPTIONS] RUN",
-    "plan nothing extra": "extra argument(s) (extra); write it as horizonfree plan [OPTIONS] RUN",
+    "plan --json": "Missing argument 'RUN'; usage: horizonfree plan [OPTIONS] RUN (see --help)",
+    "serve": "Missing argument 'RUN'; usage: horizonfree serve [OPTIONS] RUN",
+    "plan nothing extra": "extra argument(s) (extra); usage: horizonfree plan [OPTIONS] RUN",
     "theory --d 2.5": "'--d': '2.5' is not a whole number; write it in digits only, such as 1000",
     "theory --eps abc": "'--eps': 'abc' is not a number; write it in digits, such as 0.05",
     "theory --K": "'--K' requires an argument",
@@ -148,7 +148,7 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
 ) -> None:
     """Reports are refused before anything is computed."""
     for place in ("facts", "page"):
-        monkeypatch.setattr(f"horizonfree.report.{place}.facts", None)
+        monkeypatch.setattr(f"horizonfree.report.{place}.compute_facts", None)
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("plain").touch()
     for line in CANNOT_BE_WRITTEN:
@@ -164,7 +164,7 @@ def test_without_a_word_there_is_help_and_a_reason(shell: Shell) -> None:
         code, out, err = shell(line)
         assert code == 2
         assert "Usage: horizonfree" in out
-        assert err == "horizonfree: error: say what to do; the help above shows how\n"
+        assert err == "horizonfree: error: give a command; the help above lists them\n"
 
 
 def test_a_mistake_of_ours_is_shown_in_full(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,9 @@ def test_problems_and_explorers_come_from_their_definitions(shell: Shell) -> Non
         "high": 200,
         "meaning": "cells along a side",
     }
-    assert set(shell.json("explorers")) == set(EXPLORERS)
+    assert set(shell.json("explorers --all")) == set(EXPLORERS)
+    plain = {name for name, entry in EXPLORERS.items() if not entry.is_reconstruction}
+    assert set(shell.json("explorers")) == plain == set(hf.explorers())
     assert shell.json("explorers hf-ucrl-rfe++")["options"]["lazy"] == 0.5
     assert "search with a smaller radius" in shell.json("explorers hf-ucrl-rfe++")["meanings"]["homotopy"]
     for line in ("problems", "problems river-swim", "explorers", "explorers ucrl-vtr"):
@@ -114,10 +116,10 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify f --method paper",
         "certify g --method paper",
     ):
-        out = shell(line)[1]
+        out = shell(f"{line} --verbose")[1]
         parts = [*shell.json(line)["parts"]]
         for part in parts if "worst" in parts else ["gap", "delta", *parts]:
-            state = r"(: the one of state \d+)?" if part == "worst" else ""
+            state = r"(: that of state \d+)?" if part == "worst" else ""
             assert re.search(rf"^{part} .* {re.escape(MEANINGS[part])}{state}\s*$", out, re.MULTILINE), part
             assert f"| `{part}` | {MEANINGS[part]} |" in text
             shown.add(part)

@@ -40,7 +40,7 @@ def drop(phase, info):
         os.kill(os.getpid(), signal.SIGINT)
 
 try:
-    with _interrupt.told():
+    with _interrupt.raise_interrupts():
         gc.callbacks.append(drop)
         gc.collect()
         while True:
@@ -48,7 +48,10 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
-READY = "from horizonfree.cli import main, _interrupt; _interrupt.end_at_once(); print('ready', flush=True); main()"
+READY = (
+    "from horizonfree.cli import main, _interrupt; _interrupt.exit_on_interrupt(); "
+    "print('ready', flush=True); main()"
+)
 
 
 def python(script: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -113,11 +116,11 @@ def test_what_was_saved_at_home_is_found(
     monkeypatch.setattr(hf, "explore", stopped)
     code, _, err = shell(f"explore {TINY} --explorer uniform --episodes 2 --out='~/runs/a'")
     assert code == 130
-    assert f"stopped after episode 2, saved in {tmp_path}/runs/a; go on with:" in err
+    assert f"stopped after episode 2, saved in {tmp_path}/runs/a; resume with:" in err
     monkeypatch.setattr(hf.Run, "resume", stopped_again)
     code, _, err = shell("explore --episodes 3 --resume='~/runs/a'")
     assert code == 130
-    assert f"stopped after episode 5, saved in {tmp_path}/runs/a; go on with:" in err
+    assert f"stopped after episode 5, saved in {tmp_path}/runs/a; resume with:" in err
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -146,7 +149,7 @@ def test_other_processes_end_too(tmp_path: Path) -> None:
     script = (
         "import multiprocessing, os, signal, time\n"
         "from horizonfree.cli import _interrupt\n"
-        "_interrupt.end_at_once()\n"
+        "_interrupt.exit_on_interrupt()\n"
         "multiprocessing.get_context('spawn').Process(target=time.sleep, args=(600,)).start()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
     )

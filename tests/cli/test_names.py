@@ -14,7 +14,7 @@ def test_names_are_typed_and_shown(shell: Shell) -> None:
     assert "weight 0" not in out
     found, run = shell.json("plan a --goal 'stock 2' --start 'stock 1' --horizon 3"), hf.load("a")
     assert found["value"] == run.plan(hf.goal(run.problem.with_start(1, 3), 2), start=1, horizon=3).value
-    assert "from stock 1, in 3 steps" in found["certificate"]["words"]
+    assert "from stock 1, in 3 steps" in found["certificate"]["summary"]
     assert shell.json("plan a --stay 2")["value"] == shell.json("plan a --stay 'stock 2'")["value"]
     assert "did you mean 'stock 2'" in shell("plan a --goal 'stok 2'")[2]
     assert "of stock" in shell("certify a --rewards goals")[1]

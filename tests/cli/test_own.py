@@ -80,7 +80,7 @@ def test_other_files_are_no_kernels(shell: Shell) -> None:
     Path("text.npz").write_text("hello")
     for name, words in {
         "one.npy": "is a single array",
-        "text.npz": "is no .npz",
+        "text.npz": "is not an .npz",
         "none.npz": "No such",
     }.items():
         assert words in shell(f"explore --kernels {name} --episodes 4")[2]
@@ -99,7 +99,7 @@ def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:
         assert shell.json(line)["problem"] == "river-swim"
     for name, words in {
         "harbours:rivr": "has no function 'rivr'; did you mean 'river'?",
-        "harbours:number": "gives a int; it must give a Problem",
+        "harbours:number": "returns a int; it must return a Problem",
         "harbours:broken": "fails: KeyError: 'gone'",
         "no_such_module:x": "no_such_module cannot be imported: ModuleNotFoundError",
         "nowhere.py:x": "nowhere.py cannot be imported: FileNotFoundError",
@@ -134,7 +134,7 @@ def test_costs_are_given_in_any_unit_and_answered_in_it(shell: Shell, stored: Pa
     code, _, err = shell(f"plan {stored} --reward profit.csv")
     assert code == 2
     assert "the scale 'rescale' takes any rewards or costs" in err
-    assert "costs are rescaled" in shell(f"plan {stored} --cost plain.csv --scale total")[2]
+    assert "costs have the scale rescale" in shell(f"plan {stored} --cost plain.csv --scale total")[2]
 
 
 def test_a_table_of_one_column_is_for_every_action(shell: Shell, stored: Path) -> None:

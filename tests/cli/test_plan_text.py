@@ -70,7 +70,7 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     code, out, _ = shell("plan a --goal 8 --policy-out p.csv")
     assert code == 0
     assert len(re.findall(r"^   ([↑→↓←] ){3}$", out, re.MULTILINE)) == 3
-    assert "Likeliest way: (1, 1) → " in out
+    assert "Most likely path: (1, 1) → " in out
     assert "about episodes from (1, 1); from elsewhere: --start STATE" in out
     found = shell.json("plan a --goal 8 --out p.json")
     run = hf.load("a")

@@ -12,7 +12,7 @@ def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:
     code, out, err = shell(f"explore {LAKE} --episodes 300 --out a")
     assert code == 0
     assert "16 states, 4 actions, 100 steps" in err  # its own time limit
-    assert "an unknown table: no transition is known; explorer tabular-design" in err
+    assert "a tabular MDP: no transition is known; explorer tabular-design" in err
     assert "300 episodes in a" in out
     run = hf.load("a")
     assert isinstance(run.problem.model, TabularModel)
@@ -21,7 +21,7 @@ def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:
     assert 0 <= found["value_low"] <= found["value"] <= found["value_high"] <= 1
     assert found["true_loss"] <= found["gap"]
     goals = shell.json("certify a --rewards goals")
-    assert goals["words"].startswith("all 16 goals: suboptimality at most ")
+    assert goals["summary"].startswith("all 16 goals: suboptimality at most ")
     assert shell.json("explore --resume a --episodes 50")["episodes"] == 350
     assert "theta_hat" not in shell.json("explore --resume a --episodes 1")
 

@@ -8,7 +8,7 @@ from horizonfree.errors import OptionError
 from horizonfree.models.registry import CLASSES, ModelClass
 from horizonfree.planning import optimal
 from horizonfree.problems.problem import Problem
-from horizonfree.report.facts import facts
+from horizonfree.report.facts import compute_facts
 from tests.reference.known_kernel.model import KnownDiagnostics, KnownModel
 
 
@@ -54,7 +54,7 @@ def test_a_fourth_class_explores_certifies_plans_saves_and_loads(problem, tmp_pa
 
 def test_reports_and_batches_take_a_fourth_class(problem):
     run = hf.explore(problem, episodes=5, progress=False)
-    found = facts(run)
+    found = compute_facts(run)
     assert (found.uncertainty[problem.space.reachable] == 0).all()
     assert found.intervals is None
     batch = hf.explore_many(

@@ -143,8 +143,8 @@ TABLE: dict[str, Function] = {
             ({"P": -KERNELS[0]}, ">= 0"),
         ],
     ),
-    "seen_as": Function(
-        hf.Tabular(3, 2, 3).seen_as, {"kind": "tabular"}, [({"support": "all"}, "support is 'all'")]
+    "as_tabular": Function(
+        hf.Tabular(3, 2, 3).as_tabular, {"support": "any"}, [({"support": "all"}, "support is 'all'")]
     ),
     "from_gymnasium": Function(
         hf.from_gymnasium,

@@ -79,7 +79,7 @@ TABLE: dict[str, Function] = {
         {},
         [
             *(
-                ({"method": x}, f"method is {short_repr(x)}; it must be one of 'uniform'")
+                ({"method": x}, f"method is {short_repr(x)}; it must be 'uniform'")
                 for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"), *HUGE_ROWS)
             ),
             *(({"delta": x}, f"delta is {short_repr(x)}") for x in HUGE_ROWS),

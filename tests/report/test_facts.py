@@ -78,7 +78,7 @@ def test_intervals_are_the_shadow_of_the_ellipsoid(run: Run, monkeypatch: pytest
 
 def test_intervals_hold_the_truth(run: Run) -> None:
     """False alarm: 1e-6, the delta of the confidence."""
-    found = ft.facts(run, 1e-6)
+    found = ft.compute_facts(run, 1e-6)
     assert found.intervals is not None
     assert found.truth is not None
     assert (found.intervals.low - 1e-9 <= found.truth).all()
@@ -104,7 +104,7 @@ def test_doubt_is_zero_where_everything_is_known_and_nan_where_nobody_gets() -> 
 
 
 def test_visits_count_every_step(run: Run) -> None:
-    assert ft.facts(run).visits.sum() == run.episodes * run.problem.horizon
+    assert ft.compute_facts(run).visits.sum() == run.episodes * run.problem.horizon
 
 
 def test_an_example_is_the_plan_of_its_reward_and_its_truth(run: Run) -> None:

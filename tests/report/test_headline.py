@@ -54,7 +54,7 @@ def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
     found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))
     assert found.summary().startswith("all 16 goals: suboptimality at most ")
-    facts = ft.facts(run)
+    facts = ft.compute_facts(run)
     assert facts.family_name == "all 16 goals"
     assert facts.hardest_goal == ft.state_text(run.problem, int(np.argmax(gaps)))
 
@@ -66,8 +66,8 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
     found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))
-    assert found.summary().startswith("worst of 5 goals, evenly spread among 16: suboptimality at most ")
-    facts = ft.facts(run)
+    assert found.summary().startswith("worst of 5 goals, evenly spaced among 16: suboptimality at most ")
+    facts = ft.compute_facts(run)
     assert facts.family_name == "worst of 5 goals"
     assert facts.hardest_goal == ft.state_text(run.problem, int(states[np.argmax(gaps)]))
 

@@ -14,7 +14,7 @@ from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
 from horizonfree.report.comparison_plot import plot_comparison
-from horizonfree.report.facts import Facts, facts
+from horizonfree.report.facts import Facts, compute_facts
 from horizonfree.report.figures import Picture, pictures, write_pictures
 from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
@@ -66,7 +66,7 @@ def svgs(page: str) -> Iterator[str]:
 @cache
 def found() -> Facts:
     """What reports say of a problem with cells; names decide none of it."""
-    return facts(river())
+    return compute_facts(river())
 
 
 def called(*actions: str, name: str = "river") -> Facts:
@@ -100,13 +100,13 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 @pytest.fixture(scope="module")
 def facts_of_grid(run: Run) -> Facts:
-    return facts(run)
+    return compute_facts(run)
 
 
 @pytest.fixture
 def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is about the grid, whose facts are found once."""
-    monkeypatch.setattr(page, "facts", lambda *_, **__: facts_of_grid)
+    monkeypatch.setattr(page, "compute_facts", lambda *_, **__: facts_of_grid)
 
 
 @pytest.mark.usefixtures("_known")

@@ -60,7 +60,7 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
                 "If the model is a little wrong",
                 "no parameter is closer than 0",
                 "of total at most 1: suboptimality at most",
-                "really lost at the worst goal",
+                "true suboptimality at the worst goal",
                 "End in column",
                 "zoned-grid",
             ],
@@ -88,7 +88,7 @@ def test_a_report_says_what_matters_and_stands_alone(
         assert words in page.text
     assert list(path.parent.iterdir()) == [path]
     if not run.is_simulated:
-        assert "really lost" not in page.text
+        assert "true suboptimality at" not in page.text
         assert "truth" not in page.text
         assert "without a reward" not in page.text
         assert "never saw" not in page.text
@@ -179,28 +179,28 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def told() -> tuple[str, str, str]:
-        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.facts(run)
+        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.compute_facts(run)
         write_page(found, page)
         report.write_comparison({"one": run, "two": run}, both)
         texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
         return *texts, draw_all(found)["gap"].axes[1].get_title(loc="left")
 
     page, both, title = told()
-    assert "really lost at the worst goal;" in page
-    assert "really lost, worst goal " in both
-    assert title == "really lost, at the worst goal"
+    assert "true suboptimality at the worst goal;" in page
+    assert "true, worst goal " in both
+    assert title == "true suboptimality, worst goal"
     assert "were scored" not in page + both
     monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
     page, both, title = told()
-    assert "really lost at the worst of 5 goals;" in page
+    assert "true suboptimality at the worst of 5 goals;" in page
     assert "(5 of 16 were scored, evenly spread)" in page
-    assert "really lost, worst of 5 goals " in both
+    assert "true, worst of 5 goals " in both
     assert both.count("5 of 16 goals were scored") == 2
-    assert title == "really lost, at the worst of 5 goals"
+    assert title == "true suboptimality, worst of 5 goals"
     other = river()  # four goals
     report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
     mixed = Page((tmp_path / "mixed.html").read_text(encoding="utf-8")).text
-    assert "really lost, worst goal scored " in mixed
+    assert "true, worst goal evaluated " in mixed
     assert mixed.count("goals were scored") == 1
     assert [row["goals_scored"] for row in report.compare({"a": run, "b": other, "c": logged()})] == [
         5,
@@ -226,9 +226,9 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before anything is computed."""
-    target, found = tmp_path / "report.html", ft.facts(run)
+    target, found = tmp_path / "report.html", ft.compute_facts(run)
     target.mkdir()
-    monkeypatch.setattr("horizonfree.report.page.facts", None)
+    monkeypatch.setattr("horizonfree.report.page.compute_facts", None)
     for write in (
         partial(report.write_report, run),
         partial(report.write_comparison, {"a": run}),

@@ -36,7 +36,7 @@ def every() -> Run:
 
 @cache
 def facts_of(run: Run) -> ft.Facts:
-    return ft.facts(run)
+    return ft.compute_facts(run)
 
 
 @cache

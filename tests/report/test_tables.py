@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from horizonfree.report import write_report
-from horizonfree.report.facts import facts
+from horizonfree.report.facts import compute_facts
 from horizonfree.report.figures import draw_all
 from tests.report.worlds import table
 
 
 def test_counts_do_not_tell_when_so_the_figure_looks_ahead(tmp_path: Path) -> None:
-    found = facts(table())
+    found = compute_facts(table())
     assert [m.episodes for m in found.history] == [1500]
     episodes, gaps = np.array(found.ahead).T
     assert (episodes[0], episodes[-1]) == (1500, pytest.approx(150_000))
@@ -27,6 +27,6 @@ def test_counts_do_not_tell_when_so_the_figure_looks_ahead(tmp_path: Path) -> No
 
 
 def test_nothing_is_foretold_where_nothing_is_proved_yet() -> None:
-    found = facts(table(2))
+    found = compute_facts(table(2))
     assert found.ahead == []
     assert len(draw_all(found)["gap"].axes) == 2

@@ -10,7 +10,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, PartWarning, ShapeError
 from horizonfree.problems import reachable
-from horizonfree.report.facts import facts
+from horizonfree.report.facts import compute_facts
 from horizonfree.report.history import history_of
 from horizonfree.runs.recipes import fingerprint
 
@@ -287,7 +287,7 @@ def test_batches_take_parts(part, run):
 
 
 def test_reports_are_those_of_the_whole(part, run, whole):
-    a, b = facts(run), facts(whole)
+    a, b = compute_facts(run), compute_facts(whole)
     assert (a.visits == part.restrict(b.visits)).all()
     assert a.doubt == pytest.approx(part.restrict(b.doubt), abs=CLOSE, nan_ok=True)
     assert a.history[-1].true_gap == pytest.approx(history_of(whole, 0.05)[-1].true_gap, abs=CLOSE)

@@ -300,7 +300,7 @@ def report(
     run = open_run(folder)
     from horizonfree.cli.policy_files import read_policy
     from horizonfree.report.decision import decide
-    from horizonfree.report.facts import facts
+    from horizonfree.report.facts import compute_facts
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
 
@@ -314,7 +314,7 @@ def report(
             array = make_reward(run.problem, None, reward, cost)
             today = None if policy is None else read_policy(policy, run.problem)
             decision = decide(run, array, today, is_cost=cost is not None, delta=delta)
-        result = facts(run, delta)
+        result = compute_facts(run, delta)
         drawn = pictures(result)
         write_page(result, page, drawn, decision)
         files = [] if figures is None else write_pictures(drawn, figures)

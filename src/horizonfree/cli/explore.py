@@ -85,7 +85,7 @@ def explore(
     ] = None,
     known_rules: Annotated[
         bool,
-        typer.Option("--known-rules", help="For gymnasium:ID: the rules are known, except for slipping."),
+        typer.Option("--known-rules", help="With gymnasium:ID, the rules are known, except for slipping."),
     ] = False,
     reachable: Annotated[
         bool,

@@ -8,18 +8,18 @@ from horizonfree.report.facts import Example, Facts, state_text
 from horizonfree.report.history import Moment
 
 
-def alt_texts(found: Facts) -> dict[str, str]:
+def alt_texts(facts: Facts) -> dict[str, str]:
     """An alternative text for every figure of the report by its name."""
     texts = {
         "gap": gaps_text(
-            {found.explorer: found.history}, found.has_truth and not found.forecast, found.worst_goal
+            {facts.explorer: facts.history}, facts.has_truth and not facts.forecast, facts.worst_goal
         ),
-        "states": _states(found),
-        "weights": _weights(found),
-        "records": _records(found),
-        "robustness": _robustness(found),
+        "states": _states(facts),
+        "weights": _weights(facts),
+        "records": _records(facts),
+        "robustness": _robustness(facts),
     }
-    return texts | {f"plan-{i + 1}": _plan(found, x) for i, x in enumerate(found.examples)}
+    return texts | {f"plan-{i + 1}": _plan(facts, x) for i, x in enumerate(facts.examples)}
 
 
 def gaps_text(histories: Mapping[str, Sequence[Moment]], has_truth: bool, worst_goal: str) -> str:
@@ -35,21 +35,21 @@ def gaps_text(histories: Mapping[str, Sequence[Moment]], has_truth: bool, worst_
     return "Suboptimality against episodes, logarithmic. " + ". ".join(parts) + "."
 
 
-def _states(found: Facts) -> str:
-    visited, most = int((found.visits > 0).sum()), int(found.visits.argmax())
+def _states(facts: Facts) -> str:
+    visited, most = int((facts.visits > 0).sum()), int(facts.visits.argmax())
     text = (
-        f"Visits of the states: {visited} of {found.problem.num_states} were visited, "
-        f"{state_text(found.problem, most)} most often ({found.visits[most]:,} steps)."
+        f"Visits of the states: {visited} of {facts.problem.num_states} were visited, "
+        f"{state_text(facts.problem, most)} most often ({facts.visits[most]:,} steps)."
     )
-    if not np.isfinite(found.uncertainty).any():
+    if not np.isfinite(facts.uncertainty).any():
         return text
-    largest = int(np.nanargmax(found.uncertainty))
-    where = f"most, {found.uncertainty[largest]:.3g}, in {state_text(found.problem, largest)}"
+    largest = int(np.nanargmax(facts.uncertainty))
+    where = f"most, {facts.uncertainty[largest]:.3g}, in {state_text(facts.problem, largest)}"
     return f"{text} Uncertainty of transition probabilities: {where}."
 
 
-def _weights(found: Facts) -> str:
-    x = found.intervals
+def _weights(facts: Facts) -> str:
+    x = facts.intervals
     if x is None:
         return ""
     shown = np.flatnonzero(x.is_learnable)[:12]
@@ -57,21 +57,21 @@ def _weights(found: Facts) -> str:
     return "Estimated weights with their intervals: " + "; ".join(each) + "."
 
 
-def _records(found: Facts) -> str:
+def _records(facts: Facts) -> str:
     each = [
         f"{name.replace('_', ' ')} from {x[0]:.3g} to {x[-1]:.3g}"
-        for name, x in found.records.items()
+        for name, x in facts.records.items()
         if len(x)
     ]
     return "Records of the explorer, first and last episode: " + "; ".join(each) + "."
 
 
-def _robustness(found: Facts) -> str:
+def _robustness(facts: Facts) -> str:
     """The ends of the robustness curves."""
-    if found.robustness is None:
+    if facts.robustness is None:
         return ""
     each = []
-    for name, x in zip(("every reward", "one reward"), found.robustness):
+    for name, x in zip(("every reward", "one reward"), facts.robustness):
         there = np.flatnonzero(np.isfinite(x.gaps))
         if len(there):
             first, last = there[0], there[-1]
@@ -81,15 +81,15 @@ def _robustness(found: Facts) -> str:
     return "Certified suboptimality against misspecification. " + "; ".join(each) + "."
 
 
-def _plan(found: Facts, x: Example) -> str:
+def _plan(facts: Facts, x: Example) -> str:
     """The states with the largest and smallest value, and the first action."""
     best, worst = int(x.V.argmax()), int(x.V.argmin())
     text = (
-        f"Map of the plan for: {x.title}. Values from {x.V[worst]:.3g} in {state_text(found.problem, worst)} "
-        f"to {x.V[best]:.3g} in {state_text(found.problem, best)}."
+        f"Map of the plan for: {x.title}. Values from {x.V[worst]:.3g} in {state_text(facts.problem, worst)} "
+        f"to {x.V[best]:.3g} in {state_text(facts.problem, best)}."
     )
-    start = found.problem.space.start
+    start = facts.problem.space.start
     if start is None:
         return text
-    names = found.problem.layout.get("actions") or [f"action {a}" for a in range(found.problem.num_actions)]
+    names = facts.problem.layout.get("actions") or [f"action {a}" for a in range(facts.problem.num_actions)]
     return f"{text} First action at the start: {names[int(x.policy[start])]}."

@@ -104,8 +104,8 @@ def robustness(facts: Facts) -> "Figure | None":
         return None
     fig, ((ax,),) = figure(2.6)
     names, colors = ("every reward", facts.examples[0].title.lower()), (ACCENT, WARM)
-    for found, name, color in zip(facts.robustness, names, colors):
-        ax.plot(found.zetas, found.gaps, color=color, label=name)
+    for curve, name, color in zip(facts.robustness, names, colors):
+        ax.plot(curve.zetas, curve.gaps, color=color, label=name)
     low = facts.robustness[0].zeta_low
     if low > 0:
         ax.axvspan(0, low, color=MUTED, alpha=0.15, linewidth=0, label="refuted by the data")

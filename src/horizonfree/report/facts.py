@@ -126,7 +126,8 @@ class Facts:
     @property
     def start_name(self) -> str:
         """Where episodes start, as text."""
-        return self.problem.start_name()
+        start = self.problem.space.start
+        return self.problem.start_name() if start is None else state_text(self.problem, start)
 
     @property
     def has_truth(self) -> bool:
@@ -134,7 +135,7 @@ class Facts:
         return self.problem.truth is not None
 
 
-def facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
+def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
     """The facts of a run; has_robustness=False leaves out the robustness, which takes longest."""
     run = without_assumed_truth(run)
     name, options = explorer_label_of(run)

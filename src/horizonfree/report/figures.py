@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from horizonfree._validation import check_choice
 from horizonfree.report import draw, theme
-from horizonfree.report.facts import Facts, facts
+from horizonfree.report.facts import Facts, compute_facts
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
@@ -17,23 +17,23 @@ FORMATS = ("svg", "png")
 
 def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
     """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3"."""
-    return draw_all(facts(run, delta))
+    return draw_all(compute_facts(run, delta))
 
 
-def draw_all(found: Facts) -> dict[str, "Figure"]:
+def draw_all(facts: Facts) -> dict[str, "Figure"]:
     """The figures of facts."""
     with theme.style():
         drawn = {
             "gap": draw.gaps(
-                {found.explorer: found.history}, found.has_truth, found.worst_goal, found.forecast
+                {facts.explorer: facts.history}, facts.has_truth, facts.worst_goal, facts.forecast
             ),
-            "states": draw.states(found),
-            "weights": draw.weights(found),
-            "records": draw.records(found),
-            "robustness": draw.robustness(found),
+            "states": draw.states(facts),
+            "weights": draw.weights(facts),
+            "records": draw.records(facts),
+            "robustness": draw.robustness(facts),
         }
-        for i, example in enumerate(found.examples):
-            drawn[f"plan-{i + 1}"] = draw.plan(found.problem, example)
+        for i, example in enumerate(facts.examples):
+            drawn[f"plan-{i + 1}"] = draw.plan(facts.problem, example)
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
@@ -44,9 +44,9 @@ class Picture(NamedTuple):
     svg: str
 
 
-def pictures(found: Facts) -> dict[str, Picture]:
+def pictures(facts: Facts) -> dict[str, Picture]:
     """The figures of facts with their SVG."""
-    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in draw_all(found).items()}
+    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in draw_all(facts).items()}
 
 
 def write_figures(
@@ -56,7 +56,7 @@ def write_figures(
     for kind in formats:
         check_choice(kind, "format", FORMATS)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    return write_pictures(pictures(facts(run, delta)), folder, formats)
+    return write_pictures(pictures(compute_facts(run, delta)), folder, formats)
 
 
 def write_pictures(

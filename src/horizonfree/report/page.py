@@ -15,7 +15,7 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
 from horizonfree.report import draw, theme
 from horizonfree.report.alt_text import alt_texts, gaps_text
-from horizonfree.report.facts import Example, Facts, facts, marked_starts
+from horizonfree.report.facts import Example, Facts, compute_facts, marked_starts
 from horizonfree.report.figures import Picture, pictures
 from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions
@@ -39,23 +39,23 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     'report.html'
     """
     check_target(path)
-    return write_page(facts(run, delta), path)
+    return write_page(compute_facts(run, delta), path)
 
 
 def write_page(
-    found: Facts,
+    facts: Facts,
     path: str | Path,
     drawn: Mapping[str, Picture] | None = None,
     decision: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the report of facts, with pictures if they are already drawn; decision: see decision.py, shown first."""
-    texts = alt_texts(found)
-    drawn = pictures(found) if drawn is None else drawn
+    texts = alt_texts(facts)
+    drawn = pictures(facts) if drawn is None else drawn
     images = {name: theme.inline_svg(picture.svg, texts[name]) for name, picture in drawn.items()}
     values = {
         "decision": decision,
-        "facts": found,
-        "rings": marked_starts(found.problem),
+        "facts": facts,
+        "rings": marked_starts(facts.problem),
         "meanings": MEANINGS,
     }
     text = environment().get_template("report.html").render(figures=images, **values)
@@ -68,27 +68,27 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
     return write_comparison_page(facts_of_runs(runs, delta), path)
 
 
-def write_comparison_page(found: Mapping[str, Facts], path: str | Path) -> Path:
+def write_comparison_page(runs: Mapping[str, Facts], path: str | Path) -> Path:
     """Write a comparison of facts."""
-    has_truth = all(x.has_truth for x in found.values())
-    measured = {x.worst_goal for x in found.values()}
+    has_truth = all(x.has_truth for x in runs.values())
+    measured = {x.worst_goal for x in runs.values()}
     worst_goal = measured.pop() if len(measured) == 1 else "worst goal evaluated"
     with theme.style():
-        histories = {name: x.history for name, x in found.items()}
+        histories = {name: x.history for name, x in runs.items()}
         figure = draw.gaps(histories, has_truth, worst_goal)
-    problems = sorted({_problem_line(x) for x in found.values()})
+    problems = sorted({_problem_line(x) for x in runs.values()})
     text = (
         environment()
         .get_template("compare.html")
         .render(
-            runs=found,
-            table={name: summary_row(x) for name, x in found.items()},
-            best=_best_runs(found),
+            runs=runs,
+            table={name: summary_row(x) for name, x in runs.items()},
+            best=_best_runs(runs),
             figure=theme.inline_svg(
                 theme.to_svg(figure, "gaps"), gaps_text(histories, has_truth, worst_goal)
             ),
             problems=problems,
-            delta=next(iter(found.values())).delta,
+            delta=next(iter(runs.values())).delta,
             has_truth=has_truth,
             worst_goal=worst_goal,
             versions=versions(),
@@ -102,29 +102,29 @@ def compare(runs: Mapping[str, Run], *, delta: float = 0.05) -> list[dict[str, A
     return rows_of(facts_of_runs(runs, delta))
 
 
-def rows_of(found: Mapping[str, Facts]) -> list[dict[str, Any]]:
+def rows_of(runs: Mapping[str, Facts]) -> list[dict[str, Any]]:
     """The table of a comparison of facts."""
-    return [{"run": name} | summary_row(x) for name, x in found.items()]
+    return [{"run": name} | summary_row(x) for name, x in runs.items()]
 
 
-def summary_row(found: Facts) -> dict[str, Any]:
+def summary_row(facts: Facts) -> dict[str, Any]:
     """One row of a comparison."""
-    now = found.now
+    now = facts.now
     return {
-        "problem": found.problem.name,
-        "explorer": found.explorer,
-        "episodes": found.episodes,
-        "certified_gap": found.certificate.eps,
-        "summary": found.certificate.summary(),
-        "forecast": found.certificate.forecast,
-        "goals_gap": found.family.eps,
-        "goals_summary": found.family.summary(),
+        "problem": facts.problem.name,
+        "explorer": facts.explorer,
+        "episodes": facts.episodes,
+        "certified_gap": facts.certificate.eps,
+        "summary": facts.certificate.summary(),
+        "forecast": facts.certificate.forecast,
+        "goals_gap": facts.family.eps,
+        "goals_summary": facts.family.summary(),
         "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
-        "goals": len(found.goals.every),
-        "goals_scored": len(found.goals.scored) if found.has_truth else None,
+        "goals": len(facts.goals.every),
+        "goals_scored": len(facts.goals.scored) if facts.has_truth else None,
         "doubt": now.uncertainty,
         "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
-        "seed": found.seed,
+        "seed": facts.seed,
     }
 
 
@@ -132,17 +132,17 @@ def facts_of_runs(runs: Mapping[str, Run], delta: float) -> dict[str, Facts]:
     """The facts of several runs, without robustness."""
     if not runs:
         raise OptionError("there is nothing to compare; give at least one run")
-    return {name: facts(run, delta, has_robustness=False) for name, run in runs.items()}
+    return {name: compute_facts(run, delta, has_robustness=False) for name, run in runs.items()}
 
 
-def _best_runs(found: Mapping[str, Facts]) -> list[str]:
+def _best_runs(runs: Mapping[str, Facts]) -> list[str]:
     """The runs with the smallest bound for every reward, up to differences between seeds."""
-    bounds = {name: x.certificate.eps for name, x in found.items() if not x.certificate.is_vacuous}
+    bounds = {name: x.certificate.eps for name, x in runs.items() if not x.certificate.is_vacuous}
     return [name for name, eps in bounds.items() if eps <= (1 + SEED_SPREAD) * min(bounds.values())]
 
 
-def _problem_line(found: Facts) -> str:
-    p = found.problem
+def _problem_line(facts: Facts) -> str:
+    p = facts.problem
     return f"{p.name}: {p.num_states} states, {p.num_actions} actions, {p.horizon} steps an episode"
 
 

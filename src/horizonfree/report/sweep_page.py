@@ -54,29 +54,29 @@ class Part(NamedTuple):
     has_slope: bool
 
 
-def write_sweep(found: Sweep, path: str | Path) -> Path:
+def write_sweep(result: Sweep, path: str | Path) -> Path:
     """Write the page of a sweep, finished or not; returns its path."""
-    spec = found.spec
+    spec = result.spec
     looks = {name: look_of(i) for i, name in enumerate(spec.explorers)}
     number = {name: i for i, name in enumerate(looks)}
     measures = [*spec.measure, *spec.records]
     parts = {
-        place: [x for name in measures if (x := _part(found, place, name, looks))] for place in spec.problems
+        place: [x for name in measures if (x := _part(result, place, name, looks))] for place in spec.problems
     }
     text = (
         environment()
         .get_template("sweep.html")
         .render(
-            sweep=found,
+            sweep=result,
             spec=spec,
             parts=parts,
             number=number,
             names={name: setting_label(name, table) for name, table in spec.explorers.items()},
             swatch={name: _swatch(look) for name, look in looks.items()},
             rewards=OF_REWARDS[spec.rewards] if REWARD_MEASURES & set(spec.measure) else None,
-            seconds=float(_per_task(found, "seconds").sum()),
-            devices=sorted(set(found["device"])),
-            versions=[_versions(x) for x in sorted(set(found["versions"]))],
+            seconds=float(_per_task(result, "seconds").sum()),
+            devices=sorted(set(result["device"])),
+            versions=[_versions(x) for x in sorted(set(result["versions"]))],
         )
     )
     return write_text(path, text)
@@ -88,20 +88,22 @@ def look_of(i: int) -> Look:
     return Look(color, dash, MARKERS[i // (len(COLORS) * len(DASHES)) % len(MARKERS)])
 
 
-def figure_of(found: dict[str, Curve], looks: dict[str, Look], title: str) -> "Figure":
+def figure_of(by_setting: dict[str, Curve], looks: dict[str, Look], title: str) -> "Figure":
     """Medians as lines, intervals as bands; each setting has a CSS class, so that it can be hidden."""
     fig, ((ax,),) = draw.figure(2.9, width=5.4)
     for i, name in enumerate(looks):
-        if name not in found:
+        if name not in by_setting:
             continue
-        curve, (color, dash, marker) = found[name], looks[name]
+        curve, (color, dash, marker) = by_setting[name], looks[name]
         line = ax.plot(curve.episodes, curve.median, dash, color=color, marker=marker, markersize=4)[0]
         band = ax.fill_between(curve.episodes, curve.low, curve.high, color=color, alpha=0.13, linewidth=0)
         line.set_gid(f"is-setting-{i}")
         band.set_gid(f"is-setting-{i}")
-    _scale(ax, np.concatenate([(x.median, x.low) for x in found.values()], axis=1))
+    _scale(ax, np.concatenate([(x.median, x.low) for x in by_setting.values()], axis=1))
     ax.set_xscale("log")
-    draw.set_ticks(ax.xaxis, draw.thin_ticks(sorted({int(k) for x in found.values() for k in x.episodes})))
+    draw.set_ticks(
+        ax.xaxis, draw.thin_ticks(sorted({int(k) for x in by_setting.values() for k in x.episodes}))
+    )
     ax.set(title=title, xlabel="episodes")
     return fig
 
@@ -118,9 +120,9 @@ def _scale(ax: "Axes", values: np.ndarray) -> None:
     ax.set_ylim(bottom=0)
 
 
-def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:
+def _part(result: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:
     """None if no setting has numbers."""
-    drawn = curves(found, measure, place)
+    drawn = curves(result, measure, place)
     if not drawn:
         return None
     meaning = MEASURES.get(measure, "record of the explorer")
@@ -129,7 +131,7 @@ def _part(found: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Par
         svg = theme.to_svg(figure_of(drawn, looks, theme.display_text(measure)), alt)
         figure = theme.inline_svg(svg, alt)
     episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
-    return Part(measure, meaning, figure, episodes, drawn, measure in found.spec.slopes)
+    return Part(measure, meaning, figure, episodes, drawn, measure in result.spec.slopes)
 
 
 def _swatch(look: Look) -> str:
@@ -145,7 +147,7 @@ def _versions(text: str) -> str:
     return ", ".join(f"{name} {version}" for name, version in json.loads(text).items())
 
 
-def _per_task(found: Sweep, column: str) -> np.ndarray:
+def _per_task(result: Sweep, column: str) -> np.ndarray:
     """A column with one entry for each task."""
-    _, first = np.unique(found["task"].astype(str), return_index=True)
-    return found[column][first]
+    _, first = np.unique(result["task"].astype(str), return_index=True)
+    return result[column][first]

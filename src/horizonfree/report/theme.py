@@ -92,8 +92,8 @@ def display_text(text: str) -> str:
     A dollar sign would begin a formula, a leading underscore hides a line in the legend, and SVG files with lone
     surrogates or control characters cannot be opened.
     """
-    shown = _CONTROL.sub("?", text.encode("utf-8", "replace").decode()).replace("$", r"\$")
-    return f"\u200b{shown}" if shown.startswith("_") else shown or " "
+    safe = _CONTROL.sub("?", text.encode("utf-8", "replace").decode()).replace("$", r"\$")
+    return f"\u200b{safe}" if safe.startswith("_") else safe or " "
 
 
 def inline_svg(svg: str, alt: str) -> str:
@@ -103,9 +103,9 @@ def inline_svg(svg: str, alt: str) -> str:
     """
     text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', svg[svg.index("<svg") :])
     used = set(re.findall(r"#([\w-]+)[\")]", text))
-    text = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", text)
+    text = re.sub(r' id="([\w.-]+)"', lambda match: match[0] if match[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
-    text = re.sub(r"#[0-9a-f]{6}\b", lambda found: _CSS.get(found[0], found[0]), text)
+    text = re.sub(r"#[0-9a-f]{6}\b", lambda match: _CSS.get(match[0], match[0]), text)
     label = escape(_CONTROL.sub("?", alt))
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 

@@ -190,7 +190,10 @@ def _problem_to_learn(problem: Any, known: Any, horizon: Any, start: Any) -> Pro
         return unknown_table(problem, horizon, start)
     if isinstance(known, Model):
         return problem_of_model(known)
-    require(isinstance(known, Problem), "known", known, "a Problem, such as Mixture.from_kernels returns")
+    if not isinstance(known, Problem):
+        raise OptionError(
+            f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels returns"
+        )
     return known
 
 

@@ -44,7 +44,7 @@ GRID = (
     1e-1,
 )  # radii of the curve
 NUM_BISECTIONS = 7  # for the largest radius, between two of the grid
-METHOD_NOTE = "; by the bounds for misspecified models: for a correct model certificate() has its own bound"
+METHOD_NOTE = " (by the bounds for misspecified models; certificate() has another bound for a correct one)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +64,15 @@ class Robustness:
 
     def summary(self) -> str:
         """The result in a sentence."""
-        low = f"{round_down(self.zeta_low):.3g}" if self.zeta_low > 0 else "0"
-        end = f"the data show that no parameter is closer than {low}"
+        refuted = ""
+        if self.zeta_low > 0:
+            refuted = f"; the data refute misspecifications below {round_down(self.zeta_low):.3g}"
         if self.zeta is None:
-            return f"even with a correct model, {self.target:g} is not certified yet; {end}{METHOD_NOTE}"
+            return f"even with a correct model, {self.target:g} is not certified yet{refuted}{METHOD_NOTE}"
         largest = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
             f"{proved(self.target, self.delta)} if every row of the kernel is within {largest} (total variation) of "
-            f"one parameter; {end}{'' if self.zeta > 0 else METHOD_NOTE}"
+            f"one parameter{refuted}{'' if self.zeta > 0 else METHOD_NOTE}"
         )
 
     def __str__(self) -> str:

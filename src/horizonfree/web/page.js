@@ -258,7 +258,7 @@ function show() {
   }
   $("value").textContent = number(answer.value);
   const when = painted.when === "end" ? "at the end" : "along the way";
-  $("value-of").textContent = `expected total ${when}${hasCosts() ? ", minus costs" : ", at most 1"}`;
+  $("value-of").textContent = `expected reward ${when}${hasCosts() ? ", minus costs" : ", at most 1"}`;
   showEveryReward();
   $("between").textContent = between();
   $("proof").textContent = proof();
@@ -406,7 +406,7 @@ async function save() {
     const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
     anchor.click();
     URL.revokeObjectURL(anchor.href);
-    say("working", `Saved as ${anchor.download}: an array [H, S, A] for `horizonfree plan --reward`${hasCosts() ? " --scale rescale" : ""}.`);
+    say("working", `Saved as ${anchor.download}: an array [H, S, A] for horizonfree plan --reward${hasCosts() ? " --scale rescale" : ""}.`);
   } catch (error) {
     say("working", error.message, true);
   }

@@ -10,7 +10,7 @@ from horizonfree.planning import evaluate
 
 from .conftest import Playground, settled
 from .test_playground import Picture, Visit, plan, value
-from .test_words import LEFT_OUT
+from .test_text import LEFT_OUT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -64,11 +64,10 @@ class LinearModel(Model):
         """Measures that all pairs share."""
         return Description(
             "a linear MDP with the given features, the same in every episode and step",
-            "Pairs of a state and an action share what they teach by their features, so one that was never tried can "
-            "still be known well.",
+            "State-action pairs share features, so a pair that was never tried can be known well.",
             f"features, {self.dim}",
-            f"Where each of {self.dim} features leads, a measure on {self.space.num_states} states; the doubt of the "
-            "transition probabilities that follow from it is drawn above.",
+            f"The measures of {self.dim} features on {self.space.num_states} states; the uncertainty of the transition "
+            "probabilities is drawn above.",
         )
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":

@@ -75,7 +75,7 @@ class MixtureModel(Model):
         )
         return Description(
             f"the transition probabilities are {known}, the same in every episode and step",
-            "States share what they teach, so a state that was never visited can still be known well.",
+            "States share parameters, so a state that was never visited can be known well.",
             f"unknown directions, {self.num_unknown}",
             "No weight can be told from what happens in an episode alone; only the transition probabilities matter, "
             "and their doubt is drawn above.",

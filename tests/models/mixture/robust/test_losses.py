@@ -181,7 +181,7 @@ def test_gaps_do_not_fall_as_the_misspecification_grows(run):
     assert run.certificate(misspecification=found.zeta).eps <= 0.4
     assert run.certificate(misspecification=found.zeta * 1.05).eps > 0.4
     assert found.summary().startswith(
-        "suboptimality at most 0.4 (95% confidence, any stopping time), as long as every transition law is within"
+        "suboptimality at most 0.4 (95% confidence, any stopping time) if every row of the kernel is within"
     )
     one = run.robustness(0.05, reward=hf.goal(run.problem, 2))
     assert one.zeta > found.zeta / 10
@@ -239,7 +239,7 @@ def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
 
 
 def test_what_cannot_be_answered_is_refused_in_words(problem, run):
-    with pytest.raises(OptionError, match="method is 'direct'; with misspecification=, or"):
+    with pytest.raises(OptionError, match="method is .direct.; it must be .uniform., with misspecification="):
         run.certificate(method="direct", misspecification=0.01)
     bare = hf.explore_many(problem, "uniform", episodes=5, seeds=1)[0]
     with pytest.raises(RunError, match="no counts by blocks"):
@@ -247,9 +247,9 @@ def test_what_cannot_be_answered_is_refused_in_words(problem, run):
     table = hf.explore(problem.as_tabular(), episodes=2)
     with pytest.raises(OptionError, match="proved for mixtures only"):
         table.certificate(misspecification=0.01)
-    with pytest.raises(OptionError, match="give until_eps="):
+    with pytest.raises(OptionError, match="misspecification= belongs to until_eps="):
         hf.explore(problem, episodes=5, misspecification=0.01)
-    with pytest.raises(OptionError, match="a gap for every reward stays at about"):
+    with pytest.raises(OptionError, match="the bound for every reward stays at about"):
         hf.explore(problem, until_eps=0.1, misspecification=0.1)
     high = np.zeros(problem.space.sizes)
     high[0, problem.start] = (
