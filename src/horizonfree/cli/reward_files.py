@@ -58,7 +58,7 @@ def read_array(path: Path, what: str) -> Any:
     is_json = path.suffix.lower() == ".json"
     form = "a .npy file of numbers, as numpy.save writes it"
     if is_json:
-        form = "a list of numbers, or what `plan --json` prints"
+        form = "a list of numbers, or the output of `plan --json`"
     try:
         with path.open("rb") as file:
             if not is_json:
