@@ -12,6 +12,7 @@ The choice of a policy needs no proof. `explored_with` is traced, and takes the 
 of the data with pseudo-counts, and the curvature 1/2 of a small change.
 """
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -72,9 +73,9 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
         return uniform
     prepared = prepared_in(space, confidence)
     U = float(space.at_start(np.asarray(_relaxed(prepared)[0])))
-    T = variance_bound(prepared, BETA) if U > 0 else 0.0
+    T = 0.0 if U == 0 else variance_bound(prepared, BETA)
     bounds = {"4U": 4 * U, "4T": 4 * T, "evidence": uniform.eps}
-    best = min(bounds, key=lambda name: bounds[name])
+    best = min(bounds, key=lambda name: math.inf if math.isnan(bounds[name]) else bounds[name])
     eps = at_most_one(bounds[best])
     parts = dict(uniform.parts) | {"relaxed": U, "total_variance": T, "evidence": uniform.eps}
     method = f"likelihood sets, {best}"

@@ -132,7 +132,9 @@ def paper_certificate(run: Any, delta: float) -> Certificate:
 def explorer_claim(run: Any, delta: float) -> Certificate | None:
     """The guarantee of a run's explorer, None if it has none; delta matters where it rests on the evidence."""
     explorer, model = run.explorer, run.problem.model
-    if explorer is None:
+    if (
+        explorer is None or run.problem.sampling is not None
+    ):  # nothing is proved for kernels that are estimates
         return None
     claim: Certificate | None = explorer.claim(model, run.progress.state)
     return claim or explorer.claim_in(model, run.confidence(delta), run.certificate(delta))

@@ -221,7 +221,8 @@ class Run(ReprMixin):
 
         method: by default the smallest bound that takes about a second at most; `Certificate.method` names it. Or
         "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
-        algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer"); with
+        sets="likelihood" at any delta fixed beforehand, for plan(reward, delta=delta).
         "uniform" and "direct" are proved on the same event, so the smaller of them costs no delta.
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it). The bound is
         the largest over their plans; the bounds of all of them hold together.

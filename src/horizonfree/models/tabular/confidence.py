@@ -78,6 +78,9 @@ class TabularConfidence(Confidence):
             else self.space.initial
         )
         occupancy = occupancy_measure(self.centre, policy, np.asarray(start))[:-1].sum(0)
+        if self.space.acts is not None:  # visits of one pair under all its names
+            names, occupancy = occupancy, np.zeros_like(occupancy)
+            np.add.at(occupancy, (np.arange(len(names))[:, None], self.space.acts), names)
         own = own_leak(self.joint, occupancy, self._is_point, self.balls.eps)
         most, half = self.uniform.leak, self.uniform.rest / 2
         cap, begins = min(1.0, float(reward.max((1, 2)).sum())), self.space.starts()
