@@ -91,7 +91,9 @@ def test_the_intervals_are_attained_or_nearly_so(name):
     P = members.kernels(members.members(np.random.default_rng(0), 60))
     s, a, j = np.nonzero(support & visits & (high - low > 1e-6))
     entries = P[:, s, a, np.asarray(run.problem.space.succ)[s, a, j]]
-    assert np.median(np.ptp(entries, axis=0) / (high - low)[s, a, j]) > 0.2
+    # Intervals are those of the balls; the members of a table are in the joint set, too, which is smaller.
+    share = 0.1 if name.startswith("table") else 0.2
+    assert np.median(np.ptp(entries, axis=0) / (high - low)[s, a, j]) > share
 
 
 def test_linear_mdps_have_no_intervals_of_entries():

@@ -4,6 +4,7 @@ Halving a share raises a log-threshold by exactly log 2. Coverage tests cannot s
 from tight for a single system. Shares within a misspecification: tests/models/mixture/robust/test_budgets.py.
 """
 
+import dataclasses
 import itertools
 import math
 
@@ -387,9 +388,11 @@ def test_samples_and_episodes_share_delta(monkeypatch):
     assert float(found.delta) == DELTA
 
 
-class Stub(eqx.Module):
+@dataclasses.dataclass(frozen=True)
+class Stub:
     delta: np.ndarray
-    known: str = eqx.field(static=True, default="")
+    known: str = ""
+    layout: dict = dataclasses.field(default_factory=dict)
 
 
 # Alternatives
