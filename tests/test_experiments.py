@@ -259,7 +259,7 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
         lines += [{"task": key, **pretended(task)} for key, task in found.items()]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     said = {name: part(tmp_path) for name, part in made["figure"].PARTS.items()}
-    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| information")][:1]
+    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| optimal-design")][:1]
     assert line.count("+0.25 [") == 7  # V_hat, U, T, the claim, the certificate and two gaps
     assert "+0.50 [" in line.split("|")[-3]  # episodes to a certificate: the square of that
     assert "0/8" in said["E1"]  # four seeds at each of two horizons

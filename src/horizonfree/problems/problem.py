@@ -185,7 +185,7 @@ class Problem(ReprMixin):
 
         >>> import horizonfree as hf
         >>> hf.make("river-swim", states=5).as_tabular().model.num_unknown
-        40
+        10
         """
         from horizonfree.problems.classes import Tabular
 
@@ -257,7 +257,7 @@ def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total"
     >>> import numpy as np, horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
     >>> round(hf.true_gap(problem, hf.goal(problem, 3), np.zeros((8, 4), int)), 3)
-    0.377
+    0.403
     """
     resolved = resolve(problem, reward, scale=scale)
     kernel, space = problem.kernel(), problem.space
