@@ -7,6 +7,7 @@ systems are exact: dynamic programmes over laws with memory.
 import numpy as np
 
 from horizonfree import testing
+from horizonfree.models.mixture.evidence import STARTS, predictors
 from tests.adversary.sets import LinearlyParametrised
 from tests.reference import adversaries
 

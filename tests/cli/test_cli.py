@@ -69,7 +69,7 @@ def test_from_exploration_to_plan_certificate_report_and_comparison(shell: Shell
     assert "certified" in shell("plan runs/a --goal 8")[1]
 
     assert shell.json("certify runs/a --delta 0.2")["eps"] == pytest.approx(run.certificate(0.2).eps)
-    assert "for every reward" in shell("certify runs/a")[1]
+    assert "every reward r_h" in shell("certify runs/a")[1]
 
     assert shell.json("explore --resume runs/a --episodes 10")["episodes"] == 50
     code, out, err = shell(f"explore {TINY} --explorer uniform --episodes 20 --out runs/b")

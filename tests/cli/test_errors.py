@@ -47,7 +47,7 @@ BAD = {
     "explore zoned-grid --episodes 3 --save-episodes 0": "save_episodes is 0",
     "explore zoned-grid --episodes 3 --save-seconds nan": "save_seconds is nan",
     "explore zoned-grid --episodes 3 --save-seconds -1": "save_seconds is -1",
-    "explore zoned-grid --episodes 3 --settings null.toml": "out is 'a\\x00b'; a name holds no null character",
+    "explore zoned-grid --episodes 3 --settings null.toml": "out is 'a\\x00b'; names must not contain a null character",
     "explore zoned-grid --episodes 3 --out ~nosuchuser/x": "'~nosuchuser/x' cannot be a folder",
     f"explore zoned-grid --episodes 3 --out {'x' * 300}": "File name too long",
     "explore zoned-grid --episodes 3 --reward empty.npy": "empty.npy is not a .npy file",

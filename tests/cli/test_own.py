@@ -84,7 +84,7 @@ def test_other_files_are_no_kernels(shell: Shell) -> None:
         "none.npz": "No such",
     }.items():
         assert words in shell(f"explore --kernels {name} --episodes 4")[2]
-    assert "are two problems" in shell("explore river-swim --kernels one.npy --episodes 4")[2]
+    assert "each name a problem" in shell("explore river-swim --kernels one.npy --episodes 4")[2]
 
 
 def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:

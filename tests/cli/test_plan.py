@@ -175,8 +175,9 @@ def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell
     assert found["forecast"] == own.forecast
     make = hf.goal if rewards == "goals" else hf.occupancy
     assert run.plan(make(run.problem, found["worst_state"])).gap == pytest.approx(own.eps)
-    out = shell(f"certify a --rewards {rewards}")[1]
+    out = shell(f"certify a --rewards {rewards} --verbose")[1]
     assert out.startswith(f"After 60 episodes: {own.summary()}\n")
+    assert "index of the reward" not in shell(f"certify a --rewards {rewards}")[1]
     assert own.forecast in out
     assert re.search(r"^gap .* for each of these rewards\s*$", out, re.MULTILINE)
     assert f"{MEANINGS['worst']}: that of state {found['worst_state']}" in out

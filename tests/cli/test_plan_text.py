@@ -71,7 +71,7 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     assert code == 0
     assert len(re.findall(r"^   ([↑→↓←] ){3}$", out, re.MULTILINE)) == 3
     assert "Most likely path: (1, 1) → " in out
-    assert "about episodes from (1, 1); from elsewhere: --start STATE" in out
+    assert "for episodes from (1, 1); for another start: --start STATE" in out
     found = shell.json("plan a --goal 8 --out p.json")
     run = hf.load("a")
     own = run.plan(hf.goal(run.problem, 8))

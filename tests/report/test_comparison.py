@@ -48,7 +48,7 @@ def test_runs_that_chance_may_order_have_no_winner(tmp_path: Path, run: Run) -> 
     eps = found["one"].certificate.eps
     for times, ahead in ((1.19, ["one", "two"]), (1.21, ["one"])):
         certificate = replace(found["two"].certificate, eps=times * eps)
-        assert page._ahead(found | {"two": replace(found["two"], certificate=certificate)}) == ahead
+        assert page._best_runs(found | {"two": replace(found["two"], certificate=certificate)}) == ahead
 
 
 def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) -> None:
@@ -58,7 +58,7 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
     page = stands_alone(text)
     assert "different problems" in page.text
     assert "rejected" in page.text
-    assert "true suboptimality" not in page.text  # the truth of logged episodes is not known
+    assert "true, worst goal" not in page.text  # the truth of logged episodes is not known
 
 
 def test_a_loss_is_never_told_below_zero(run: Run) -> None:

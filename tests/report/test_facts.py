@@ -23,7 +23,7 @@ def test_an_earlier_certificate_is_the_one_that_the_run_would_have_given_then(se
         then = grid(k, seed)
         model = then.problem.model
         assert found[k].eps == pytest.approx(then.certificate().eps, rel=1e-6)
-        assert found[k].doubt == pytest.approx(
+        assert found[k].uncertainty == pytest.approx(
             diagnostics_of(model).mean_uncertainty(then.confidence(0.05)), rel=1e-6
         )
         assert found[k].inefficiency == pytest.approx(history.inefficiency(model, then.evidence), rel=1e-6)

@@ -97,6 +97,6 @@ def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -
     (row,) = report.compare({"a": run})
     goals, every = run.certificate(rewards="goals"), run.certificate()
     assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every.eps)
-    assert (row["goals_words"], row["forecast"]) == (goals.summary(), every.forecast)
+    assert (row["goals_summary"], row["forecast"]) == (goals.summary(), every.forecast)
     page = Page(report.write_comparison({"a": run}, tmp_path / "c.html").read_text(encoding="utf-8"))
     assert f"{bound(goals.eps)} {bound(every.eps)} " in " ".join(page.text.split())

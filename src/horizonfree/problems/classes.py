@@ -230,7 +230,7 @@ class Tabular(Problem):
 
     >>> import horizonfree as hf
     >>> hf.Tabular(4, 2, horizon=10).model.num_unknown
-    24
+    8
     """
 
     model: TabularModel

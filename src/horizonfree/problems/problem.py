@@ -200,7 +200,7 @@ class Problem(ReprMixin):
 
         >>> import horizonfree as hf
         >>> hf.make("river-swim", states=5).as_tabular().model.num_unknown
-        40
+        10
         """
         from horizonfree.problems.classes import Tabular
 
@@ -272,7 +272,7 @@ def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total"
     >>> import numpy as np, horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
     >>> round(hf.true_gap(problem, hf.goal(problem, 3), np.zeros((8, 4), int)), 3)
-    0.377
+    0.403
     """
     if isinstance(reward, (Event, Property)):
         return _true_gap_of_property(problem, reward, policy)

@@ -121,7 +121,7 @@ def test_undo_redo_clear_and_fill(grid: Playground, visit: Visit) -> None:
     settled(page)
     assert painted(page) == "0-63"
     assert value(page) == 1
-    said = re.search(r"suboptimality at most ([\d.e-]+) \(", page.inner_text("#proof"))
+    said = re.search(r"Suboptimality at most ([\d.e-]+) \(", page.inner_text("#proof"))
     assert said
     assert float(said[1]) < 1e-6
 
@@ -225,7 +225,7 @@ def test_another_start_shows_its_value_and_says_what_the_proof_is_about(
     found = plan(grid, [27])
     V = evaluate(found.kernel, hf.goal(grid.run.problem, 27), found.policy)
     assert value(page) == pytest.approx(V[0, 28], rel=6e-3)
-    assert "the problem's own start" in page.inner_text("#start-note")
+    assert "for the start of the problem" in page.inner_text("#start-note")
     page.focus("#start")
     page.keyboard.press("Home")
     settled(page)
@@ -306,7 +306,7 @@ def test_costs_are_painted_and_certified_in_their_units(
     page.get_by_role("button", name="Clear").click()
     drag(page, 0)  # the start itself, which every episode pays for
     assert value(page) < 0
-    assert page.inner_text("#value-of") == "on average along the way, costs taken off"
+    assert page.inner_text("#value-of") == "expected reward along the way, minus costs"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

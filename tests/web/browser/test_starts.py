@@ -58,7 +58,7 @@ def test_a_state_can_be_chosen_and_the_draw_again(lake: Playground, visit: Visit
     assert page.url.endswith(f"{PAINT}&start=0")
     assert page.inner_text("#start-is") == "column 1, row 1"
     assert page.inner_text("#ring") == "start"
-    assert "the problem's own start" in page.inner_text("#start-note")
+    assert "for the start of the problem" in page.inner_text("#start-note")
     assert value(page) == pytest.approx(evaluate(found.kernel, reward, found.policy)[0, 0], rel=6e-3)
     assert re.fullmatch(r"This episode collects [01]\.", page.inner_text("#episode"))
     assert rings(page) == [0]
