@@ -3,18 +3,27 @@
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys; assert sys.version_info >= (3, 11)' 2>/dev/null && echo /usr/bin/)python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+TOUR_STAMP := .venv/.installed-tour
+SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/native/*.[ch])
+INSTALL := $(BIN)/uv pip install -q --compile-bytecode --reinstall-package horizonfree -c constraints.txt
 
-.PHONY: install tour test test-all test-versions soak check lint bench reproduce-small browser docs constraints clean
+.PHONY: install tour test test-all test-versions soak check lint bench reproduce-small browser docs constraints wheels clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/native/*.[ch])
+$(STAMP): $(SOURCES)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q uv
-	$(BIN)/uv pip install -q --compile-bytecode --reinstall-package horizonfree -c constraints.txt -e '.[dev]'
-	@touch $(STAMP)
+	$(INSTALL) -e '.[dev]'
+	@touch $(STAMP) $(TOUR_STAMP)
 
-tour: $(STAMP)  ## the main job: explore, plan, certify, draw
+$(TOUR_STAMP): $(SOURCES)
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q uv
+	$(INSTALL) -e '.[report]'
+	@touch $(TOUR_STAMP)
+
+tour: $(TOUR_STAMP)  ## the main job: explore, plan, certify, draw; needs the core and the report only
 	$(BIN)/horizonfree tour
 
 browser:  ## Chromium for the browser tests, where we are root and have apt; else they are skipped, and say so
@@ -59,5 +68,9 @@ constraints: $(STAMP)  ## rewrite constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --no-annotate --no-header --all-extras --no-emit-index-url --generate-hashes \
 	  pyproject.toml -o constraints.txt
 
+wheels: $(STAMP)  ## the sdist and the wheel of this machine, and a pure wheel, into dist/
+	$(BIN)/uv build -q --out-dir dist
+	HORIZONFREE_PURE=1 $(BIN)/uv build -q --out-dir dist
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache out site
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache out site dist

@@ -66,6 +66,8 @@ def sweep(
     source = None if is_folder else file
     if dry_run:
         return _print_estimate(source, folder, workers, json)
+    if report:
+        check_extra("report", "reports of sweeps")
     with _resume_hint(file, out):
         from horizonfree.sweeps.sweep import sweep as run
 
