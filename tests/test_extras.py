@@ -71,11 +71,15 @@ def test_the_command_line_works_without_any_extra(tmp_path):
     ):
         done = python(SHELL, *line)
         assert done.returncode == 0, (line, done.stderr[-2000:])
+    (tmp_path / "sweep.toml").write_text(
+        "seeds = 1\nepisodes = 2\n[problems.river-swim]\n[explorers.uniform]\n"
+    )
     for line, extra in (
         (["report", run], "report"),
         (["tour", "--out", tmp_path / "tour"], "report"),
         (["compare", run, "--out", tmp_path / "page.html"], "report"),
         (["compare", "--problem", "river-swim", "--episodes", 2, "--out", tmp_path / "rows"], "report"),
+        (["sweep", tmp_path / "sweep.toml", "--report", "--out", tmp_path / "sweep"], "report"),
         (["serve", run, "--port", 0], "web"),
         (["explore", "gymnasium:FrozenLake-v1", "--episodes", 2], "gymnasium"),
     ):
@@ -84,6 +88,7 @@ def test_the_command_line_works_without_any_extra(tmp_path):
         assert f"pip install 'horizonfree[{extra}]'" in " ".join(done.stderr.split()), line
     assert not (tmp_path / "tour").exists()
     assert not (tmp_path / "rows").exists()
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_python_functions_name_their_extra(tmp_path):

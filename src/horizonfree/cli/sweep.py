@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizonfree._extras import check_extra
 from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
     JsonOption,
