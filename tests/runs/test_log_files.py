@@ -139,7 +139,7 @@ def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
     path.touch()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(
-        OptionError, match=r"pyarrow, which is not installed; pip install pyarrow, or save it as .csv"
+        OptionError, match=r"\.csv file needs no extra.*pyarrow is not installed; .*horizonfree\[parquet\]"
     ):
         from_log(path)
     columns = rows_of(episodes)

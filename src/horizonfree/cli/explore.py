@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizonfree._extras import needs_extra
 from horizonfree.cli import _interrupt
 from horizonfree.cli import settings as config
 from horizonfree.cli._shared import (
@@ -281,7 +282,8 @@ def _check_names(chosen: config.Settings) -> None:
 
 def _horizon(chosen: config.Settings) -> dict[str, Any]:
     """The parameters of an environment, with its time limit as the default horizon."""
-    import gymnasium
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
 
     name = str(chosen.problem).removeprefix("gymnasium:")
     try:

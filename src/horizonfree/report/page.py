@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree._extras import check_extra, needs_extra
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
 from horizonfree.report import draw, theme
@@ -149,8 +150,9 @@ def _problem_line(facts: Facts) -> str:
 @cache
 def environment() -> "Environment":
     """The templates with their filters."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    with needs_extra("report", "reports and figures"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("horizonfree.report"),
@@ -227,7 +229,8 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def check_target(path: str | Path) -> None:
-    """An error if the file cannot be written, before long work; its folder is created."""
+    """An error if the page cannot be drawn or written, before long work; its folder is created."""
+    check_extra("report", "reports and figures")
     with _temporary_file(Path(path)) as partial:
         partial.touch()
 

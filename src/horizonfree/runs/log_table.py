@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import did_you_mean, short_repr, shorten
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 
@@ -122,12 +123,8 @@ def _names_of(source: Any) -> list[str] | None:
 
 
 def _pyarrow(module: str, what: str) -> Any:
-    try:
+    with needs_extra("parquet", f"{what} (a .csv file needs no extra)"):
         return import_module(module)
-    except ImportError:
-        raise OptionError(
-            f"{what} can be read with pyarrow, which is not installed; pip install pyarrow, or save it as .csv"
-        ) from None
 
 
 def _read_csv(path: Path) -> dict[str, list[str]]:

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import short_repr, shorten
-from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.errors import ShapeError, UnknownNameError
 from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs.log_files import from_log
 from horizonfree.runs.run import Run
@@ -15,7 +16,7 @@ from horizonfree.runs.run import Run
 def from_minari(dataset: Any, **options: Any) -> Run:
     """A run made of a Minari data set; options: as for `from_log`, such as horizon=, start=, bins=.
 
-    dataset: a `minari.MinariDataset`, or its name, which `minari.load_dataset` finds (pip install horizonfree[minari]).
+    dataset: a `minari.MinariDataset`, or its name, which `minari.load_dataset` finds (extra `minari`).
         A Discrete observation is a state. Of others (Box with one axis, MultiDiscrete, Tuple or Dict of these) each
         component is a column, obs0, obs1, .. or obs_KEY, and the state is made of all of them; columns of real numbers
         need bins={"obs0": [..]}. Actions are Discrete.
@@ -24,10 +25,8 @@ def from_minari(dataset: Any, **options: Any) -> Run:
     are final is not known from the data: every state may be (`terminal="unknown"`), unless terminal= lists them.
     """
     if isinstance(dataset, str):
-        try:
+        with needs_extra("minari", "data sets of Minari by name"):
             import minari
-        except ImportError:
-            raise OptionError("minari is not installed: pip install horizonfree[minari]") from None
         try:
             dataset = minari.load_dataset(dataset)
         except Exception as error:  # each way to be no data set has its own

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree._extras import needs_extra
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.classes import Tabular
@@ -35,7 +36,8 @@ def unknown_table(env: "gymnasium.Env[Any, Any]", horizon: int | None = None, st
     `Tabular`); by default `initial_state_distrib` of the environment, or the state to which its first resets lead.
     From its table `P`, where it has one, only the terminal states are used.
     """
-    from gymnasium.spaces import Discrete
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        from gymnasium.spaces import Discrete
 
     check_is_env(env)
     sizes = []

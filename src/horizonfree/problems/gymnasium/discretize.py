@@ -8,13 +8,16 @@ the cells: certificates hold up to a declared misspecification (misspecification
 import math
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from jaxtyping import Float
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import check_count, check_floats, check_int, require, short_repr
 from horizonfree.errors import OptionError, ShapeError
+
+with needs_extra("gymnasium", "environments of Gymnasium"):
+    import gymnasium
+    from gymnasium.spaces import Box, Discrete
 
 MAX_BINS, MAX_CELLS = 10**6, 2**31 - 2
 

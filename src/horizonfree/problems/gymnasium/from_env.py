@@ -13,6 +13,7 @@ import numpy as np
 import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import short_repr, shorten
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import STATE_BEFORE_START
@@ -114,7 +115,8 @@ def from_gymnasium(
 
 def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
     """The bare environment."""
-    import gymnasium
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
 
     if isinstance(env, gymnasium.Env):
         if make_kwargs:

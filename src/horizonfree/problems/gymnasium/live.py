@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import check_int, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
@@ -51,7 +52,8 @@ def check_env_matches(
     not, and, numbered last, a start from which the first state is drawn. With encode (observation -> state) only the
     actions can be checked beforehand.
     """
-    from gymnasium.spaces import Discrete
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        from gymnasium.spaces import Discrete
 
     check_is_env(env)
     require(encode is None or callable(encode), "encode", encode, "a function from observations to states")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import check_int, check_state, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.problems.gymnasium.live import Encode, state_of
@@ -110,7 +111,8 @@ class _EnvSampler:
 
 def _sizes(env: Any, name: str, num_states: int | None, encode: Encode | None) -> tuple[int, int]:
     """S and A, from the spaces of the environment or from num_states."""
-    from gymnasium.spaces import Discrete
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        from gymnasium.spaces import Discrete
 
     if not isinstance(env.action_space, Discrete):
         raise ShapeError(f"environment {name} has actions {env.action_space}; they must be Discrete")

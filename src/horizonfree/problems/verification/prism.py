@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
@@ -252,12 +253,8 @@ def _number(value: Any, name: str) -> Fraction:
 
 def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     """The model, built by Storm with the unknown constants as parameters."""
-    try:
+    with needs_extra("storm", "PRISM and JANI models"):
         import stormpy
-    except ImportError:
-        raise OptionError(
-            "PRISM and JANI models need stormpy, which is not installed; run: pip install 'horizonfree[storm]'"
-        ) from None
     text, given = _without_values(path, unknown)
     model = _parsed(stormpy, path, text)
     known = {c.name: c for c in model.constants}
