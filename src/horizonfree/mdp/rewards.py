@@ -275,8 +275,8 @@ def _in_cell(problem: Any, space: Space, pair: tuple[Any, Any]) -> np.ndarray:
         numbers = _states(space, pair)
         if numbers[0] == numbers[1]:
             raise ShapeError(
-                f"{pair} has one state twice, and this problem has no grid in which it could be a cell; states are 0 to "
-                f"{space.num_states - 1}: write {numbers[0]}, or a list of states"
+                f"{pair} has one state twice, and this problem has no grid in which it could be a cell; states are 0 "
+                f"to {space.num_states - 1}: write {numbers[0]}, or a list of states"
             )
         return numbers
     cells = np.asarray(cells)
@@ -284,8 +284,8 @@ def _in_cell(problem: Any, space: Space, pair: tuple[Any, Any]) -> np.ndarray:
     inside = np.flatnonzero((cells == check_integers(pair, "the cell")).all(axis=1))
     if not inside.size:
         raise ShapeError(
-            f"{pair} is no cell; columns are 0 to {columns - 1}, rows 0 to {rows - 1}, (column, row). For several states "
-            f"give a list: {list(pair)}"
+            f"{pair} is no cell; columns are 0 to {columns - 1}, rows 0 to {rows - 1}, (column, row). For several "
+            f"states give a list: {list(pair)}"
         )
     return inside
 

@@ -9,7 +9,15 @@ from os import PathLike
 from typing import Any
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_bool, check_count, check_number, check_seed, did_you_mean, require
+from horizonfree._validation import (
+    check_bool,
+    check_count,
+    check_number,
+    check_seed,
+    closest,
+    require,
+    short_repr,
+)
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError, PartWarning, ShapeError, UnknownNameError
 from horizonfree.explorers.base import Explorer
@@ -45,7 +53,9 @@ from horizonfree.runs.until import MAX_EPISODES, check_stop_request, stop_rule
 
 FOREIGN_KEYWORDS = {  # of other libraries, and what is meant
     **dict.fromkeys(("n_episodes", "num_episodes", "n_iter", "total_episodes"), "episodes=500"),
-    **dict.fromkeys(("total_timesteps", "n_steps", "timesteps"), "episodes=500 (episodes have horizon= steps)"),
+    **dict.fromkeys(
+        ("total_timesteps", "n_steps", "timesteps"), "episodes=500 (episodes have horizon= steps)"
+    ),
     **dict.fromkeys(("random_state", "rng", "random_seed"), "seed=0"),
     **dict.fromkeys(("verbose", "progress_bar", "show_progress"), "progress=True or progress=False"),
     **dict.fromkeys(("eps", "epsilon", "tol"), "until_eps=0.1"),
@@ -96,7 +106,8 @@ def explore(
         its time limit) from `start` (a state, a distribution or "unknown"; by default the start that it declares, or
         the state to which its first resets lead); with `terminal="unknown"` a state may end some episodes and not
         others. Its states are the elements of its finite spaces, or with `encode=` the `num_states` numbers that it
-        returns; `hf.discretize` makes cells of real-valued ones. Where most states are unreachable, explore `reachable_part()`.
+        returns; `hf.discretize` makes cells of real-valued ones. Where most states are unreachable, explore
+        `reachable_part()`.
     explorer: a name with its options, see `explorers()`, or an Explorer; the default depends on the model class.
     episodes: the number of episodes; with until_eps, the largest number.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward, or with reward=
@@ -205,9 +216,9 @@ def check_keywords(options: dict[str, Any], explorer: Any) -> None:
 
 def _refuse_name(name: str) -> None:
     """An error for a text in place of a problem."""
-    build = f"hf.make({name!r})" if name in problems() else f"gymnasium.make({name.removeprefix('gymnasium:')!r})"
-    near = did_you_mean(name, problems()) if name not in problems() else ""
-    raise ShapeError(f"the problem is the text {name!r}; build it first: hf.explore({build}, ...){near}")
+    near = closest(name, problems())
+    build = f"gymnasium.make({name.removeprefix('gymnasium:')!r})" if near is None else f"hf.make({near!r})"
+    raise ShapeError(f"the problem is the text {short_repr(name)}; build it first: hf.explore({build}, ...)")
 
 
 def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, Any]) -> Problem:

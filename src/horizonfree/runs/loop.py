@@ -114,7 +114,7 @@ def _warn_if_missed(until: StopRule, eps: float | None) -> None:
             f"until_eps={until.until_eps:g} is not reached: {until.last:,} episodes certify {round_up(eps):.3g}; go on "
             f"with run.resume(until_eps={until.until_eps:g}), or at the shell with --resume"
         ),
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

@@ -50,6 +50,7 @@ class Plan(ReprMixin):
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
     _credible: Credible | None = field(default=None, repr=False)
+    _space: Space | None = field(default=None, repr=False)
 
     def credible_interval(
         self, level: float = LEVEL, *, posterior: Posterior | None = None
@@ -112,7 +113,7 @@ class Plan(ReprMixin):
         return data_frame(columns)
 
     def act(self, h: int, state: int | str) -> int:
-        """The action at step h (from 0) in a state (a number or a name); the most probable one of a stochastic policy."""
+        """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
         number = number_of(self.layout, "states", state, S) if isinstance(state, str) else state
@@ -131,7 +132,9 @@ class Plan(ReprMixin):
         """
         from horizonfree.problems.gymnasium.rollout import rollout
 
-        return rollout(env, self.kernel.space, self.layout, self.policy, seed, encode)
+        if self._space is None:
+            raise OptionError("this plan belongs to no run; make it with run.plan(reward)")
+        return rollout(env, self._space, self.layout, self.policy, seed, encode)
 
 
 def make_plan(
@@ -166,7 +169,9 @@ def make_plan(
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
     gap = reward.factor * certificate.eps
     start, credible = start_distribution_of(space), Credible(run, reward, policy, lift, refusal)
-    return Plan(policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible)
+    return Plan(
+        policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible, space
+    )
 
 
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:

@@ -1,16 +1,17 @@
 """A Gymnasium environment with unknown transition probabilities, as a tabular MDP.
 
-States and actions are the elements of its finite spaces (flatten.py), the horizon is its time limit. After termination the state no
-longer changes, so it is assumed that a state ends every episode that enters it, or none. An environment that
-contradicts this raises an error, and the model class is refuted (live.py). `Tabular(.., terminal="unknown")` does not
-assume it.
+States and actions are the elements of its finite spaces (flatten.py), the horizon is its time limit. After termination
+the state no longer changes, so it is assumed that a state ends every episode that enters it, or none. An environment
+that contradicts this raises an error, and the model class is refuted (live.py). `terminal="unknown"` does not assume
+it.
 
 The start is the one that the environment declares. If it declares none, it is reset a few times before the first
 episode: if all resets lead to one state, that is the start; otherwise the caller must give it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium
 import numpy as np
 from jaxtyping import Float
 
@@ -24,9 +25,6 @@ from horizonfree.problems.gymnasium.from_env import layout_of
 from horizonfree.problems.gymnasium.live import Encode, check_encode, check_is_env, encoded_state
 from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
-
-if TYPE_CHECKING:
-    import gymnasium
 
 NUM_RESETS = 20  # of an environment that does not declare its start
 MAX_TRANSITIONS = 500_000_000  # S^2 A, of which each needs a few bytes
@@ -52,19 +50,23 @@ def unknown_table(
     env = flatten(env, encode is not None)
     if encode is None:
         if num_states is not None:
-            raise OptionError("num_states= belongs to encode=, which turns observations into states; give both")
+            raise OptionError(
+                "num_states= belongs to encode=, which turns observations into states; give both"
+            )
         S = int(env.observation_space.n)  # type: ignore[attr-defined]  # Discrete after flatten
     else:
         if num_states is None:
             raise OptionError("say how many states encode= returns: num_states=100")
-        S = check_int(num_states, "num_states", 1, 2**31 - 1, "a whole number of at least 1, as encode= returns states")
+        S = check_int(
+            num_states, "num_states", 1, 2**31 - 1, "a whole number of at least 1, as encode= returns states"
+        )
     A = int(env.action_space.n)  # type: ignore[attr-defined]
     copies = 2 if isinstance(terminal, str) else 1
     if (copies * S) ** 2 * A > MAX_TRANSITIONS:
         raise OptionError(
             f"{copies * S:,} states and {A:,} actions have {(copies * S) ** 2 * A:,} possible transitions, more than "
-            f"the {MAX_TRANSITIONS:,} that a table may have; use coarser cells, hf.discretize(env, 5), or fewer states, "
-            "encode=function, num_states=100"
+            f"the {MAX_TRANSITIONS:,} that a table may have; use coarser cells, hf.discretize(env, 5), or fewer "
+            "states, encode=function, num_states=100"
         )
     H = _time_limit(env) if horizon is None else horizon
     start = _start(env, S, encode) if start is None else start
@@ -99,7 +101,11 @@ def _layout(env: "gymnasium.Env[Any, Any]", S: int, encode: Encode | None, has_s
 
 
 def _time_limit(env: "gymnasium.Env[Any, Any]") -> int:
-    limit = getattr(env.spec, "max_episode_steps", None) or getattr(env, "_max_episode_steps", None)
+    limit = getattr(env.spec, "max_episode_steps", None)
+    below: Any = env
+    while limit is None and below is not None:
+        limit = getattr(below, "_max_episode_steps", None)
+        below = below.env if isinstance(below, gymnasium.Wrapper) else None
     if limit is None:
         raise OptionError(
             "the environment has no time limit, so that an episode may never end; say how many steps: horizon=100 "
@@ -118,7 +124,8 @@ def _start(env: "gymnasium.Env[Any, Any]", S: int, encode: Encode | None) -> int
         raise OptionError(
             f"the environment does not say where episodes start, and {NUM_RESETS} resets led to {len(first)} states, "
             f"{first[0]} and {first[1]} among them; pass start='unknown' (one more state, numbered {S}, and one more "
-            "step, the first, in which the start is drawn; at the shell --param start=unknown), or a distribution over the states: start=[...]"
+            "step, the first, in which the start is drawn; at the shell --param start=unknown), or a distribution over "
+            "the states: start=[...]"
         )
     return first[0]
 

@@ -106,29 +106,31 @@ def discretize(env: Any, bins: Any = None, *, actions: Any = None, repeat: int =
             "Explore the environment itself: hf.explore(env, ...)"
         )
     if seen and bins is None:
-        raise OptionError("bins is missing; say how many cells a coordinate has: hf.discretize(env, 10)")
+        raise OptionError(
+            "bins is missing; say how many cells a coordinate has: hf.discretize(env, 10), at the shell --param bins=10"
+        )
     if not seen and np.iterable(bins):
         raise ShapeError("observations have no coordinates to cut; give actions= alone")
     if actions is None and done and (bins is None or np.iterable(bins)):
         raise OptionError(
             f"the actions are {env.action_space}; say how many levels a coordinate has: "
-            "hf.discretize(env, bins, actions=5)"
+            "hf.discretize(env, bins, actions=5), at the shell --param actions=5"
         )
     if actions is not None and not done:
         raise OptionError(f"the actions are {env.action_space}, which is finite; leave out actions=")
     cells = _cells(seen, bins) if seen else []
     levels = _levels(done, bins if actions is None else actions) if done else []
     observations = Numbering(env.observation_space, cells)
-    numbered = None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")
+    numbered = (
+        None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")
+    )
     return Discretized(env, observations, numbered, check_count(repeat, "repeat"))
 
 
 class Discretized(Flattened):
     """Cells as observations; the last state is the end of an episode."""
 
-    def __init__(
-        self, env: Any, observations: Numbering, actions: Numbering | None, repeat: int = 1
-    ) -> None:
+    def __init__(self, env: Any, observations: Numbering, actions: Numbering | None, repeat: int = 1) -> None:
         super().__init__(env, observations, actions)
         self._cells, self._repeat = observations, repeat
         self.observation_space = Discrete(observations.size + 1)
@@ -214,7 +216,8 @@ def _inner_edges(
             )
             raise OptionError(
                 f"coordinate {i} of the observations goes from {low:g} to {high:g}; give its inner edges instead of "
-                f"{number} bins, for example hf.discretize(env, [{line}])"
+                f"{number} bins, for example hf.discretize(env, [{line}]), at the shell "
+                f"--param 'bins=[{line}]'"
             )
         return np.linspace(low, high, number + 1)[1:-1] if number > 1 else np.zeros(0)
     return _increasing(bins, f"bins[{i}]", "a list of inner edges, finite and increasing")

@@ -7,7 +7,7 @@ the last digit changing fastest. Every coordinate of a Box has a digit, too, whe
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -75,7 +75,9 @@ class Numbering:
             digits.append(digit)
         return digits[::-1]
 
-    def decode(self, number: int, value: Callable[[Any, int], float] = lambda cut, part: cut.value(part)) -> Any:
+    def decode(
+        self, number: int, value: Callable[[Any, int], float] = lambda cut, part: cut.value(part)
+    ) -> Any:
         """The element with a number. value: (cut, part) -> a value of the part."""
         return _element(self.space, iter(self.digits(number)), (partial(value, cut) for cut in self.cuts))
 
@@ -92,7 +94,10 @@ class Numbering:
 
 
 class Flattened(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The environment with Discrete spaces. `observations`, `actions`: their numberings; None leaves a space as it is."""
+    """The environment with Discrete spaces.
+
+    `observations`, `actions`: their numberings; None leaves a space as it is.
+    """
 
     def __init__(self, env: Any, observations: Numbering | None, actions: Numbering | None) -> None:
         super().__init__(env)
@@ -166,7 +171,9 @@ def _finite(space: Space[Any], kind: str) -> Numbering:
         advice = "cut it into cells, hf.explore(hf.discretize(env, 10), ...); at the shell --param bins=10"
     else:
         advice = "wrap the environment so that it has finitely many elements"
-    encode = "; or map observations to states, encode=function, num_states=100" if kind == "observation" else ""
+    encode = (
+        "; or map observations to states, encode=function, num_states=100" if kind == "observation" else ""
+    )
     raise ShapeError(
         f"the {kind} space of the environment is {shorten(space)}; a table needs finite spaces: {advice}{encode}"
     )
@@ -223,9 +230,10 @@ def _leaf_radices(leaf: Space[Any], cuts: Iterator[Cut]) -> Iterator[int]:
 def _digits(space: Space[Any], element: Any, cuts: Iterator[Cut]) -> Iterator[int]:
     """The digits of an element. Entries that are no integers raise an error, entries outside the space may not."""
     if isinstance(space, (Tuple, Dict)):
-        keys = list(space.spaces) if isinstance(space, Dict) else range(len(space.spaces))
-        if len(element) != len(keys):
-            raise ValueError("wrong number of entries")
+        is_dict = isinstance(space, Dict)
+        keys: list[Any] = list(space.spaces) if isinstance(space, Dict) else list(range(len(space.spaces)))
+        if len(element) != len(keys) or isinstance(element, Mapping) != is_dict:
+            raise ValueError("wrong entries")
         for key in keys:
             yield from _digits(space[key], element[key], cuts)
         return

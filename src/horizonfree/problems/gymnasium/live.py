@@ -253,8 +253,8 @@ def check_endings(
         return attempted
     error = ModelError(
         f"the environment {message}: its observation does not tell whether the episode is over; pass "
-        "terminal='unknown' (at the shell --param terminal=unknown; with known=, in hf.Tabular), so that every state may "
-        "end an episode or not, or wrap the environment so that ends are states of their own"
+        "terminal='unknown' (at the shell --param terminal=unknown; with known=, in hf.Tabular), so that every state "
+        "may end an episode or not, or wrap the environment so that ends are states of their own"
     )
     j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
     return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end, attempted.rewards)
