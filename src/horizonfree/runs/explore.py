@@ -218,7 +218,9 @@ def _refuse_name(name: str) -> None:
     """An error for a text in place of a problem."""
     near = closest(name, problems())
     build = f"gymnasium.make({name.removeprefix('gymnasium:')!r})" if near is None else f"hf.make({near!r})"
-    raise ShapeError(f"the problem is the text {short_repr(name)}; build it first: hf.explore({build}, ...)")
+    raise ShapeError(
+        f"the problem is the text {short_repr(name)}; it must be a gymnasium.Env or a Problem: hf.explore({build}, ...)"
+    )
 
 
 def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, Any]) -> Problem:

@@ -31,7 +31,6 @@ from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
-from horizonfree.problems.gymnasium.flatten import flatten
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,
@@ -296,6 +295,8 @@ def env_engine(
 
     An episode that fails counts up to the error, which ends the exploration; only Ctrl-C discards its episode.
     """
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     space = run.problem.space
     check_is_env(env)
     env = flatten(env, encode is not None)

@@ -9,9 +9,8 @@ The start is the one that the environment declares. If it declares none, it is r
 episode: if all resets lead to one state, that is the start; otherwise the caller must give it.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
 from jaxtyping import Float
 
@@ -20,11 +19,13 @@ from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameE
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.classes import Tabular
 from horizonfree.problems.endings import ENDED, UNDECLARED
-from horizonfree.problems.gymnasium.flatten import flatten, names_in
 from horizonfree.problems.gymnasium.from_env import layout_of
 from horizonfree.problems.gymnasium.live import Encode, check_encode, check_is_env, encoded_state
 from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import gymnasium
 
 NUM_RESETS = 20  # of an environment that does not declare its start
 MAX_TRANSITIONS = 500_000_000  # S^2 A, of which each needs a few bytes
@@ -45,6 +46,8 @@ def unknown_table(
     terminal: as for `Tabular`; by default from the environment's table `P`, of which nothing else is used.
     encode: observation -> one of num_states states, where observations are not states.
     """
+    from horizonfree.problems.gymnasium.flatten import flatten, names_in
+
     check_is_env(env)
     check_encode(encode)
     env = flatten(env, encode is not None)
@@ -105,7 +108,7 @@ def _time_limit(env: "gymnasium.Env[Any, Any]") -> int:
     below: Any = env
     while limit is None and below is not None:
         limit = getattr(below, "_max_episode_steps", None)
-        below = below.env if isinstance(below, gymnasium.Wrapper) else None
+        below = getattr(below, "env", None)  # of a wrapper
     if limit is None:
         raise OptionError(
             "the environment has no time limit, so that an episode may never end; say how many steps: horizon=100 "

@@ -11,7 +11,6 @@ from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
 from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
-from horizonfree.problems.gymnasium.flatten import flatten
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import local_number
 
@@ -118,6 +117,8 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     attempted = attempt(flatten(env, encode is not None), space, policy, rng, encode)
     if attempted.error is not None:
         raise attempted.error

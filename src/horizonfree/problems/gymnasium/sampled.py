@@ -12,7 +12,6 @@ from jaxtyping import Int
 
 from horizonfree._validation import check_int, check_state, short_repr
 from horizonfree.errors import OptionError
-from horizonfree.problems.gymnasium.flatten import flatten
 from horizonfree.problems.gymnasium.live import Encode, state_of
 
 Place = Callable[[Any, int, np.random.Generator], None]
@@ -36,6 +35,8 @@ def sampled_env(
     place: Place | None,
 ) -> Int[np.ndarray, "S A S2"]:
     """Counts of the outcomes: S next states in which the episode goes on, then S in which it has ended."""
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     env = flatten(env, encode is not None)
     S, A = _sizes(env, num_states, encode)
     if S * A * samples > MAX_STEPS:
@@ -53,6 +54,8 @@ def sampled_env(
 
 def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
     """The one state in which all of them start."""
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     S = 2**31
     envs = [flatten(env, encode is not None) for env in envs]
     starts = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(NUM_RESETS)}
