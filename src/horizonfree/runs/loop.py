@@ -4,6 +4,7 @@ An engine makes the next episodes: compiled blocks of a problem that simulates i
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from jaxtyping import Int
 from horizonfree._arrays import Array
 from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.errors import ModelError, RunError
+from horizonfree.errors import ModelError, RunError, TargetWarning
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import (
     Progress,
@@ -26,6 +27,7 @@ from horizonfree.explorers.loop import (
     simulate_block,
     update_progress,
 )
+from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
@@ -88,6 +90,7 @@ def run_loop(
                 if callback is not None and k > run.episodes:
                     callback(k, _last_numbers(now.last_records, eps))
                 if until.is_reached(k, eps):
+                    _warn_if_missed(until, eps)
                     break
                 saver.save_if_due(now)
                 count = min(sizer.count, until.next_look(k + 1) - k, saver.next_due - k)
@@ -99,6 +102,19 @@ def run_loop(
         finally:
             saver.save(now)
     return now.run()
+
+
+def _warn_if_missed(until: StopRule, eps: float | None) -> None:
+    """A warning where the last episode came before the certificate."""
+    if until.until_eps is None or eps is None or eps <= until.until_eps:
+        return
+    warnings.warn(
+        TargetWarning(
+            f"until_eps={until.until_eps:g} is not reached: {until.last:,} episodes certify {round_up(eps):.3g}; go on "
+            f"with run.resume(until_eps={until.until_eps:g}), or at the shell with --resume"
+        ),
+        stacklevel=5,
+    )
 
 
 def _last_numbers(records: Mapping[str, np.ndarray], eps: float | None) -> dict[str, float]:
@@ -279,8 +295,11 @@ def env_engine(
 
     An episode that fails counts up to the error, which ends the exploration; only Ctrl-C discards its episode.
     """
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     space = run.problem.space
     check_is_env(env)
+    env = flatten(env, encode is not None)
     encode = encode_for(env, run.problem, encode)
     endings = endings_in(env, run.problem, encode)
     check_env_matches(env, space, encode, endings.num_copies)

@@ -14,7 +14,7 @@ from horizonfree._validation import check_int, check_state
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.lift import Lift
-from horizonfree.mdp.names import name_of
+from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
@@ -26,6 +26,8 @@ from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
 if TYPE_CHECKING:
     import pandas
+
+    from horizonfree.problems.gymnasium.rollout import Rollout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,6 +50,7 @@ class Plan(ReprMixin):
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
     _credible: Credible | None = field(default=None, repr=False)
+    _space: Space | None = field(default=None, repr=False)
 
     def credible_interval(
         self, level: float = LEVEL, *, posterior: Posterior | None = None
@@ -109,12 +112,29 @@ class Plan(ReprMixin):
         }
         return data_frame(columns)
 
-    def act(self, h: int, state: int) -> int:
-        """The action at step h (from 0) in a state; the most probable one for a stochastic policy."""
+    def act(self, h: int, state: int | str) -> int:
+        """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        choice = self.policy[h, check_state(state, "state", S)]
+        number = number_of(self.layout, "states", state, S) if isinstance(state, str) else state
+        choice = self.policy[h, check_state(number, "state", S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
+
+    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
+        """One episode of a Gymnasium environment under this policy, from wherever it starts.
+
+        encode: observation -> state, as for `explore`. The rewards are those of the environment.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+        >>> run.plan(hf.goal(run.problem, 3)).rollout(run.problem.to_gymnasium()).states.shape
+        (9,)
+        """
+        from horizonfree.problems.gymnasium.rollout import rollout
+
+        if self._space is None:
+            raise OptionError("this plan belongs to no run; make it with run.plan(reward)")
+        return rollout(env, self._space, self.layout, self.policy, seed, encode)
 
 
 def make_plan(
@@ -149,7 +169,9 @@ def make_plan(
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
     gap = reward.factor * certificate.eps
     start, credible = start_distribution_of(space), Credible(run, reward, policy, lift, refusal)
-    return Plan(policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible)
+    return Plan(
+        policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible, space
+    )
 
 
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
