@@ -100,7 +100,9 @@ def plan(
     ] = None,
     at_most: Annotated[
         list[str] | None,
-        typer.Option("--at-most", help="A cost and its bound, as cost.csv=0.01; repeat.", metavar="FILE=NUMBER"),
+        typer.Option(
+            "--at-most", help="A cost and its bound, as cost.csv=0.01; repeat.", metavar="FILE=NUMBER"
+        ),
     ] = None,
     at_least: Annotated[
         list[str] | None,
@@ -212,7 +214,11 @@ def plan(
         else:
             result = run.evaluate(array, mine, **options, **more)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
-        true_loss = _true_loss(problem, array, result.policy, scale, **more) if run.is_simulated and not within else None
+        true_loss = (
+            _true_loss(problem, array, result.policy, scale, **more)
+            if run.is_simulated and not within
+            else None
+        )
         guess = likely(result.credible, draws) if draws else None
         probability = None
         if comparison is not None and guess is not None and not guess.refusal:

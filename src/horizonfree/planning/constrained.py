@@ -9,7 +9,7 @@ Rows of the kernel may sum to less than one: the rest of the mass leaves, and is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from horizonfree.mdp.space import Kernel
 
 MIN_MASS = 1e-9  # of a state at a step; below it the solver's tolerance would choose the actions
+SOLVED, NO_SOLUTION = 0, 2  # of `scipy.optimize.linprog`
 MAX_NONZEROS = 10**7  # of the matrix of the programme: about a gigabyte in the solver
 
 
@@ -74,17 +75,14 @@ class OccupancyProgram:
         self, reward: Float[np.ndarray, "H S A"], limits: Float[np.ndarray, " m"]
     ) -> ConstrainedSolution | None:
         """The best policy within the bounds; None where the solver has none."""
-        from scipy.optimize import linprog
-
-        found = linprog(
+        found = _solve(
             -reward[self.at],
             A_ub=self.cost_rows,
             b_ub=limits,
             A_eq=self.flow,
             b_eq=self.supply,
-            method="highs",
         )
-        if found.status != 0:
+        if found is None:
             return None
         multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
         priced = reward - np.tensordot(multipliers, self.costs, 1)
@@ -96,20 +94,18 @@ class OccupancyProgram:
         They prove it: no policy has a smaller sum of multiplier_i (cost_i - b_i). None where the solver fails.
         """
         from scipy import sparse
-        from scipy.optimize import linprog
 
         m, n = self.cost_rows.shape
         flow = sparse.hstack([self.flow, sparse.csr_array((self.flow.shape[0], 1))], format="csr")
-        found = linprog(
+        found = _solve(
             np.append(np.zeros(n), 1.0),
             A_ub=np.hstack([self.cost_rows, -np.ones((m, 1))]),
             b_ub=limits,
             A_eq=flow,
             b_eq=self.supply,
             bounds=np.array([(0.0, np.inf)] * n + [(-np.inf, np.inf)]),
-            method="highs",
         )
-        if found.status != 0:
+        if found is None:
             return None
         weights = np.maximum(-found.ineqlin.marginals, 0.0)
         weights = weights / weights.sum() if weights.sum() > 0 else np.full(m, 1 / m)
@@ -130,6 +126,19 @@ class OccupancyProgram:
         is_known = mass > MIN_MASS
         policy[is_known] = d[is_known] / mass[is_known][:, None]
         return policy
+
+
+def _solve(c: Float[np.ndarray, " n"], **constraints: Any) -> Any:
+    """The solution of HiGHS, or None; its presolve can fail where masses of very different size occur."""
+    from scipy.optimize import linprog
+
+    for presolve in (True, False):
+        found = linprog(c, method="highs", options={"presolve": presolve}, **constraints)
+        if found.status == SOLVED:
+            return found
+        if found.status == NO_SOLUTION:
+            break
+    return None
 
 
 def _reached(

@@ -160,7 +160,10 @@ def _check(
             raise OptionError(
                 f"constraints[{i}] is {short_repr(constraint)}; make it with hf.at_most or hf.at_least"
             )
-    for name, x in [("reward", reward), *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints))]:
+    for name, x in [
+        ("reward", reward),
+        *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
+    ]:
         if is_property(x):
             raise RewardError(
                 f"{name} is an event or a property, which a plan within constraints does not take: what happened "
@@ -221,10 +224,11 @@ class _Question:
                 "range of the costs"
             )
         first = program.best(self.reward.table, self.limits) if safest.value <= 0 else None
-        certified = None if first is None else self._certified(program, first, safest)
-        if certified is not None:
-            tried = [certified] if first is None else [certified, first]
-            return self._plan(certified.policy, FEASIBLE, [x.multipliers for x in tried])
+        if first is not None:
+            certified = self._certified(program, first, safest)
+            if certified is not None:
+                prices = [certified.multipliers, first.multipliers]
+                return self._plan(certified.policy, FEASIBLE, prices)
         if self._is_contradicted(safest.multipliers):
             return self._plan(safest.policy, INFEASIBLE, [])
         if first is None:
@@ -304,9 +308,7 @@ class _Question:
         """Theorem C2: the gap of reward - multipliers . costs, and what the constraints leave unused at most."""
         priced = rescale(self.space, self.reward.table - np.tensordot(multipliers, self.signed, 1))
         eps = certify.for_reward(self.model, self.confidence, priced.table, policy)[1].eps
-        ends = [
-            (x.low if x.is_upper else x.high) - cost.offset for x, cost in zip(results, self.costs)
-        ]
+        ends = [(x.low if x.is_upper else x.high) - cost.offset for x, cost in zip(results, self.costs)]
         least = self.sign * np.array([x / cost.factor for x, cost in zip(ends, self.costs)])
         return priced.factor * eps + float(multipliers @ (self.limits - least)) + STRICT * priced.factor
 
