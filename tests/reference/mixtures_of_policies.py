@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 def totals(P, initial, tables, allowed):
     """Expected totals [tables, policies] of every deterministic policy, from P [S, A, S]."""
-    _, H, S, A = tables.shape
+    H, S = tables.shape[1:3]
     choices = [np.flatnonzero(allowed[s]) for _ in range(H) for s in range(S)]
     policies = np.array(list(itertools.product(*choices))).reshape(-1, H, S)
     found = np.zeros((len(tables), len(policies)))

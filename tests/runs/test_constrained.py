@@ -120,7 +120,7 @@ def test_what_does_not_combine_is_refused(run, goal, tmp_path):
         with pytest.raises(HorizonfreeError, match="bound"):
             hf.at_most(cost, bound)
     plan = run.plan(goal, constraints=within)
-    with pytest.raises(OptionError, match="run.evaluate"):
+    with pytest.raises(OptionError, match=r"run\.evaluate"):
         plan.credible_interval()
     with pytest.raises(OptionError, match="cannot be saved"):
         plan.certificate.save(tmp_path / "c.json")

@@ -206,11 +206,11 @@ def plan(
     options: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
     constraints = read_constraints(problem, at_most or [], at_least or [])
-    within = {"constraints": constraints} if constraints else {}
+    if constraints:
+        more["constraints"] = constraints
     with spinner("planning"):
         if mine is None:
-            how = {"model": model, "misspecification": misspecification}
-            result = run.plan(array, **how, **options, **more, **within)
+            result = run.plan(array, model=model, misspecification=misspecification, **options, **more)
         else:
             result = run.evaluate(array, mine, **options, **more)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
@@ -237,9 +237,7 @@ def plan(
     }
     if "state_ids" in problem.layout:  # numbers in the whole problem of the states of a part
         value["state_ids"] = problem.layout["state_ids"]
-    if within:
-        value["status"] = result.status
-        value["constraints"] = [{**asdict(x), "status": x.status} for x in result.constraints]
+    value |= _constraint_data(result)
     if cost is not None:
         value |= {"cost": -result.value, "cost_low": -result.value_high, "cost_high": -result.value_low}
     if true_loss is not None:
@@ -330,6 +328,16 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
     if true_loss is not None:
         rows.append(("true", true_loss, "true suboptimality, as the truth is known here"))
     return rows
+
+
+def _constraint_data(plan: "Plan") -> dict[str, Any]:
+    """The status of a plan within constraints, and the constraints, for JSON."""
+    from horizonfree.runs.constrained import ConstrainedPlan
+
+    if not isinstance(plan, ConstrainedPlan):
+        return {}
+    rows = [{**asdict(x), "status": x.status} for x in plan.constraints]
+    return {"status": plan.status, "constraints": rows}
 
 
 def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:

@@ -69,7 +69,7 @@ class OccupancyProgram:
         entries = np.concatenate([np.ones(len(h)), -prob[column, slot]])
         self.flow = sparse.csr_array((entries, (rows, columns)), shape=(int(row.max()) + 1, len(h)))
         self.supply = np.where(np.nonzero(reached)[0] == 0, initial[np.nonzero(reached)[1]], 0.0)
-        self.cost_rows = costs[(slice(None), *self.at)]
+        self.cost_rows = costs[:, h, s, a]
 
     def best(
         self, reward: Float[np.ndarray, "H S A"], limits: Float[np.ndarray, " m"]

@@ -172,7 +172,8 @@ def _check(
             )
         if isinstance(x, ObservedReward):
             raise RewardError(
-                f"{name} is estimated from recorded rewards, which a plan within constraints does not take; give a table"
+                f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
+                "give a table"
             )
     if problem.sampling is not None:
         raise OptionError(
@@ -282,7 +283,7 @@ class _Question:
         return results is not None and all(x.status == "satisfied" for x in results)
 
     def _is_contradicted(self, weights: Float[np.ndarray, " m"]) -> bool:
-        """Whether no policy satisfies the constraints for any parameter: Theorem C3, with these weights and each alone."""
+        """Whether no policy satisfies the constraints for any parameter, by Theorem C3."""
         if self.confidence.is_refuted:
             return False
         tried = [weights, *np.eye(len(weights))] if len(weights) > 1 else [np.ones(1)]

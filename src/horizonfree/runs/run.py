@@ -29,8 +29,8 @@ from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import certificate_files, observed, properties
 from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
-from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.check import apply_check, check_model_class
+from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
