@@ -216,7 +216,7 @@ def plan(
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
         true_loss = (
             _true_loss(problem, array, result.policy, scale, **more)
-            if run.is_simulated and not within
+            if run.is_simulated and not constraints
             else None
         )
         guess = likely(result.credible, draws) if draws else None
