@@ -75,6 +75,33 @@ def test_answers_are_three_and_say_what_is_proved(run, goal):
     assert plan.gap == 1.0
 
 
+def test_an_undecided_plan_has_a_forecast(run, goal):
+    """More episodes of the estimate decide it; a bound that is the best total itself, never."""
+    best = run.plan(goal).value
+    for bound in (best - 0.05, best + 0.05):
+        plan = run.plan(goal, constraints=[hf.at_least(goal, bound)])
+        assert plan.status == "undecided"
+        assert plan.certificate.forecast.endswith("more episodes decide the constraints")
+    plan = run.plan(goal, constraints=[hf.at_least(goal, best)])
+    assert "cannot be foreseen" in plan.certificate.forecast
+
+
+@pytest.mark.parametrize(("S", "A", "H"), [(1, 1, 1), (1, 2, 3), (3, 1, 2), (2, 2, 1), (2, 2, 200)])
+def test_odd_shapes(S, A, H):
+    """The cost of action 0, and bounds that every policy or none is within."""
+    problem = hf.Tabular(S, A, horizon=H, truth=np.full((S, A, S), 1 / S))
+    run = hf.explore(problem, episodes=20, progress=False)
+    cost = np.zeros((S, A))
+    cost[:, 0] = 1 / H
+    for bound, status in ((1.1, "feasible"), (-0.1, "infeasible")):
+        plan = run.plan(np.zeros(S), constraints=[hf.at_most(cost, bound)])
+        assert (plan.status, plan.policy.shape) == (status, (H, S, A))
+    if A > 1:
+        plan = run.plan(cost, constraints=[hf.at_most(cost, 0.25)])  # a quarter of the steps, drawn
+        assert plan.status == "feasible"
+        assert plan.value == pytest.approx(0.25, abs=1e-2)
+
+
 def test_nothing_is_certified_from_one_episode_or_for_a_refuted_class():
     problem = hf.Tabular(3, 2, horizon=3)
     run = hf.from_episodes(problem, ([[0, 0, 1, 1]], [[0, 0, 0]]))

@@ -4,7 +4,10 @@ Everything follows from bounds on single policies and rewards, on the event of t
 policy an interval [low, high] of V^pi, and gap >= V* - V^pi. No other property of a model class is used.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,8 +236,34 @@ class _Question:
         if self._is_contradicted(safest.multipliers):
             return self._plan(safest.policy, INFEASIBLE, [])
         if first is None:
-            return self._plan(safest.policy, UNDECIDED, [])
-        return self._plan(first.policy, UNDECIDED, [first.multipliers])
+            return self._undecided(safest.policy, [], [safest], safest.multipliers)
+        tight = program.best(self.reward.table, self.limits + safest.value)
+        likely = [x for x in (first, tight, safest) if x is not None]
+        return self._undecided(first.policy, [first.multipliers], likely, safest.multipliers)
+
+    def _undecided(
+        self,
+        policy: Float[np.ndarray, "H S A"],
+        multipliers: list[Float[np.ndarray, " m"]],
+        candidates: list[ConstrainedSolution],
+        weights: Float[np.ndarray, " m"],
+    ) -> ConstrainedPlan:
+        """The plan, and a forecast: after how many more episodes one of the candidates is certified, or (2) holds."""
+        plan, later = self._plan(policy, UNDECIDED, multipliers), copy(self)
+        if plan.certificate.is_rejected:
+            return plan
+
+        def is_decided(times: float) -> bool:
+            later.confidence = self.confidence.after(times)[0]
+            return any(later._is_feasible(x.policy) for x in candidates) or later._is_contradicted(weights)
+
+        words = "whether the constraints can be satisfied cannot be foreseen yet"
+        if is_decided(certify.FORECAST_TIMES[-1]):
+            times = certify.FORECAST_TIMES[bisect_left(certify.FORECAST_TIMES, True, key=is_decided)]
+            episodes = math.ceil(self.confidence.after(times)[1])
+            unit = 10 ** max(0, len(str(episodes)) - 2)
+            words = f"about {math.ceil(episodes / unit) * unit:,} more episodes decide the constraints"
+        return replace(plan, certificate=replace(plan.certificate, forecast=words))
 
     def _charged(self) -> Float[np.ndarray, "m H S A"]:
         """Signed costs for the linear programme: mass that the estimate loses where it knows nothing costs all."""
@@ -290,7 +319,7 @@ class _Question:
         return any(self._is_out_of_reach(w) for w in tried)
 
     def _is_out_of_reach(self, weights: Float[np.ndarray, " m"]) -> bool:
-        """V*(-w.c) + w.b < 0 for every parameter."""
+        """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/constrained.md."""
         paid = rescale(self.space, -np.tensordot(weights, self.signed, 1))
         _, bounds = certify.planned(self.model, self.confidence, paid.table)
         bounds, certificate = certify.certified(self.model, self.confidence, bounds)
@@ -309,9 +338,12 @@ class _Question:
         """Theorem C2: the gap of reward - multipliers . costs, and what the constraints leave unused at most."""
         priced = rescale(self.space, self.reward.table - np.tensordot(multipliers, self.signed, 1))
         eps = certify.for_reward(self.model, self.confidence, priced.table, policy)[1].eps
-        ends = [(x.low if x.is_upper else x.high) - cost.offset for x, cost in zip(results, self.costs)]
-        least = self.sign * np.array([x / cost.factor for x, cost in zip(ends, self.costs)])
-        return priced.factor * eps + float(multipliers @ (self.limits - least)) + STRICT * priced.factor
+        slack = np.zeros(len(results))
+        for i, (x, cost) in enumerate(zip(results, self.costs)):
+            unused = x.bound - x.low if x.is_upper else x.high - x.bound
+            size = abs(x.bound) + abs(cost.offset) + cost.factor
+            slack[i] = (unused + STRICT * size) / cost.factor
+        return priced.factor * (eps + STRICT) + float(multipliers @ slack)
 
     def _plan(
         self, policy: Float[np.ndarray, "H S A"], status: str, multipliers: list[Float[np.ndarray, " m"]]
