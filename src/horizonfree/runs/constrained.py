@@ -343,7 +343,8 @@ class _Question:
             unused = x.bound - x.low if x.is_upper else x.high - x.bound
             size = abs(x.bound) + abs(cost.offset) + cost.factor
             slack[i] = (unused + STRICT * size) / cost.factor
-        return priced.factor * (eps + STRICT) + float(multipliers @ slack)
+        rounding = STRICT * (1.0 + priced.factor + float(multipliers.sum()))
+        return priced.factor * eps + float(multipliers @ slack) + rounding
 
     def _plan(
         self, policy: Float[np.ndarray, "H S A"], status: str, multipliers: list[Float[np.ndarray, " m"]]
