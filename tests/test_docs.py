@@ -64,6 +64,7 @@ def test_the_page_on_numbers_runs(capsys):
     [
         "README",
         "docs/tutorial",
+        "docs/constrained",
         "docs/likely",
         "docs/off-policy-evaluation",
         "docs/observed-rewards",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from horizonfree.problems.verification.properties import property
     from horizonfree.problems.verification.umb import read_umb
     from horizonfree.runs.audit import audit
+    from horizonfree.runs.constrained import at_least, at_most
     from horizonfree.runs.explore import explore
     from horizonfree.runs.log_files import certify, from_log
     from horizonfree.runs.logged import from_episodes
@@ -57,6 +58,8 @@ __all__ = [
     "Run",
     "Sweep",
     "Tabular",
+    "at_least",
+    "at_most",
     "audit",
     "certify",
     "compare",
@@ -101,6 +104,8 @@ _MODULE_OF = {
     "Run": "runs.run",
     "Sweep": "sweeps.results",
     "Tabular": "problems",
+    "at_least": "runs.constrained",
+    "at_most": "runs.constrained",
     "audit": "runs.audit",
     "certify": "runs.log_files",
     "compare": "batch.compare",

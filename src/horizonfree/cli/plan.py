@@ -1,5 +1,6 @@
 """`horizonfree plan`: the best policy for a reward, or a given policy, with its certificate."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,6 +98,18 @@ def plan(
         Path | None,
         typer.Option(help="Reward for transitions: [S, A, S], .npy or .json.", metavar="FILE"),
     ] = None,
+    at_most: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at-most", help="A cost and its bound, as cost.csv=0.01; repeat.", metavar="FILE=NUMBER"
+        ),
+    ] = None,
+    at_least: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at-least", help="A reward and its bound, as other.csv=0.3; repeat.", metavar="FILE=NUMBER"
+        ),
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
     ] = None,
@@ -124,6 +137,8 @@ def plan(
         horizonfree plan runs/a --reward profit.csv --scale rescale --discount 0.95 --final salvage.csv
 
         horizonfree plan runs/a --property 'Pmax=? [!"fail" U<=12 "goal"]'
+
+        horizonfree plan runs/a --goal 56 --at-most danger.csv=0.01
 
         horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
@@ -155,10 +170,15 @@ def plan(
         raise OptionError(f"--misspecification is for {beyond}; leave it out")
     if compare is not None and is_longer:
         raise OptionError(f"--compare is for {beyond}; evaluate each policy with --policy")
+    if (at_most or at_least) and (policy is not None or reach or bounded or save is not None):
+        raise OptionError(
+            "--at-most and --at-least are for plans of rewards, whose certificates are not in files; leave --policy, "
+            "--reach, --property and --save out"
+        )
     run = open_run(folder)
     from horizonfree.cli import plan_text
     from horizonfree.cli.policy_files import read_policy, write_policy
-    from horizonfree.cli.reward_files import is_csv, read_payment
+    from horizonfree.cli.reward_files import is_csv, read_constraints, read_payment
     from horizonfree.mdp.rewards import occupancy
     from horizonfree.runs.credible import likely
 
@@ -185,13 +205,20 @@ def plan(
     paid = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     options: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
+    constraints = read_constraints(problem, at_most or [], at_least or [])
+    if constraints:
+        more["constraints"] = constraints
     with spinner("planning"):
         if mine is None:
             result = run.plan(array, model=model, misspecification=misspecification, **options, **more)
         else:
             result = run.evaluate(array, mine, **options, **more)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
-        true_loss = _true_loss(problem, array, result.policy, scale, **more) if run.is_simulated else None
+        true_loss = (
+            _true_loss(problem, array, result.policy, scale, **more)
+            if run.is_simulated and not constraints
+            else None
+        )
         guess = likely(result.credible, draws) if draws else None
         probability = None
         if comparison is not None and guess is not None and not guess.refusal:
@@ -210,6 +237,7 @@ def plan(
     }
     if "state_ids" in problem.layout:  # numbers in the whole problem of the states of a part
         value["state_ids"] = problem.layout["state_ids"]
+    value |= _constraint_data(result)
     if cost is not None:
         value |= {"cost": -result.value, "cost_low": -result.value_high, "cost_high": -result.value_low}
     if true_loss is not None:
@@ -225,6 +253,7 @@ def plan(
 
     def show() -> None:
         rows = _rows(result, value.get("true_loss"), is_cost=cost is not None)
+        rows += _constraint_rows(result)
         if comparison is not None:
             rows.append(_comparison_row(comparison, str(policy or "the plan"), str(compare)))
         if guess is not None:
@@ -299,6 +328,25 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
     if true_loss is not None:
         rows.append(("true", true_loss, "true suboptimality, as the truth is known here"))
     return rows
+
+
+def _constraint_data(plan: "Plan") -> dict[str, Any]:
+    """The status of a plan within constraints, and the constraints, for JSON."""
+    from horizonfree.runs.constrained import ConstrainedPlan
+
+    if not isinstance(plan, ConstrainedPlan):
+        return {}
+    rows = [{**asdict(x), "status": x.status} for x in plan.constraints]
+    return {"status": plan.status, "constraints": rows}
+
+
+def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
+    """The constraints, each with its interval."""
+    from horizonfree.runs.constrained import ConstrainedPlan
+
+    if not isinstance(plan, ConstrainedPlan):
+        return []
+    return [(f"constraint {i + 1}", x.value, x.summary()) for i, x in enumerate(plan.constraints)]
 
 
 def _likely_rows(guess: "Likely", probability: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:

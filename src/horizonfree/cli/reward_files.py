@@ -45,6 +45,24 @@ def read_payment(path: Path, problem: Problem, what: str, *, is_cost: bool) -> n
     return -payment if is_cost else payment
 
 
+def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) -> list[Any]:
+    """Constraints from texts FILE=NUMBER."""
+    import horizonfree as hf
+
+    found = []
+    for option, make, texts in (("--at-most", hf.at_most, at_most), ("--at-least", hf.at_least, at_least)):
+        for text in texts:
+            name, _, number = text.rpartition("=")
+            try:
+                bound = float(number)
+            except ValueError:
+                bound = None
+            if not name or bound is None:
+                raise OptionError(f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01")
+            found.append(make(read_reward(Path(name), problem, "cost"), bound))
+    return found
+
+
 def is_csv(path: Path, what: str) -> bool:
     """Whether a file is a table of text; refuses a suffix other than .csv, .npy and .json."""
     suffix = path.suffix.lower()

@@ -30,6 +30,7 @@ from horizonfree.problems.problem import Problem
 from horizonfree.runs import observed, properties
 from horizonfree.runs.certificates import ConfidenceCache, certificate_of
 from horizonfree.runs.check import check_model_class
+from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
@@ -252,6 +253,7 @@ class Run(ReprMixin):
         discount: float | None = None,
         final: Any = None,
         transition: Any = None,
+        constraints: Any = None,
     ) -> Plan:
         """The best policy for a reward in the estimate, with a confidence interval and a suboptimality bound.
 
@@ -265,6 +267,8 @@ class Run(ReprMixin):
         misspecification: as for `certificate`.
         discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step. transition:
         also paid for a step from s by a to s', [S, A, S] or a function (s, a, s') -> number.
+        constraints: a list of `hf.at_most(cost, bound)` and `hf.at_least(reward, bound)`; the answer is a
+        `ConstrainedPlan`, a randomised policy with `status` and the interval of every constraint.
 
         >>> import horizonfree as hf
         >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -278,6 +282,9 @@ class Run(ReprMixin):
         options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         check_choice(model, "model", PLAN_MODELS)
         is_extended = not (discount is None and final is None and transition is None)
+        if constraints is not None:
+            where = {"start": start, "horizon": horizon, "misspecification": misspecification}
+            return plan_within(self, reward, constraints, is_extended=is_extended, **options, **where)
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
