@@ -276,14 +276,12 @@ class Run(ReprMixin):
         >>> plan = run.plan(hf.goal(problem, 3))
         >>> plan.value_low <= plan.value <= plan.value_high
         True
-        >>> plan.act(0, 0)
-        1
         """
         options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         check_choice(model, "model", PLAN_MODELS)
         is_extended = not (discount is None and final is None and transition is None)
+        where = {"start": start, "horizon": horizon, "misspecification": misspecification}
         if constraints is not None:
-            where = {"start": start, "horizon": horizon, "misspecification": misspecification}
             return plan_within(self, reward, constraints, is_extended=is_extended, **options, **where)
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
@@ -292,10 +290,8 @@ class Run(ReprMixin):
             properties.check_plain(scale, horizon, misspecification, is_extended)
             return properties.answer(self, reward, delta=delta, model=model, start=start)
         if is_extended:
-            spec, where = RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
-            return plan_or_evaluate(
-                self, reward, None, spec, misspecification=misspecification, **options, **where
-            )
+            spec = RewardSpec(discount, final, transition)
+            return plan_or_evaluate(self, reward, None, spec, **options, **where)
         if start is not None or horizon is not None:
             there = self.restart_from(start, horizon)
             return there.plan(reward, misspecification=misspecification, **options)
