@@ -84,7 +84,7 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     np.save("drawn.npy", np.full((9, 4), 0.25))
     code, _, err = shell("plan a --goal 8 --policy drawn.npy --out drawn.csv")
     assert code == 2
-    assert "does not fit a table; use .npy or .json" in err
+    assert "does not fit into a table; use .npy or .json" in err
     assert not Path("drawn.csv").exists()
 
 
