@@ -78,14 +78,14 @@ def test_a_fixed_start_has_its_ring_however_few_states_there_are(run: Run) -> No
 def test_the_page_says_where_episodes_start(two: Run, every: Run, run: Run, tmp_path: Path) -> None:
     text = page_of(two, tmp_path).text
     assert "Rings are possible starts; empty cells are unreachable" in text
-    assert "first state one of 2 states, drawn " in text
+    assert "start one of 2 states, drawn " in text
     assert "The ring is the start" not in text
     text = page_of(every, tmp_path).text
     assert "An episode starts in one of 16 states, drawn. Empty cells are unreachable" in text
     assert "Rings" not in text
     text = page_of(run, tmp_path).text
     assert "The ring is the start; empty cells are unreachable" in text
-    assert "first state state 0 " in text
+    assert "start column 1, row 1 " in text
     assert "drawn." not in text
 
 

@@ -157,7 +157,11 @@ def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
 
     assert told(run) == (False, "optimal-design", False)
     guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
-    assert told(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (False, "ucrl-vtr", True)
+    assert told(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (
+        False,
+        "ucrl-vtr (reconstruction)",
+        True,
+    )
     assert (
         told(replace(run, explorer_spec=ExplorerSpec.of(make_explorer("chen2022"))))[1]
         == "chen2022 (reconstruction)"
