@@ -4,6 +4,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from horizonfree._extras import needs_extra
 from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ CUTS = ("bins", "actions", "repeat")  # parameters for hf.discretize; the others
 
 def live_env(name: str, param: dict[str, Any]) -> Any:
     """The environment "gymnasium:ID" with the parameters for it, discretized where asked; None if it has a table P."""
-    import gymnasium
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
 
     from horizonfree._validation import shorten
     from horizonfree.problems.gymnasium.discretize import discretize
