@@ -194,7 +194,7 @@ def test_a_curve_says_at_zero_that_it_is_proved_in_another_way(run):
     """The curve and the plain certificate bound the same loss at zero; words that speak of zero say which it is."""
     at_zero = run.robustness(0.4).gaps[0]
     assert at_zero != pytest.approx(run.certificate().eps, rel=1e-3)
-    method = "certificate() has its own bound"
+    method = "certificate() has another bound"
     assert method in run.robustness(at_zero / 2).summary()
     assert method in run.robustness(at_zero * (1 + 1e-9)).summary()
     assert method not in run.robustness(0.4).summary()
