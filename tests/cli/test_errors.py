@@ -156,7 +156,8 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
             code, _, err = shell(line)
             assert code == 2
             (last,) = err.splitlines()
-            assert last.startswith(f"horizonfree: error: {shlex.split(line)[-1] or '.'}: ")
+            place = shlex.split(line)[-1] or "."
+            assert last.startswith((f"horizonfree: error: {place}: ", f"horizonfree: error: policy {place}: "))
 
 
 def test_without_a_word_there_is_help_and_a_reason(shell: Shell) -> None:
