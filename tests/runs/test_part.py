@@ -257,7 +257,7 @@ def test_a_real_environment_has_the_states_of_the_whole(problem, part):
         def step(self, action):
             return np.int64(63), *self.env.step(action)[1:]
 
-    with pytest.raises(ModelError, match="is 63, which no episode of 6 steps can come to"):
+    with pytest.raises(ModelError, match="is 63, which no episode of 6 steps can reach"):
         hf.explore(Jumping(problem.to_gymnasium()), "optimal-design", known=part, episodes=4, progress=False)
 
 
@@ -289,7 +289,7 @@ def test_batches_take_parts(part, run):
 def test_reports_are_those_of_the_whole(part, run, whole):
     a, b = compute_facts(run), compute_facts(whole)
     assert (a.visits == part.restrict(b.visits)).all()
-    assert a.doubt == pytest.approx(part.restrict(b.doubt), abs=CLOSE, nan_ok=True)
+    assert a.uncertainty == pytest.approx(part.restrict(b.uncertainty), abs=CLOSE, nan_ok=True)
     assert a.history[-1].true_gap == pytest.approx(history_of(whole, 0.05)[-1].true_gap, abs=CLOSE)
     assert [x.title for x in a.examples] == [x.title for x in b.examples]
     assert a.hardest_goal == b.hardest_goal

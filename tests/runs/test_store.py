@@ -131,7 +131,7 @@ def test_a_certified_goal_is_reached_after_the_same_episode_however_it_is_cut(
 def test_a_run_that_lives_in_a_folder_goes_on_only_from_where_the_folder_stands(folder: Path) -> None:
     run = hf.load(folder)
     run.resume(episodes=1)
-    with pytest.raises(RunError, match="stands at episode 10, this run at 9"):
+    with pytest.raises(RunError, match="is at episode 10, this run at 9"):
         run.resume(episodes=1)
     assert hf.load(folder).episodes == 10
 
@@ -270,6 +270,6 @@ def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Problem, tmp_pat
         pass
 
     run = hf.explore(problem, Nameless(), episodes=1)
-    with pytest.raises(RunError, match="Nameless has no name in EXPLORERS"):
+    with pytest.raises(RunError, match="Nameless is not registered"):
         run.save(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
