@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from horizonfree._validation import short_repr
+from horizonfree._validation import require, short_repr
 from horizonfree._x64 import to_numpy
 from horizonfree.batch.certificates import CertifiedCurves
 from horizonfree.batch.members import Members
@@ -73,11 +73,9 @@ def build_evaluation(
         table = rewards.suite(space)
     else:
         is_list = np.iterable(reward_list) and not isinstance(reward_list, str)
-        if not is_list or not len(reward_list := tuple(reward_list)):
-            raise OptionError(
-                f"rewards is {short_repr(reward_list)}; it must be a list of at least one reward"
-            )
-        table = np.stack([rewards.resolve(problems[0], x).table for x in reward_list])
+        listed = list(reward_list) if is_list else []
+        require(listed, "rewards", reward_list, "a list of at least one reward")
+        table = np.stack([rewards.resolve(problems[0], x).table for x in listed])
     best = tuple(x.space.at_start(optimal(x.kernel(), table).V[:, 0]) for x in problems)
     return Evaluation(names, table, best, delta)
 
